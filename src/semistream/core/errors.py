@@ -1,0 +1,88 @@
+"""The errors a user may meet: one small tree, each leaf also the builtin it resembles.
+
+Every message is one line with the offending value and the remedy. A broken invariant is not an
+error of this tree: it asserts.
+"""
+
+__all__ = [
+    "BudgetTooSmall",
+    "ConcurrentWrite",
+    "DamagedTable",
+    "EmptyTable",
+    "InvalidArgument",
+    "KeyTypeMismatch",
+    "MissingExtra",
+    "OperatorMisuse",
+    "SchemaMismatch",
+    "SemistreamError",
+    "SnapshotMismatch",
+    "TableExists",
+    "TableNotFound",
+    "TupleTooLarge",
+    "UnknownColumn",
+    "UnsupportedType",
+]
+
+
+class SemistreamError(Exception):
+    """Base of all errors raised on purpose by semistream."""
+
+
+class InvalidArgument(SemistreamError, ValueError):
+    """An argument is outside its domain."""
+
+
+class UnknownColumn(SemistreamError, LookupError):
+    """A named column is not in the schema."""
+
+
+class SchemaMismatch(SemistreamError, ValueError):
+    """Data arrived with another schema than was declared, or with ambiguous column names."""
+
+
+class KeyTypeMismatch(SemistreamError, TypeError):
+    """A stream key cannot be cast to the master key without loss."""
+
+
+class UnsupportedType(SemistreamError, TypeError):
+    """A column has a type that this part of the system cannot carry."""
+
+
+class BudgetTooSmall(SemistreamError, ValueError):
+    """The memory budget is below the least that this join needs."""
+
+
+class TupleTooLarge(SemistreamError, ValueError):
+    """One stream tuple alone exceeds the space its component has in the budget."""
+
+
+class OperatorMisuse(SemistreamError, RuntimeError):
+    """The operator contract was not followed by the caller."""
+
+
+class SnapshotMismatch(SemistreamError, ValueError):
+    """A snapshot belongs to another join, table or version."""
+
+
+class TableNotFound(SemistreamError, FileNotFoundError):
+    """There is no master table at the path."""
+
+
+class TableExists(SemistreamError, FileExistsError):
+    """The path to stage into is taken."""
+
+
+class EmptyTable(SemistreamError, ValueError):
+    """The master data has no rows."""
+
+
+class DamagedTable(SemistreamError, OSError):
+    """A file of a master table is missing, truncated, altered, or of a foreign format."""
+
+
+class ConcurrentWrite(SemistreamError, RuntimeError):
+    """Another writer holds the table or published the version first."""
+
+
+class MissingExtra(SemistreamError, ImportError):
+    """A feature needs an optional dependency that is not installed."""
