@@ -1,0 +1,37 @@
+"""What an operator counts while it works."""
+
+from dataclasses import asdict, dataclass
+
+__all__ = ["Metrics"]
+
+
+@dataclass
+class Metrics:
+    """Counters of one operator since it was made or restored.
+
+    ``answered`` tuples are done: all their results are out. ``pages_read`` and ``bytes_read`` count what came
+    from storage, pages that were read ahead and not used included. ``tuples_shed`` and ``tuples_reloaded``
+    stay zero for operators that never shed load.
+    """
+
+    tuples_in: int = 0
+    tuples_answered: int = 0
+    rows_out: int = 0
+    tuples_through_cache: int = 0
+    tuples_through_disk: int = 0
+    tuples_without_match: int = 0
+    tuples_shed: int = 0
+    tuples_reloaded: int = 0
+    pages_read: int = 0
+    bytes_read: int = 0
+    steps: int = 0
+    cycles: int = 0
+    offers_refused: int = 0
+
+    @property
+    def cache_share(self) -> float:
+        """The share of answered tuples that never needed the disk phase."""
+        return self.tuples_through_cache / self.tuples_answered if self.tuples_answered else 0.0
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)

@@ -1,0 +1,114 @@
+"""XXH64 over Arrow buffers, row by row, chained over the columns of a composite key.
+
+The hash of a row is the one that Spark's ``xxhash64(col, ...)`` gives (seed 42; each column's hash seeds
+the next column's; integers as 8 bytes), so that Spark and this library put a key into the same bucket.
+The `xxhash` library hashes one value per call; a stream needs a column per call, hence these kernels.
+Their plain twin in the tests is that library.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+
+__all__ = ["SEED", "hash_fixed", "hash_int64", "hash_varlen"]
+
+SEED = 42
+
+_P1 = np.uint64(0x9E3779B185EBCA87)
+_P2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_P3 = np.uint64(0x165667B19E3779F9)
+_P4 = np.uint64(0x85EBCA77C2B2AE63)
+_P5 = np.uint64(0x27D4EB2F165667C5)
+
+
+@kernel
+def _rotl(value: np.uint64, bits: int) -> np.uint64:
+    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
+
+
+@kernel
+def _round(lane: np.uint64, word: np.uint64) -> np.uint64:
+    return _rotl(lane + word * _P2, 31) * _P1
+
+
+@kernel
+def _merge(value: np.uint64, lane: np.uint64) -> np.uint64:
+    return (value ^ _round(np.uint64(0), lane)) * _P1 + _P4
+
+
+@kernel
+def _avalanche(value: np.uint64) -> np.uint64:
+    value = (value ^ (value >> np.uint64(33))) * _P2
+    value = (value ^ (value >> np.uint64(29))) * _P3
+    return value ^ (value >> np.uint64(32))
+
+
+@kernel
+def _little_endian(data: npt.NDArray[np.uint8], at: int, width: int) -> np.uint64:
+    word = np.uint64(0)
+    for byte in range(width):
+        word |= np.uint64(data[at + byte]) << np.uint64(8 * byte)
+    return word
+
+
+@kernel
+def _hash_bytes(data: npt.NDArray[np.uint8], start: int, length: int, seed: np.uint64) -> np.uint64:
+    at = start
+    end = start + length
+    if length >= 32:
+        lane1 = seed + _P1 + _P2
+        lane2 = seed + _P2
+        lane3 = seed
+        lane4 = seed - _P1
+        while at + 32 <= end:
+            lane1 = _round(lane1, _little_endian(data, at, 8))
+            lane2 = _round(lane2, _little_endian(data, at + 8, 8))
+            lane3 = _round(lane3, _little_endian(data, at + 16, 8))
+            lane4 = _round(lane4, _little_endian(data, at + 24, 8))
+            at += 32
+        value = _rotl(lane1, 1) + _rotl(lane2, 7) + _rotl(lane3, 12) + _rotl(lane4, 18)
+        value = _merge(_merge(_merge(_merge(value, lane1), lane2), lane3), lane4)
+    else:
+        value = seed + _P5
+    value += np.uint64(length)
+    while at + 8 <= end:
+        value = _rotl(value ^ _round(np.uint64(0), _little_endian(data, at, 8)), 27) * _P1 + _P4
+        at += 8
+    if at + 4 <= end:
+        value = _rotl(value ^ (_little_endian(data, at, 4) * _P1), 23) * _P2 + _P3
+        at += 4
+    while at < end:
+        value = _rotl(value ^ (np.uint64(data[at]) * _P5), 11) * _P1
+        at += 1
+    return _avalanche(value)
+
+
+@kernel
+def _hash_word(word: np.uint64, seed: np.uint64) -> np.uint64:
+    value = seed + _P5 + np.uint64(8)
+    value = _rotl(value ^ _round(np.uint64(0), word), 27) * _P1 + _P4
+    return _avalanche(value)
+
+
+@kernel
+def hash_int64(values: npt.NDArray[np.int64], hashes: npt.NDArray[np.uint64]) -> None:
+    """Replace each seed in ``hashes`` by the hash of the row's 8-byte integer under that seed."""
+    for row in range(values.size):
+        hashes[row] = _hash_word(np.uint64(values[row]), hashes[row])
+
+
+@kernel
+def hash_fixed(data: npt.NDArray[np.uint8], width: int, hashes: npt.NDArray[np.uint64]) -> None:
+    """Replace each seed in ``hashes`` by the hash of the row's ``width`` bytes under that seed."""
+    for row in range(hashes.size):
+        hashes[row] = _hash_bytes(data, row * width, width, hashes[row])
+
+
+@kernel
+def hash_varlen(
+    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]
+) -> None:
+    """Replace each seed in ``hashes`` by the hash of ``data[offsets[row]:offsets[row + 1]]``."""
+    for row in range(hashes.size):
+        hashes[row] = _hash_bytes(data, offsets[row], offsets[row + 1] - offsets[row], hashes[row])
