@@ -1,0 +1,7 @@
+"""The join algorithms, one file each."""
+
+from semistream.operators.inlj import Inlj, InljConfig
+from semistream.operators.meshjoin import Meshjoin, MeshjoinConfig
+from semistream.operators.registry import algorithm, algorithm_names
+
+__all__ = ["Inlj", "InljConfig", "Meshjoin", "MeshjoinConfig", "algorithm", "algorithm_names"]

@@ -1,0 +1,7 @@
+"""The runtime for one process: tests, benchmarks, small jobs."""
+
+from semistream.runtime.local.make import operator
+from semistream.runtime.local.replay import Replay, StepCost
+from semistream.runtime.local.run import run
+
+__all__ = ["Replay", "StepCost", "operator", "run"]

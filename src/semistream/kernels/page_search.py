@@ -1,0 +1,55 @@
+"""Binary search in sorted pages that lie one after the other, and the pairs that it finds."""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+
+__all__ = ["expand_ranges", "search_pages"]
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+@kernel
+def search_pages(
+    page_codes: _Int64s, starts: _Int64s, stops: _Int64s, codes: _Int64s, lows: _Int64s, highs: _Int64s
+) -> None:
+    """Find ``codes[i]`` in ``page_codes[starts[i]:stops[i]]``, which is sorted: rows ``lows[i]`` to ``highs[i]``."""
+    for access in range(codes.size):
+        code = codes[access]
+        low, high = starts[access], stops[access]
+        while low < high:
+            middle = (low + high) // 2
+            if page_codes[middle] < code:
+                low = middle + 1
+            else:
+                high = middle
+        lows[access] = low
+        while low < stops[access] and page_codes[low] == code:
+            low += 1
+        highs[access] = low
+
+
+@kernel
+def expand_ranges(
+    lows: _Int64s, highs: _Int64s, at: int, offset: int, out_access: _Int32s, out_rows: _Int64s
+) -> tuple[int, int, int]:
+    """Write (access, row) for every row of every range from access ``at`` on, the first ``offset`` rows of it left out.
+
+    Returns the access and offset to go on from, and how many pairs were written.
+    """
+    filled = 0
+    while at < lows.size and filled < out_access.size:
+        row = lows[at] + offset
+        while row < highs[at] and filled < out_access.size:
+            out_access[filled] = np.int32(at)
+            out_rows[filled] = row
+            filled += 1
+            row += 1
+        if row == highs[at]:
+            at += 1
+            offset = 0
+        else:
+            offset = row - lows[at]
+    return at, offset, filled

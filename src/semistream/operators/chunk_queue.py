@@ -1,0 +1,53 @@
+"""Which stream chunk began at which position of the cyclic scan: when a chunk has met all of R."""
+
+import numpy as np
+
+__all__ = ["CHUNK_BYTES", "ChunkQueue"]
+
+CHUNK_BYTES = 16
+
+
+class ChunkQueue:
+    """A ring of (start page, tuples) in scan order. Pages are counted from the first scan on, without wrapping."""
+
+    def __init__(self, capacity: int) -> None:
+        self._ring = np.zeros((max(2, capacity), 2), dtype=np.int64)
+        self._first = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        return self._ring.nbytes
+
+    @property
+    def is_full(self) -> bool:
+        return self._size == len(self._ring)
+
+    def push(self, start_page: int, tuples: int) -> None:
+        assert not self.is_full, "the plan sizes the ring for a whole cycle"
+        self._ring[(self._first + self._size) % len(self._ring)] = start_page, tuples
+        self._size += 1
+
+    def oldest(self) -> tuple[int, int]:
+        start, tuples = self._ring[self._first].tolist()
+        return start, tuples
+
+    def first_start_after(self, page: int) -> int | None:
+        """Return where the oldest chunk that began after ``page`` began."""
+        for at in range(self._size):
+            start = int(self._ring[(self._first + at) % len(self._ring), 0])
+            if start > page:
+                return start
+        return None
+
+    def pop(self) -> None:
+        self._first = (self._first + 1) % len(self._ring)
+        self._size -= 1
+
+    def items(self) -> list[tuple[int, int]]:
+        """Return (start page, tuples) of every chunk, oldest first."""
+        rows = np.roll(self._ring, -self._first, axis=0)[: self._size].tolist()
+        return [(start, tuples) for start, tuples in rows]

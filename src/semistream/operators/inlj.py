@@ -1,0 +1,329 @@
+"""INLJ: indexed nested-loop join over a clustered table, the baseline of the papers.
+
+S3 (section 4.1) examines each stream tuple in turn and finds its master rows through a clustered index, with a
+buffer pool as large as the memory that MESHJOIN gets.
+
+::
+
+    stream ─► stream buffer ─ w tuples ─► page index ─► buffer pool (LRU) ◄─ one page ─ R, clustered by key
+                                              └─► rows found in the page ─► results
+
+    memory M = index of pages + buffer pool + stream buffer + pages being gathered
+
+Symbols
+-------
+==========  ==========================  =====================
+paper       here                        unit
+==========  ==========================  =====================
+``M``       ``budget_bytes``            bytes
+--          ``w``                       stream tuples per step
+==========  ==========================  =====================
+
+Deviations
+----------
+D1  A step looks up w tuples, not one: pages are fetched in the order in which the tuples ask for them, and a page
+    that several tuples of the step ask for is asked for once. A tuple is answered in the step that reads it, and
+    results leave in stream order.
+D2  A key's rows may cross pages, and lie in several sorted files after an append: each page that can hold the key
+    is searched.
+D3  A NULL key matches nothing and is answered without a look-up.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.budget import require_at_least
+from semistream.core.errors import BudgetTooSmall, InvalidArgument
+from semistream.core.semantics import JoinSpec
+from semistream.kernels.key_codes import KeyCodes, bucket_ids
+from semistream.kernels.page_search import expand_ranges, search_pages
+from semistream.operators.buffer_pool import BufferPool, PooledPage
+from semistream.operators.matching import EqualityMatching, PairFilter
+from semistream.operators.registry import register
+from semistream.operators.step_operator import StepOperator
+from semistream.operators.stream_buffer import StreamBuffer
+from semistream.storage import MasterTable, PageReader
+
+__all__ = ["Inlj", "InljConfig"]
+
+_STREAM_BUFFER_SHARE = 1 / 16
+_GATHER_SHARE = 1 / 8
+_LARGEST_W = 1024
+_LEAST_STREAM_BUFFER_BYTES = 16 << 10
+_PAIR_BYTES = 12
+
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InljConfig:
+    """Settings of INLJ beyond the budget.
+
+    Attributes
+    ----------
+    w
+        Stream tuples per step; worked out from the pool's size by default.
+    order
+        Accepted for symmetry: INLJ answers in stream order either way.
+    io
+        ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
+    """
+
+    w: int | None = None
+    order: Literal["any", "stream"] = "any"
+    io: Literal["buffered", "drop_behind"] = "buffered"
+
+    def __post_init__(self) -> None:
+        if self.w is not None and self.w < 1:
+            raise InvalidArgument(f"w={self.w} must be at least 1")
+        if self.order not in ("any", "stream"):
+            raise InvalidArgument(f"order={self.order!r} is unknown: use 'any' or 'stream'")
+
+
+@dataclass(frozen=True)
+class _Accesses:
+    """Which tuple of a chunk asks for which page, in the order of the tuples."""
+
+    tuples: _Int64s
+    pages: _Int64s
+
+    def __getitem__(self, portion: slice) -> "_Accesses":
+        return _Accesses(self.tuples[portion], self.pages[portion])
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Matches: tuples of the chunk beside rows of ``master``; tuples before ``decided`` have all theirs."""
+
+    tuples: _Int64s
+    rows: _Int64s
+    master: pa.RecordBatch | None
+    decided: int
+
+    @classmethod
+    def nothing(cls, decided: int) -> "_Found":
+        return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), None, decided)
+
+
+@register("inlj", InljConfig, ("clustered",))
+class Inlj(StepOperator):
+    """Exact join of a stream with a clustered table by looking up every tuple."""
+
+    def __init__(
+        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: InljConfig | None = None
+    ) -> None:
+        super().__init__(table, spec, budget_bytes)
+        self.config = config or InljConfig()
+        self._require_lookup(table, spec)
+        self._pages = table.pages
+        self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
+        self._matching = EqualityMatching(spec, key_order=table.key)
+        self._filter = PairFilter(spec)
+        self._reader = PageReader(table, columns=spec.needed_master_columns, io=self.config.io, access="lookup")
+        self._pooled_bytes = np.array(
+            [BufferPool.bytes_for(self._reader, page) for page in range(self._pages.num_pages)], dtype=np.int64
+        )
+        largest_pooled = int(self._pooled_bytes.max())
+        pair_rows = int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 65536))
+        self._pair_access = np.empty(pair_rows, dtype=np.int32)
+        self._pair_row = np.empty(pair_rows, dtype=np.int64)
+        fixed = (
+            self._pages.nbytes + self._pooled_bytes.nbytes + self._pair_access.nbytes + self._pair_row.nbytes
+        )
+        # The pool and the gather space each hold the largest page, whatever their shares.
+        least_rest = int(2 * largest_pooled / (1 - _STREAM_BUFFER_SHARE)) + _LEAST_STREAM_BUFFER_BYTES + 1
+        require_at_least(budget_bytes, fixed + least_rest, f"inlj on {table.path}")
+        rest = budget_bytes - fixed
+        buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
+        self._gather_bytes = max(largest_pooled, int(rest * _GATHER_SHARE))
+        self._buffer = StreamBuffer(buffer_bytes)
+        self._pool = BufferPool(self._reader, rest - buffer_bytes - self._gather_bytes, self._page_codes)
+        self.w = self.config.w or int(np.clip(self._gather_bytes // largest_pooled, 1, _LARGEST_W))
+
+    @staticmethod
+    def _require_lookup(table: MasterTable, spec: JoinSpec) -> None:
+        if table.layout != "clustered":
+            raise InvalidArgument(
+                f"inlj looks keys up and {table.path} has layout {table.layout!r}: stage it with layout='clustered', "
+                "or use 'meshjoin'"
+            )
+        if sorted(spec.master_keys) != sorted(table.key):
+            raise InvalidArgument(
+                f"inlj finds rows by the table's key {list(table.key)}, the join compares {list(spec.master_keys)}: "
+                "join on the key, or use 'meshjoin'"
+            )
+
+    def _page_codes(self, rows: pa.RecordBatch) -> _Int64s:
+        return self._matching.master_codes(pa.Table.from_batches([rows])).code
+
+    @property
+    def pending(self) -> int:
+        return self._buffer.num_rows
+
+    def _accept(self, batch: pa.RecordBatch) -> int:
+        return self._buffer.offer(batch, self._matching.stream_codes(batch))
+
+    # --- one step: w tuples, each looked up -------------------------------------------------------------------
+
+    def _step(self) -> Iterator[pa.RecordBatch]:
+        waiting = self._buffer.peek(self.w)
+        assert waiting is not None
+        chunk, codes = waiting
+        accesses = self._locate(codes)
+        matched = np.zeros(chunk.num_rows, dtype=np.bool_)
+        answered = 0
+        for portion in self._portions(accesses.pages):
+            following = accesses.tuples[portion.stop : portion.stop + 1]
+            end = int(following[0]) if following.size else chunk.num_rows
+            for found in self._look_up(chunk, codes.code, accesses[portion], end):
+                matched[found.tuples] = True
+                yield self._results(chunk, found, matched, answered)
+                answered = found.decided
+        yield self._results(chunk, _Found.nothing(chunk.num_rows), matched, answered)
+        self._buffer.consume(chunk.num_rows)
+        self.metrics.tuples_answered += chunk.num_rows
+        self.metrics.tuples_through_disk += chunk.num_rows
+        self.metrics.tuples_without_match += chunk.num_rows - int(matched.sum())
+        self.metrics.pages_read = self._pool.pages_read
+        self.metrics.bytes_read = self._pool.bytes_read
+
+    def _locate(self, codes: KeyCodes) -> _Accesses:
+        """Return the pages that can hold each key (D2)."""
+        tuples = np.arange(codes.code.size) if codes.valid is None else np.flatnonzero(codes.valid)
+        buckets = bucket_ids(self._matching.coder, codes, self.table.buckets)[tuples]
+        parts = []
+        for bucket in np.unique(buckets):
+            asking = tuples[buckets == bucket]
+            ranges = self._bucket_pages[bucket].locate(codes.code[asking])
+            offset = self._pages.bucket_bounds[bucket]
+            for low, high in zip(ranges.lo, ranges.hi, strict=True):
+                count = np.maximum(high - low, 0)
+                first = np.cumsum(count) - count
+                within = np.arange(count.sum()) - np.repeat(first, count)
+                parts.append((np.repeat(asking, count), np.repeat(low, count) + within + offset))
+        if not parts:
+            return _Accesses(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        asked = np.concatenate([part[0] for part in parts])
+        pages = np.concatenate([part[1] for part in parts])
+        order = np.argsort(asked, kind="stable")
+        return _Accesses(asked[order], pages[order])
+
+    def _portions(self, pages: _Int64s) -> Iterator[slice]:
+        """Cut accesses so that the different pages of a portion fit the gather space together."""
+        start = 0
+        while start < pages.size:
+            _, first_seen = np.unique(pages[start:], return_index=True)
+            first_seen.sort()
+            sizes = np.cumsum(self._pooled_bytes[pages[start:][first_seen]])
+            fitting = max(1, int(np.searchsorted(sizes, self._gather_bytes, side="right")))
+            stop = pages.size if fitting == first_seen.size else start + int(first_seen[fitting])
+            yield slice(start, stop)
+            start = stop
+
+    def _look_up(
+        self, chunk: pa.RecordBatch, codes: _Int64s, accesses: _Accesses, end: int
+    ) -> Iterator["_Found"]:
+        distinct, which = np.unique(accesses.pages, return_inverse=True)
+        first_asked = np.argsort(np.unique(which, return_index=True)[1])
+        pages: dict[int, PooledPage] = dict(
+            zip(first_asked.tolist(), self._pool.get(distinct[first_asked].tolist()), strict=True)
+        )
+        in_order = [pages[position] for position in range(distinct.size)]
+        bounds = np.concatenate([[0], np.cumsum([page.codes.size for page in in_order])])
+        lows = np.empty(accesses.pages.size, dtype=np.int64)
+        highs = np.empty_like(lows)
+        search_pages(
+            np.concatenate([page.codes for page in in_order]),
+            bounds[which],
+            bounds[which + 1],
+            codes[accesses.tuples],
+            lows,
+            highs,
+        )
+        gathered: pa.RecordBatch | None = None
+        at = offset = 0
+        while at < lows.size:
+            at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)
+            if not filled:
+                continue
+            if gathered is None:
+                gathered = pa.concat_batches([page.rows for page in in_order])
+            tuples = accesses.tuples[self._pair_access[:filled]]
+            rows = self._pair_row[:filled]
+            keep = self._is_match(chunk, tuples, gathered, rows)
+            decided = int(accesses.tuples[at]) if at < lows.size else end
+            yield _Found(tuples[keep], rows[keep], gathered, decided)
+
+    def _is_match(
+        self, chunk: pa.RecordBatch, tuples: _Int64s, gathered: pa.RecordBatch, rows: _Int64s
+    ) -> npt.NDArray[np.bool_]:
+        asking, positions = pa.array(tuples), pa.array(rows)
+        keep = self._filter.matches(
+            gathered, positions, lambda name: chunk.column(name).take(asking), tuples.size
+        )
+        for name in self.spec.master_keys:
+            column = gathered.column(name)
+            if column.null_count:
+                # The smallest integer key has the code of a NULL key.
+                keep &= column.is_valid().take(positions).to_numpy(zero_copy_only=False)
+        return keep
+
+    def _results(
+        self, chunk: pa.RecordBatch, found: "_Found", matched: npt.NDArray[np.bool_], answered: int
+    ) -> pa.RecordBatch:
+        """Return what leaves the join for the tuples from ``answered`` to ``found.decided``, in stream order."""
+        how = self.spec.how
+        if how in ("semi", "anti"):
+            wanted = matched if how == "semi" else ~matched
+            decided = np.flatnonzero(wanted[answered : found.decided]) + answered
+            return chunk.take(pa.array(decided)).cast(self.spec.output_schema)
+        tuples, rows = found.tuples, pa.array(found.rows)
+        if how == "left":
+            alone = np.flatnonzero(~matched[answered : found.decided]) + answered
+            tuples = np.concatenate([tuples, alone])
+            order = pa.array(np.argsort(tuples, kind="stable"))
+            tuples = tuples[order.to_numpy()]
+            rows = pa.concat_arrays([rows, pa.nulls(alone.size, pa.int64())]).take(order)
+        stream = chunk.take(pa.array(tuples)).columns
+        if found.master is None:
+            master = [pa.nulls(tuples.size, self.spec.output_schema.field(name).type) for name in self.spec.master_columns]
+        else:
+            master = found.master.select(list(self.spec.master_columns)).take(rows).columns
+        return pa.RecordBatch.from_arrays([*stream, *master], schema=self.spec.output_schema)
+
+    # --- contract -----------------------------------------------------------------------------------------------
+
+    def _components(self) -> dict[str, int]:
+        return {
+            "index": self._pages.nbytes + self._pooled_bytes.nbytes,
+            "buffer pool": self._pool.nbytes,
+            "stream buffer": self._buffer.nbytes,
+            "disk buffer": self._gather_bytes,
+            "results": self._pair_access.nbytes + self._pair_row.nbytes,
+        }
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        waiting = self._buffer.peek(self._buffer.num_rows)
+        batches = [] if waiting is None else [waiting[0]]
+        return {}, {"buffer": pa.Table.from_batches(batches, self.spec.stream_schema)}
+
+    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        for batch in tables["buffer"].to_batches():
+            if self._accept(batch) < batch.num_rows:
+                raise BudgetTooSmall(
+                    f"memory={self.budget_bytes} bytes has no room for the {batch.num_rows} tuples that wait in "
+                    "the snapshot: give the memory it was taken with"
+                )
+
+    def _release(self) -> None:
+        self._reader.close()
+
+    def _check(self) -> None:
+        """Assert the invariants; for tests."""
+        assert self.memory().total_bytes <= self.budget_bytes
+        assert self._pool.nbytes <= self._pool.capacity_bytes

@@ -1,0 +1,70 @@
+"""Algorithms by name. An algorithm joins by being registered; the conformance suite then covers it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from semistream.core.errors import InvalidArgument
+from semistream.core.semantics import JoinSpec
+from semistream.operators.step_operator import StepOperator
+from semistream.storage import MasterTable
+
+__all__ = ["Algorithm", "algorithm", "algorithm_names", "register"]
+
+_OperatorClass = TypeVar("_OperatorClass", bound=type[StepOperator])
+
+
+class Algorithm(NamedTuple):
+    """An operator class, its settings, and what it can do.
+
+    Attributes
+    ----------
+    layouts
+        The table layouts it works on.
+    takes_conditions
+        Whether it joins on a condition without any equality.
+    """
+
+    operator: Callable[..., StepOperator]
+    config: Callable[..., object]
+    layouts: tuple[str, ...]
+    takes_conditions: bool
+
+    def make(
+        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, options: dict[str, Any]
+    ) -> StepOperator:
+        """Return an operator with these settings."""
+        try:
+            config = self.config(**options)
+        except TypeError as error:
+            raise InvalidArgument(f"options {sorted(options)} do not fit this algorithm: {error}") from None
+        return self.operator(table, spec, budget_bytes, config)
+
+
+_REGISTRY: dict[str, Algorithm] = {}
+
+
+def register(
+    name: str, config: Callable[..., object], layouts: tuple[str, ...], *, takes_conditions: bool = False
+) -> Callable[[_OperatorClass], _OperatorClass]:
+    """Make an operator class known under the name of its paper's algorithm."""
+
+    def add(operator: _OperatorClass) -> _OperatorClass:
+        operator.name = name
+        _REGISTRY[name] = Algorithm(operator, config, layouts, takes_conditions)
+        return operator
+
+    return add
+
+
+def algorithm_names() -> list[str]:
+    """Return the names of all algorithms."""
+    return sorted(_REGISTRY)
+
+
+def algorithm(name: str) -> Algorithm:
+    """Return the algorithm of this name."""
+    if name not in _REGISTRY:
+        raise InvalidArgument(
+            f"algorithm {name!r} is unknown: use one of {', '.join(map(repr, algorithm_names()))}"
+        )
+    return _REGISTRY[name]

@@ -1,0 +1,227 @@
+"""Output in stream order: results wait with their tuple's arrival number until all older tuples are answered.
+
+S3 (section 3.3) attaches results to the entry in H. Their number has no bound in a many-to-many join, so here they
+wait in sorted runs inside a fixed share of memory, and the largest run moves to a temporary file when the share is
+used up. Small runs are merged into larger ones, so that a release looks into few of them.
+
+::
+
+    add ──► run ┐                       ┌► run on disk (read back page by page)
+            run ├─ merge ─► larger run ─┘
+            run ┘                         release(before) takes the front of every run
+"""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["ReorderBuffer"]
+
+_NUMBER = "__number__"
+_MERGE_RUNS = 8
+# A merge holds its inputs and its result.
+_MERGE_HEADROOM = 3
+_Int64s = npt.NDArray[np.int64]
+
+
+class _MemoryRun:
+    """Results sorted by arrival number, released from the front."""
+
+    def __init__(self, batch: pa.RecordBatch, level: int) -> None:
+        self.level = level
+        self._batch = batch
+        self._numbers = np.asarray(batch.column(_NUMBER).to_numpy())
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._batch.get_total_buffer_size())
+
+    def rest(self) -> pa.RecordBatch:
+        return self._batch
+
+    def __len__(self) -> int:
+        return self._batch.num_rows
+
+    @property
+    def safe_number(self) -> int | None:
+        """The number up to which the rows in memory are complete; None when all are in memory."""
+        return None
+
+    def take_until(self, number: int) -> pa.RecordBatch:
+        """Remove and return the rows up to ``number``, it included."""
+        count = int(np.searchsorted(self._numbers, number, side="right"))
+        front = self._batch.slice(0, count)
+        self._batch = self._batch.slice(count)
+        self._numbers = self._numbers[count:]
+        return front
+
+    @property
+    def first_number(self) -> int | None:
+        return int(self._numbers[0]) if len(self) else None
+
+
+class _DiskRun:
+    """A run in a temporary file, of which one page at a time is in memory."""
+
+    def __init__(self, path: Path, batch: pa.RecordBatch, rows_per_page: int) -> None:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
+            for start in range(0, batch.num_rows, rows_per_page):
+                writer.write_batch(batch.slice(start, rows_per_page))
+        self._path = path
+        self._file = pa.OSFile(str(path), "rb")
+        self._pages = pa.ipc.open_stream(self._file)
+        self._unread_rows = batch.num_rows
+        self._page = self._next_page()
+
+    def _next_page(self) -> _MemoryRun:
+        page = _MemoryRun(self._pages.read_next_batch(), 0)
+        self._unread_rows -= len(page)
+        return page
+
+    def __len__(self) -> int:
+        return len(self._page) + self._unread_rows
+
+    @property
+    def nbytes(self) -> int:
+        return self._page.nbytes
+
+    @property
+    def first_number(self) -> int | None:
+        self._fill()
+        return self._page.first_number
+
+    @property
+    def safe_number(self) -> int | None:
+        if not self._unread_rows:
+            return None
+        return int(self._page.rest().column(_NUMBER)[-1].as_py())
+
+    def _fill(self) -> None:
+        while not len(self._page) and self._unread_rows:
+            self._page = self._next_page()
+
+    def take_until(self, number: int) -> pa.RecordBatch:
+        self._fill()
+        return self._page.take_until(number)
+
+    def read_all(self) -> Iterator[pa.RecordBatch]:
+        """Return all rows that were not released, for a snapshot; the run stays as it is."""
+        yield self._page.rest()
+        read = len(self) - self._unread_rows
+        assert read == len(self._page)
+        with pa.OSFile(str(self._path), "rb") as file:
+            pages = list(pa.ipc.open_stream(file))
+        skipped = sum(page.num_rows for page in pages) - self._unread_rows
+        for page in pages:
+            yield page.slice(min(skipped, page.num_rows))
+            skipped = max(0, skipped - page.num_rows)
+
+    def close(self) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+class ReorderBuffer:
+    """Holds result rows and returns them by arrival number, in at most ``capacity_bytes`` of memory."""
+
+    def __init__(self, schema: pa.Schema, capacity_bytes: int, max_rows: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self._schema = schema.append(pa.field(_NUMBER, pa.int64()))
+        self._max_rows = max_rows
+        self._runs: list[_MemoryRun] = []
+        self._disk_runs: list[_DiskRun] = []
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._files_made = 0
+        self.spilled_rows = 0
+
+    @property
+    def nbytes(self) -> int:
+        return sum(run.nbytes for run in self._runs) + sum(run.nbytes for run in self._disk_runs)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs)) + sum(map(len, self._disk_runs))
+
+    def add(self, numbers: _Int64s, batch: pa.RecordBatch) -> None:
+        """Put results of the tuples with these arrival numbers."""
+        if batch.num_rows == 0:
+            return
+        order = pa.array(np.argsort(numbers, kind="stable"))
+        numbered = pa.RecordBatch.from_arrays([*batch.columns, pa.array(numbers)], schema=self._schema)
+        self._runs.append(_MemoryRun(numbered.take(order), 0))
+        self._merge_full_levels()
+        while self._runs and self.nbytes * _MERGE_HEADROOM > self.capacity_bytes:
+            self._spill(max(self._runs, key=lambda run: run.nbytes))
+
+    def _merge_full_levels(self) -> None:
+        level = 0
+        while len(runs := [run for run in self._runs if run.level == level]) >= _MERGE_RUNS:
+            merged = _sorted_rows([run.rest() for run in runs])
+            self._runs = [run for run in self._runs if run.level != level]
+            self._runs.append(_MemoryRun(merged, level + 1))
+            level += 1
+
+    def _spill(self, run: _MemoryRun) -> None:
+        if self._directory is None:
+            self._directory = tempfile.TemporaryDirectory(prefix="semistream-reorder-")
+        self._files_made += 1
+        path = Path(self._directory.name) / f"run-{self._files_made}.arrow"
+        # Pages are small enough that many spilled runs can each have one in memory.
+        page_bytes = max(1, self.capacity_bytes // 256)
+        rows_per_page = max(1, page_bytes * len(run) // max(1, run.nbytes))
+        self._runs.remove(run)
+        self._disk_runs.append(_DiskRun(path, run.rest(), rows_per_page))
+        self.spilled_rows += len(run)
+
+    def release(self, before: int) -> Iterator[pa.RecordBatch]:
+        """Return all rows of tuples with arrival numbers below ``before``, in that order, and forget them."""
+        while True:
+            runs = [run for run in (*self._runs, *self._disk_runs) if len(run)]
+            firsts = [first for run in runs if (first := run.first_number) is not None]
+            if not firsts or min(firsts) >= before:
+                break
+            # Rows up to this number are all in memory: a page on disk starts no earlier than the last one read.
+            safe = min([before - 1, *(number for run in runs if (number := run.safe_number) is not None)])
+            rows = _sorted_rows([run.take_until(safe) for run in runs])
+            for start in range(0, rows.num_rows, self._max_rows):
+                portion = rows.slice(start, self._max_rows)
+                yield portion.select(range(len(self._schema) - 1))
+        self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        self._runs = [run for run in self._runs if len(run)]
+        for run in self._disk_runs:
+            if not len(run):
+                run.close()
+        self._disk_runs = [run for run in self._disk_runs if len(run)]
+
+    def to_table(self) -> pa.Table:
+        """Return everything that waits, for a snapshot, with the arrival number as last column."""
+        batches = [run.rest() for run in self._runs]
+        for run in self._disk_runs:
+            batches.extend(run.read_all())
+        return pa.Table.from_batches(batches, self._schema)
+
+    def add_table(self, table: pa.Table) -> None:
+        """Take over what `to_table` returned."""
+        for batch in table.to_batches(max_chunksize=self._max_rows):
+            self.add(
+                np.asarray(batch.column(_NUMBER).to_numpy()), batch.select(range(len(self._schema) - 1))
+            )
+
+    def close(self) -> None:
+        for run in self._disk_runs:
+            run.close()
+        self._disk_runs = []
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None
+
+
+def _sorted_rows(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    order = np.argsort(rows.column(_NUMBER).to_numpy(), kind="stable")
+    return rows.take(pa.array(order))

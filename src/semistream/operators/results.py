@@ -1,0 +1,60 @@
+"""Joined rows: stream columns by slot, master columns by row, in batches of bounded size."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.semantics import JoinSpec
+from semistream.operators.tuple_store import TupleStore
+
+__all__ = ["ResultBuilder"]
+
+_Int32s = npt.NDArray[np.int32]
+
+
+class ResultBuilder:
+    """Builds output batches of a join.
+
+    Parameters
+    ----------
+    max_rows, max_bytes
+        Bounds of one output batch, so that results leave in portions however many matches a key has. A single
+        row is never split.
+    """
+
+    def __init__(self, spec: JoinSpec, max_rows: int, max_bytes: int) -> None:
+        self._spec = spec
+        self._max_bytes = max_bytes
+        self._master_columns = list(spec.master_columns)
+        self._null_fields = list(spec.output_schema)[len(spec.stream_schema) :]
+        self.pair_rows = np.empty(max_rows, dtype=np.int32)
+        self.pair_slots = np.empty(max_rows, dtype=np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        return self.pair_rows.nbytes + self.pair_slots.nbytes
+
+    def portions(self, store: TupleStore, slots: _Int32s, other_bytes_per_row: int) -> list[slice]:
+        """Cut rows with these stream tuples into portions of at most ``max_bytes``, at least one row each."""
+        sizes = store.sizes(slots)
+        fixed = TupleStore.fixed_bytes_per_tuple(store.schema) + other_bytes_per_row
+        if sizes is None:
+            rows = max(1, self._max_bytes // max(1, fixed))
+            return [slice(start, start + rows) for start in range(0, slots.size, rows)]
+        ends = np.cumsum(sizes + fixed)
+        cuts = [0]
+        while cuts[-1] < slots.size:
+            done = ends[cuts[-1] - 1] if cuts[-1] else 0
+            cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, done + self._max_bytes, side="right"))))
+        return [slice(start, stop) for start, stop in zip(cuts, cuts[1:], strict=False)]
+
+    def joined(self, store: TupleStore, slots: _Int32s, run: pa.RecordBatch, rows: _Int32s) -> pa.RecordBatch:
+        """Return stream tuples beside the master rows they match."""
+        master = run.select(self._master_columns).take(pa.array(rows)).columns
+        return pa.RecordBatch.from_arrays([*store.take(slots), *master], schema=self._spec.output_schema)
+
+    def stream_only(self, stream_columns: list[pa.Array]) -> pa.RecordBatch:
+        """Return stream tuples with NULL master columns, if the output has any."""
+        rows = len(stream_columns[0])
+        nulls = [pa.nulls(rows, field.type) for field in self._null_fields]
+        return pa.RecordBatch.from_arrays([*stream_columns, *nulls], schema=self._spec.output_schema)

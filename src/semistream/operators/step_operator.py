@@ -1,0 +1,145 @@
+"""What all operators share: the checks around offer, step, drain, snapshot and restore."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, TypeVar
+
+import pyarrow as pa
+
+from semistream.core.budget import MemoryReport
+from semistream.core.errors import OperatorMisuse, SnapshotMismatch
+from semistream.core.metrics import Metrics
+from semistream.core.semantics import JoinSpec
+from semistream.operators.snapshots import pack_snapshot, unpack_snapshot
+from semistream.storage import MasterTable
+
+__all__ = ["StepOperator"]
+
+_Operator = TypeVar("_Operator", bound="StepOperator")
+
+
+class StepOperator(ABC):
+    """Base of the algorithms: implements the contract in terms of a few hooks."""
+
+    name: ClassVar[str]
+
+    def __init__(self, table: MasterTable, spec: JoinSpec, budget_bytes: int) -> None:
+        self.table = table
+        self.spec = spec
+        self.budget_bytes = budget_bytes
+        self.metrics = Metrics()
+        self._unread: str | None = None
+        self._failed = False
+        self._closed = False
+
+    @property
+    @abstractmethod
+    def pending(self) -> int: ...
+
+    @abstractmethod
+    def _accept(self, batch: pa.RecordBatch) -> int: ...
+
+    @abstractmethod
+    def _step(self) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _components(self) -> dict[str, int]: ...
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]: ...
+
+    @abstractmethod
+    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None: ...
+
+    @abstractmethod
+    def _release(self) -> None: ...
+
+    def offer(self, batch: pa.RecordBatch) -> int:
+        self._require_ready("offer")
+        self.spec.check_batch(batch)
+        if batch.num_rows == 0:
+            return 0
+        accepted = self._accept(batch)
+        self.metrics.tuples_in += accepted
+        self.metrics.offers_refused += accepted < batch.num_rows
+        return accepted
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        self._require_ready("step")
+        if self.pending == 0:
+            return iter(())
+        self._unread = "step"
+        return self._tracked(self._step())
+
+    def _tracked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    self.metrics.rows_out += batch.num_rows
+                    yield batch
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self._failed = True
+            raise
+        self.metrics.steps += 1
+        self._unread = None
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        self._require_ready("drain")
+        while self.pending:
+            yield from self.step()
+
+    def memory(self) -> MemoryReport:
+        return MemoryReport(self.budget_bytes, self._components())
+
+    def snapshot(self) -> bytes:
+        self._require_ready("snapshot")
+        header, tables = self._state()
+        return pack_snapshot({**self._identity(), **header}, tables)
+
+    def restore(self, snapshot: bytes) -> None:
+        self._require_ready("restore")
+        if self.metrics.tuples_in or self.pending:
+            raise OperatorMisuse("restore() needs an operator that has done nothing yet: make a new one")
+        header, tables = unpack_snapshot(snapshot)
+        for name, ours in self._identity().items():
+            if header.get(name) != ours:
+                raise SnapshotMismatch(
+                    f"the snapshot has {name} {header.get(name)!r}, this operator {ours!r}: "
+                    "restore into an operator of the same join, table and version"
+                )
+        self._set_state(header, tables)
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "operator": self.name,
+            "table": self.table.table_id,
+            "version": self.table.version,
+            "how": self.spec.how,
+            "on": [list(pair) for pair in zip(self.spec.stream_keys, self.spec.master_keys, strict=True)],
+            "condition": None if self.spec.condition is None else str(self.spec.condition),
+            "columns": list(self.spec.master_columns),
+            "stream": [[field.name, str(field.type)] for field in self.spec.stream_schema],
+        }
+
+    def _require_ready(self, call: str) -> None:
+        if self._closed:
+            raise OperatorMisuse(f"{call}() on a closed operator: make a new one")
+        if self._failed:
+            raise OperatorMisuse(f"{call}() on an operator that failed: restore its last snapshot into a new one")
+        if self._unread is not None:
+            raise OperatorMisuse(
+                f"{call}() before the results of the last {self._unread}() were read to their end: exhaust the iterator"
+            )
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._release()
+
+    def __enter__(self: _Operator) -> _Operator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

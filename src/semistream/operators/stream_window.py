@@ -1,0 +1,167 @@
+"""The stream tuples that are being joined: codes to match by, payload, and what is known of each.
+
+Slots are shared: the multi-map (or ordered window) hands them out, the payload arrays are indexed by them.
+Everything is allocated once, for a number of tuples worked out from the budget and from measured tuple sizes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.semantics import JoinSpec
+from semistream.operators.matching import Matching
+from semistream.operators.tuple_store import TupleStore, varlen_bytes
+
+__all__ = ["LiveTuples", "StreamWindow", "VarlenSizes", "WindowShape"]
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+# Text varies in length: room beyond the measured mean before the ring, not the slots, becomes the limit.
+_RING_HEADROOM = 1.25
+
+
+@dataclass(frozen=True)
+class VarlenSizes:
+    """Measured bytes of text and binary values per tuple."""
+
+    mean: float
+    largest: int
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> "VarlenSizes":
+        sizes = varlen_bytes(batch)
+        return cls(float(sizes.mean()), int(sizes.max()))
+
+
+@dataclass(frozen=True)
+class WindowShape:
+    """How many tuples a window holds, and how many bytes of text and binary values."""
+
+    capacity: int
+    ring_bytes: int
+
+    @classmethod
+    def fitting(
+        cls, matching: Matching, schema: pa.Schema, ordered: bool, varlen: VarlenSizes, window_bytes: int
+    ) -> "WindowShape":
+        """Return the largest shape that takes at most ``window_bytes``; its capacity may be 0."""
+
+        def shape(capacity: int) -> WindowShape:
+            return cls(capacity, max(varlen.largest, int(varlen.mean * _RING_HEADROOM * capacity)))
+
+        low, high = 0, max(0, window_bytes)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if sum(shape(middle).nbytes(matching, schema, ordered)) <= window_bytes:
+                low = middle
+            else:
+                high = middle - 1
+        return shape(low)
+
+    def nbytes(self, matching: Matching, schema: pa.Schema, ordered: bool) -> tuple[int, int]:
+        """Return (H_S with payload, queue) bytes."""
+        hash_bytes, queue_bytes = matching.window_bytes(self.capacity)
+        per_tuple = TupleStore.fixed_bytes_per_tuple(schema) + 1 + (8 if ordered else 0)
+        return hash_bytes + self.capacity * per_tuple + self.ring_bytes, queue_bytes
+
+
+_MATCHED, _NUMBER = "__matched__", "__number__"
+
+
+@dataclass(frozen=True)
+class LiveTuples:
+    """The tuples of a window, oldest first, taken out of their slots."""
+
+    batch: pa.RecordBatch
+    matched: npt.NDArray[np.bool_]
+    number: _Int64s | None
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.batch.nbytes) + self.matched.nbytes + (0 if self.number is None else self.number.nbytes)
+
+    def to_table(self) -> pa.Table:
+        """Return the tuples as a table, for a snapshot."""
+        table = pa.Table.from_batches([self.batch]).append_column(_MATCHED, pa.array(self.matched))
+        return table if self.number is None else table.append_column(_NUMBER, pa.array(self.number))
+
+    @classmethod
+    def from_table(cls, table: pa.Table, schema: pa.Schema) -> "LiveTuples":
+        """Return what `to_table` was called on."""
+        tuples = table.select(schema.names).combine_chunks().to_batches()
+        return cls(
+            batch=tuples[0] if tuples else pa.RecordBatch.from_pylist([], schema),
+            matched=table.column(_MATCHED).to_numpy(),
+            number=table.column(_NUMBER).to_numpy() if _NUMBER in table.column_names else None,
+        )
+
+
+class StreamWindow:
+    """Tuples in slots with their codes, first in, first out.
+
+    Attributes
+    ----------
+    matched
+        Per slot, whether the tuple has met a matching master row.
+    number
+        Per slot, the tuple's arrival number; only kept when output follows stream order.
+    """
+
+    def __init__(self, spec: JoinSpec, matching: Matching, shape: WindowShape, ordered: bool) -> None:
+        self.shape = shape
+        self._schema = spec.stream_schema
+        self._matching = matching
+        self.codes = matching.make_window(shape.capacity)
+        self.store = TupleStore(spec.stream_schema, shape.capacity, shape.ring_bytes)
+        self.matched = np.zeros(shape.capacity, dtype=np.bool_)
+        self.number = np.zeros(shape.capacity if ordered else 0, dtype=np.int64)
+        self._ordered = ordered
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def hash_bytes(self) -> int:
+        return self.codes.hash_bytes + self.store.nbytes + self.matched.nbytes + self.number.nbytes
+
+    @property
+    def queue_bytes(self) -> int:
+        return self.codes.queue_bytes
+
+    def fitting_rows(self, varlen_sizes: npt.NDArray[np.int64]) -> int:
+        """Return how many of the next rows fit now."""
+        return min(self.codes.free, self.store.fitting_rows(varlen_sizes[: self.codes.free]))
+
+    def insert(self, codes: _Int64s, batch: pa.RecordBatch, numbers: _Int64s | None) -> _Int32s:
+        """Add tuples; ``numbers`` are their arrival numbers when output follows stream order."""
+        slots = self.codes.insert(codes)
+        self.store.put(slots, batch)
+        self.matched[slots] = False
+        if self._ordered:
+            assert numbers is not None
+            self.number[slots] = numbers
+        return slots
+
+    def expire(self, count: int) -> _Int32s:
+        """Remove the oldest tuples and return their slots; their payload stays readable until the next insert."""
+        slots = self.codes.expire(count)
+        self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
+        return slots
+
+    def live_tuples(self) -> LiveTuples:
+        """Return a copy of all tuples, oldest first."""
+        slots = self.codes.oldest(len(self))
+        return LiveTuples(
+            batch=pa.RecordBatch.from_arrays(self.store.take(slots), schema=self._schema),
+            matched=self.matched[slots],
+            number=self.number[slots] if self._ordered else None,
+        )
+
+    def put_back(self, tuples: LiveTuples) -> None:
+        """Insert what `live_tuples` returned, into an empty window."""
+        assert len(self) == 0
+        slots = self.insert(self._matching.stream_codes(tuples.batch).code, tuples.batch, tuples.number)
+        self.matched[slots] = tuples.matched

@@ -1,0 +1,65 @@
+"""Operators for one process: the arguments of a join, checked, and turned into an operator."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.core.conditions import Condition
+from semistream.core.contract import Operator
+from semistream.core.semantics import How, JoinSpec, On
+from semistream.core.sizes import parse_bytes
+from semistream.operators import algorithm
+from semistream.storage import MasterTable
+
+__all__ = ["operator"]
+
+
+def operator(
+    name: str,
+    table: MasterTable,
+    stream_schema: pa.Schema,
+    *,
+    on: On | None = None,
+    how: How = "inner",
+    condition: Condition | None = None,
+    columns: Sequence[str] | None = None,
+    memory: int | str = "64MB",
+    **options: Any,
+) -> Operator:
+    """Return an operator that joins a stream with a master table, without Spark.
+
+    Parameters
+    ----------
+    name
+        The algorithm: ``"meshjoin"`` or ``"inlj"``.
+    table
+        The master table, from `stage` or `open_table`.
+    stream_schema
+        The columns of the stream.
+    on
+        Columns to compare for equality: a name, a list of names, or ``{stream_column: master_column}``.
+    how
+        ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``.
+    condition
+        A further condition from `compare` or `between`; meshjoin also takes one without ``on``.
+    columns
+        The master columns wanted in the output; all by default.
+    memory
+        The budget, in bytes or as text like ``"64MB"``.
+    options
+        Settings of the algorithm: see `MeshjoinConfig` and `InljConfig`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import semistream as ss
+    >>> table = ss.stage(pa.table({"id": [1, 2], "city": ["Rome", "Oslo"]}), tempfile.mkdtemp(), key="id")
+    >>> orders = pa.record_batch({"order": [10, 11, 12], "id": [2, 9, 2]})
+    >>> op = ss.operator("meshjoin", table, orders.schema, on="id", memory="1MB")
+    >>> sorted(row["order"] for batch in ss.run(op, [orders]) for row in batch.to_pylist())
+    [10, 12]
+    """
+    chosen = algorithm(name)
+    spec = JoinSpec.resolve(stream_schema, table.schema, on, how, condition, columns)
+    return chosen.make(table, spec, parse_bytes(memory, "memory"), options)

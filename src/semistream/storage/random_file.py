@@ -1,0 +1,91 @@
+"""A file opened for reading at given offsets, into memory that the caller owns."""
+
+import os
+from typing import Any, Protocol
+
+import pyarrow.fs as pafs
+
+__all__ = ["LocalFile", "RandomFile", "RemoteFile"]
+
+_DISK_BLOCK_BYTES = 4096
+
+
+class RandomFile(Protocol):
+    """Closed by `close`, or when the last reference to it goes."""
+
+    size: int
+
+    def read_into(self, offset: int, view: memoryview) -> int:
+        """Fill ``view`` from ``offset`` and return how many bytes there were; fewer only at the file's end."""
+
+    def advise_sequential(self) -> None: ...
+    def drop(self, offset: int, length: int) -> None:
+        """Forget a range that was read, so that the next read of it goes to the disk."""
+
+    def close(self) -> None: ...
+
+
+class LocalFile:
+    """A local file: one system call per read, and hints to the page cache where the platform has them."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._fd).st_size
+
+    def read_into(self, offset: int, view: memoryview) -> int:
+        done = os.preadv(self._fd, [view], offset)
+        while done < len(view):
+            got = os.preadv(self._fd, [view[done:]], offset + done)
+            if got == 0:
+                break
+            done += got
+        return done
+
+    def advise_sequential(self) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+    def drop(self, offset: int, length: int) -> None:
+        # A block is dropped only when it lies inside the range; the one that the range begins in was read whole.
+        start = offset - offset % _DISK_BLOCK_BYTES
+        end = offset + length
+        if end >= self.size:
+            end += _DISK_BLOCK_BYTES
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+class RemoteFile:
+    """A file of a pyarrow filesystem."""
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self._file: Any = filesystem.open_input_file(path)
+        self.size = int(self._file.size())
+
+    def read_into(self, offset: int, view: memoryview) -> int:
+        done = 0
+        while done < len(view):
+            piece = memoryview(self._file.read_at(len(view) - done, offset + done))
+            if len(piece) == 0:
+                break
+            view[done : done + len(piece)] = piece
+            done += len(piece)
+        return done
+
+    def advise_sequential(self) -> None:
+        pass
+
+    def drop(self, offset: int, length: int) -> None:
+        pass
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,53 @@
+"""How many bytes each row takes in a page, measured without writing it."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from semistream.kernels.arrow_views import varlen_parts
+
+__all__ = ["batch_overhead_bytes", "row_bits"]
+
+_BUFFER_PADDING_BYTES = 8
+_VIEW_BITS = 128
+
+
+def batch_overhead_bytes(schema: pa.Schema) -> int:
+    """Return what a page of this schema takes beside its rows: message metadata and buffer padding."""
+    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    buffers = sum(_buffer_count(field.type) for field in schema)
+    # Text has one offset more than rows, hence twice the padding.
+    return int(empty.serialize().size) + 2 * _BUFFER_PADDING_BYTES * buffers
+
+
+def _buffer_count(dtype: pa.DataType) -> int:
+    return int(dtype.num_buffers) + sum(_buffer_count(dtype.field(i).type) for i in range(dtype.num_fields))
+
+
+def row_bits(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return the bits that each row takes: exact for flat columns, the column's average for nested ones."""
+    constant = 0
+    varying: npt.NDArray[np.int64] = np.zeros(batch.num_rows, dtype=np.int64)
+    for column in batch.columns:
+        if isinstance(column, pa.ExtensionArray):
+            column = column.storage
+        dtype = column.type
+        if column.null_count and not pt.is_null(dtype):
+            constant += 1
+        if pt.is_null(dtype):
+            continue
+        if pt.is_string(dtype) or pt.is_binary(dtype):
+            constant += 32
+            varying += 8 * np.diff(varlen_parts(column)[0])
+        elif pt.is_large_string(dtype) or pt.is_large_binary(dtype):
+            constant += 64
+            varying += 8 * np.diff(varlen_parts(column)[0])
+        elif pt.is_string_view(dtype) or pt.is_binary_view(dtype):
+            constant += _VIEW_BITS
+            varying += 8 * np.diff(varlen_parts(column.cast(pa.large_binary()))[0])
+        elif dtype.num_fields == 0:
+            constant += dtype.bit_width
+        elif batch.num_rows:
+            constant += -(-8 * column.nbytes // batch.num_rows)
+    return varying + constant

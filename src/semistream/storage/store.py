@@ -1,0 +1,282 @@
+"""Where a table's files live: a local folder, or any filesystem that pyarrow opens.
+
+The two stores offer the same few verbs. Only the local one can refuse a second writer, because other
+filesystems have no lock that dies with its holder.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from semistream.core.errors import ConcurrentWrite, InvalidArgument
+from semistream.storage.random_file import LocalFile, RandomFile, RemoteFile
+
+__all__ = [
+    "DATA",
+    "LOCK",
+    "SCRATCH_PREFIX",
+    "VERSIONS",
+    "LocalStore",
+    "OutputFile",
+    "RemoteStore",
+    "Store",
+    "open_store",
+]
+
+DATA = "data"
+VERSIONS = "versions"
+SCRATCH_PREFIX = "sorting-"
+LOCK = ".lock"
+
+
+class OutputFile(Protocol):
+    """A new file; its content is durable once it is closed."""
+
+    def write(self, content: bytes | bytearray | memoryview, /) -> int: ...
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """What the storage layer asks of a filesystem; names are relative to the table and use ``/``."""
+
+    @property
+    def excludes_writers(self) -> bool:
+        """Whether `writing` keeps other writers out."""
+
+    def locate(self, name: str = "") -> str:
+        """Return the full address of a file, for messages."""
+
+    def names(self, folder: str = "") -> list[str] | None:
+        """Return the sorted names inside a folder; None when there is no such folder."""
+
+    def read(self, name: str) -> bytes: ...
+    def open(self, name: str) -> RandomFile: ...
+    def make_folders(self) -> None: ...
+    def create(self, name: str) -> OutputFile: ...
+
+    def sync_folder(self, folder: str) -> None:
+        """Make the names inside a folder durable."""
+
+    def publish(self, name: str, content: bytes) -> None:
+        """Create a whole file at once; raises FileExistsError when the name is taken."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with all it holds; an absent name is fine."""
+
+    def make_scratch(self) -> str:
+        """Return a new local folder for a writer's temporary files."""
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Hold the table against other writers."""
+
+
+@dataclass(frozen=True)
+class LocalStore:
+    """A folder of this machine."""
+
+    root: str
+
+    @property
+    def excludes_writers(self) -> bool:
+        return True
+
+    def locate(self, name: str = "") -> str:
+        return os.path.join(self.root, name) if name else self.root
+
+    def names(self, folder: str = "") -> list[str] | None:
+        try:
+            return sorted(os.listdir(self.locate(folder)))
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str) -> bytes:
+        with open(self.locate(name), "rb") as file:
+            return file.read()
+
+    def open(self, name: str) -> RandomFile:
+        return LocalFile(self.locate(name))
+
+    def make_folders(self) -> None:
+        for folder in ("", DATA, VERSIONS):
+            os.makedirs(self.locate(folder), exist_ok=True)
+        self.sync_folder("")
+        self.sync_folder("..")
+
+    def create(self, name: str) -> OutputFile:
+        return _SyncedFile(self.locate(name))
+
+    def sync_folder(self, folder: str) -> None:
+        fd = os.open(self.locate(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def publish(self, name: str, content: bytes) -> None:
+        folder = os.path.dirname(name)
+        unfinished = f"{folder}/.{uuid.uuid4().hex}.tmp"
+        try:
+            file = self.create(unfinished)
+            try:
+                file.write(content)
+            finally:
+                file.close()
+            os.link(self.locate(unfinished), self.locate(name))  # fails when the name exists, unlike a rename
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(self.locate(unfinished))
+        self.sync_folder(folder)
+
+    def remove(self, name: str) -> None:
+        path = self.locate(name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def make_scratch(self) -> str:
+        return tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=self.root)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        fd = os.open(self.locate(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise
+                raise ConcurrentWrite(
+                    f"another writer is at work on {self.root}: try again when it has finished"
+                ) from None
+            yield
+        finally:
+            os.close(fd)  # the lock goes with it
+
+
+class _SyncedFile:
+    """A file that is on disk once it is closed, so that dropping it from the page cache works at once."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    def write(self, content: bytes | bytearray | memoryview, /) -> int:
+        with memoryview(content) as whole:
+            done = 0
+            while done < len(whole):
+                done += os.write(self._fd, whole[done:])
+        return done
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+@dataclass(frozen=True)
+class RemoteStore:
+    """A folder of any pyarrow filesystem. It is up to the caller that only one writer works on a table."""
+
+    filesystem: pafs.FileSystem
+    root: str
+
+    @property
+    def excludes_writers(self) -> bool:
+        return False
+
+    def locate(self, name: str = "") -> str:
+        return f"{self.root}/{name}" if name else self.root
+
+    def names(self, folder: str = "") -> list[str] | None:
+        info = self.filesystem.get_file_info(self.locate(folder))
+        if info.type == pafs.FileType.NotFound:
+            return None
+        if info.type == pafs.FileType.File:
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder", self.locate(folder))
+        found = self.filesystem.get_file_info(pafs.FileSelector(self.locate(folder), allow_not_found=True))
+        return sorted(info.base_name for info in found)
+
+    def read(self, name: str) -> bytes:
+        with self.filesystem.open_input_file(self.locate(name)) as file:
+            return bytes(file.readall())
+
+    def open(self, name: str) -> RandomFile:
+        return RemoteFile(self.filesystem, self.locate(name))
+
+    def make_folders(self) -> None:
+        for folder in (DATA, VERSIONS):
+            self.filesystem.create_dir(self.locate(folder), recursive=True)
+
+    def create(self, name: str) -> OutputFile:
+        file: Any = self.filesystem.open_output_stream(self.locate(name), compression=None)
+        return _RemoteOutput(file)
+
+    def sync_folder(self, folder: str) -> None:
+        pass
+
+    def publish(self, name: str, content: bytes) -> None:
+        if self.filesystem.get_file_info(self.locate(name)).type != pafs.FileType.NotFound:
+            raise FileExistsError(errno.EEXIST, "the name is taken", self.locate(name))
+        unfinished = f"{os.path.dirname(name)}/.{uuid.uuid4().hex}.tmp"
+        file = self.create(unfinished)
+        file.write(content)
+        file.close()
+        self.filesystem.move(self.locate(unfinished), self.locate(name))
+
+    def remove(self, name: str) -> None:
+        info = self.filesystem.get_file_info(self.locate(name))
+        if info.type == pafs.FileType.Directory:
+            self.filesystem.delete_dir(self.locate(name))
+        elif info.type != pafs.FileType.NotFound:
+            self.filesystem.delete_file(self.locate(name))
+
+    def make_scratch(self) -> str:
+        return tempfile.mkdtemp(prefix=f"semistream-{SCRATCH_PREFIX}")
+
+    def writing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class _RemoteOutput:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, content: bytes | bytearray | memoryview, /) -> int:
+        return int(self._file.write(content))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def open_store(path: str | os.PathLike[str], filesystem: pafs.FileSystem | None = None) -> Store:
+    """Return the store for a local path, a URI, or a path inside ``filesystem``."""
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text:
+        raise InvalidArgument(
+            f"path={path!r} is not the path of a table: give text such as 'warehouse/customers'"
+        )
+    if filesystem is None and "://" in text:
+        try:
+            filesystem, text = pafs.FileSystem.from_uri(text)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidArgument(
+                f"path={path!r} cannot be opened ({reason}): give a path or a URI that pyarrow knows"
+            ) from None
+    if filesystem is None or isinstance(filesystem, pafs.LocalFileSystem):
+        return LocalStore(os.path.abspath(text))
+    return RemoteStore(filesystem, text.rstrip("/"))

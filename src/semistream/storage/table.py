@@ -1,0 +1,191 @@
+"""A master table: one version of a directory of pages, opened for reading, and the way to newer versions."""
+
+import os
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from semistream.core.errors import InvalidArgument
+from semistream.core.sizes import parse_bytes
+from semistream.storage.manifest import Manifest, list_versions, manifest_name, read_manifest
+from semistream.storage.page_directory import PageDirectory
+from semistream.storage.page_index import read_page_index
+from semistream.storage.sources import open_source
+from semistream.storage.store import VERSIONS, Store, open_store
+from semistream.storage.version_writer import Progress, remove_litter, write_version
+
+__all__ = ["MasterTable", "open_table"]
+
+
+class MasterTable:
+    """One version of a master table. It never changes; `append` and `replace` return another.
+
+    Made by `open_table` and `stage`. Holds no open files, and can be pickled.
+    """
+
+    def __init__(self, store: Store, manifest: Manifest) -> None:
+        self.store = store
+        self._manifest = manifest
+
+    @property
+    def path(self) -> str:
+        """Where the table is."""
+        return self.store.locate()
+
+    @property
+    def table_id(self) -> str:
+        """Names the table over all its versions."""
+        return self._manifest.form.table_id
+
+    @property
+    def version(self) -> int:
+        """Counts from 1; each append or replace adds one."""
+        return self._manifest.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows, as stored."""
+        return self._manifest.form.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the key columns."""
+        return self._manifest.form.key
+
+    @property
+    def layout(self) -> str:
+        """``"heap"`` or ``"clustered"``."""
+        return self._manifest.form.layout
+
+    @property
+    def buckets(self) -> int:
+        """Into how many parts the rows are divided by key."""
+        return self._manifest.form.buckets
+
+    @property
+    def page_bytes(self) -> int:
+        """The size that pages were cut to; a page with one larger row exceeds it."""
+        return self._manifest.form.page_bytes
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows this version has."""
+        return sum(file.rows for file in self._manifest.files)
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes its pages take on disk."""
+        return sum(file.bytes for file in self._manifest.files)
+
+    @property
+    def num_pages(self) -> int:
+        """How many pages it has."""
+        return sum(file.pages for file in self._manifest.files)
+
+    @cached_property
+    def pages(self) -> PageDirectory:
+        """Where every page is; read at first use."""
+        files = sorted(self._manifest.files, key=lambda file: file.bucket)  # stable: oldest first in a bucket
+        indexes = [read_page_index(self.store, file) for file in files]
+        return PageDirectory.build(files, indexes, buckets=self.buckets, clustered=self.layout == "clustered")
+
+    def versions(self) -> list[int]:
+        """Return the versions that can be opened, oldest first."""
+        return list_versions(self.store)
+
+    def latest(self) -> "MasterTable":
+        """Return the newest version."""
+        return MasterTable(self.store, read_manifest(self.store))
+
+    def append(
+        self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None
+    ) -> "MasterTable":
+        """Add rows to the newest version and return the version that has them.
+
+        Parameters
+        ----------
+        data
+            As for `stage`, with the table's columns in any order.
+        memory
+            What sorting may take.
+        progress
+            Called with the number of rows taken from ``data`` so far.
+        """
+        return self._write(data, memory, progress, keep=True)
+
+    def replace(
+        self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None
+    ) -> "MasterTable":
+        """Return a new version that holds ``data`` alone; parameters as for `append`."""
+        return self._write(data, memory, progress, keep=False)
+
+    def _write(self, data: object, memory: int | str, progress: Progress | None, keep: bool) -> "MasterTable":
+        memory_bytes = parse_bytes(memory, "memory")
+        source = open_source(data)
+        with self.store.writing():
+            newest = read_manifest(self.store)
+            if self.store.excludes_writers:
+                remove_litter(self.store)
+            manifest = write_version(
+                self.store,
+                newest.form,
+                newest.version + 1,
+                source,
+                kept_files=newest.files if keep else (),
+                memory_bytes=memory_bytes,
+                progress=progress,
+            )
+        return MasterTable(self.store, manifest)
+
+    def expire_versions(self, keep: int = 1) -> list[int]:
+        """Remove all versions but the newest ``keep``, and the files that only they name.
+
+        Readers of a removed version fail when they next open a file. Returns the versions removed.
+        """
+        if keep < 1:
+            raise InvalidArgument(f"keep={keep} must be at least 1: the newest version always stays")
+        with self.store.writing():
+            versions = list_versions(self.store)
+            for version in versions[-keep:]:
+                read_manifest(self.store, version)
+            expired = versions[:-keep]
+            for version in expired:
+                self.store.remove(manifest_name(version))
+            self.store.sync_folder(VERSIONS)
+            remove_litter(self.store)
+        return expired
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"store": self.store, "_manifest": self._manifest}
+
+    def __repr__(self) -> str:
+        return (
+            f"MasterTable({self.path!r}, version={self.version}, key={self.key}, layout={self.layout!r}, "
+            f"buckets={self.buckets}, rows={self.num_rows}, pages={self.num_pages})"
+        )
+
+
+def open_table(
+    path: str | os.PathLike[str], version: int | None = None, *, filesystem: pafs.FileSystem | None = None
+) -> MasterTable:
+    """Open a master table for reading.
+
+    Parameters
+    ----------
+    path
+        A local path, a URI that pyarrow knows, or a path inside ``filesystem``.
+    version
+        The newest unless given.
+    filesystem
+        Any pyarrow filesystem.
+
+    Raises
+    ------
+    TableNotFound
+        When there is no table at ``path``, or it has no such version.
+    DamagedTable
+        When the manifest was altered.
+    """
+    store = open_store(path, filesystem)
+    return MasterTable(store, read_manifest(store, version))
