@@ -49,7 +49,7 @@ def casts_without_loss(source: pa.DataType, target: pa.DataType) -> bool:
         return casts_without_loss(source.value_type, target)
     if pt.is_integer(source) and pt.is_integer(target):
         return _integer_widens(source, target)
-    if _is_text(source) and _is_text(target) or _is_bytes(source) and _is_bytes(target):
+    if (_is_text(source) and _is_text(target)) or (_is_bytes(source) and _is_bytes(target)):
         return True
     if pt.is_fixed_size_binary(source) and _is_bytes(target):
         return True

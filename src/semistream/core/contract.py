@@ -20,9 +20,12 @@ class Operator(Protocol):
     raised is done for; its last snapshot is where to go on from.
     """
 
-    name: str
     spec: JoinSpec
     metrics: Metrics
+
+    @property
+    def name(self) -> str:
+        """The algorithm's name."""
 
     @property
     def pending(self) -> int:

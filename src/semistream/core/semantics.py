@@ -145,9 +145,7 @@ class JoinSpec:
                 raise SchemaMismatch(f"stream column {declared.name!r} is declared not null and has a NULL")
 
 
-def _require_condition_columns(
-    condition: Condition, stream_schema: pa.Schema, master_schema: pa.Schema
-) -> None:
+def _require_condition_columns(condition: Condition, stream_schema: pa.Schema, master_schema: pa.Schema) -> None:
     _require_column(stream_schema, condition.stream_column, "the stream")
     source = stream_schema.field(condition.stream_column).type
     for name in condition.master_columns:
@@ -160,9 +158,7 @@ def _require_condition_columns(
             )
 
 
-def _chosen_columns(
-    master_schema: pa.Schema, shared_keys: set[str], columns: Sequence[str] | None
-) -> tuple[str, ...]:
+def _chosen_columns(master_schema: pa.Schema, shared_keys: set[str], columns: Sequence[str] | None) -> tuple[str, ...]:
     if columns is None:
         return tuple(name for name in master_schema.names if name not in shared_keys)
     if isinstance(columns, str):

@@ -30,7 +30,7 @@ class KeyCodes(NamedTuple):
 
 
 def _is_integer_like(dtype: pa.DataType) -> bool:
-    return pt.is_integer(dtype) or pt.is_temporal(dtype) and not pt.is_interval(dtype)
+    return pt.is_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype))
 
 
 def _is_varlen(dtype: pa.DataType) -> bool:

@@ -14,105 +14,48 @@ walks through memory sequentially.
                                        1 ─► 2 ─► 3 ─► 4   Q
 
 Insert, probe, count, expire and delete are O(1) per entry: a key's list is appended to at its end and
-expired from its front, and the directory is repaired by shifting, without tombstones. A kernel first touches
-the directory lines of a whole block of keys, so that the memory system fetches them in parallel, and then works
-on lines that are in the cache.
+expired from its front. The directory is in `semistream.kernels.hash_directory`.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 from semistream.kernels.compile import kernel
+from semistream.kernels.hash_directory import (
+    BLOCK,
+    TAG_WORD,
+    count_entries,
+    first_entry,
+    last_entry,
+    line_of,
+    mix,
+    pack_entries,
+    probe_directory,
+    remove_line,
+    set_tag,
+    tag_of,
+    touch,
+)
 
 __all__ = ["NO_SLOT", "FifoMultimap"]
 
 NO_SLOT = np.int32(-1)
 
 _LOAD_FACTOR = 0.6
-_BLOCK = 128
-_MIX1 = np.uint64(0xFF51AFD7ED558CCD)
-_MIX2 = np.uint64(0xC4CEB9FE1A85EC53)
-_LOW32 = np.int64(0xFFFFFFFF)
 
 # Positions in the state array.
 _SIZE, _DISTINCT, _Q_FIRST, _Q_LAST, _FREE_FIRST, _FREE_LAST = range(6)
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
-
-
-@kernel
-def _home(code: np.int64, directory_size: int) -> int:
-    mixed = np.uint64(code)
-    mixed = (mixed ^ (mixed >> np.uint64(33))) * _MIX1
-    mixed = (mixed ^ (mixed >> np.uint64(33))) * _MIX2
-    # Multiply-shift maps to [0, directory_size) for any size, not only powers of two.
-    return np.int64(((mixed >> np.uint64(32)) * np.uint64(directory_size)) >> np.uint64(32))
-
-
-@kernel
-def _pack(first: int, last: int) -> np.int64:
-    # Zero means an empty directory line, hence the shift by one.
-    return (np.int64(first + 1) << np.int64(32)) | np.int64(last + 1)
-
-
-@kernel
-def _first(packed: np.int64) -> int:
-    return (packed >> np.int64(32)) - 1
-
-
-@kernel
-def _last(packed: np.int64) -> int:
-    return (packed & _LOW32) - 1
-
-
-@kernel
-def _line_of(directory: _Int64s, code: np.int64) -> int:
-    """Return the line that holds ``code``, or the empty line where it belongs."""
-    size = directory.shape[0]
-    line = _home(code, size)
-    while directory[line, 1] != 0 and directory[line, 0] != code:
-        line += 1
-        if line == size:
-            line = 0
-    return line
-
-
-@kernel
-def _touch(directory: _Int64s, codes: _Int64s, start: int, stop: int) -> np.int64:
-    size = directory.shape[0]
-    seen = np.int64(0)
-    for at in range(start, stop):
-        seen ^= directory[_home(codes[at], size), 1]
-    return seen
-
-
-@kernel
-def _remove_line(directory: _Int64s, counts: _Int32s, line: int) -> None:
-    """Empty a line and move later lines of the same run back over the hole."""
-    size = directory.shape[0]
-    hole = line
-    at = line
-    while True:
-        at += 1
-        if at == size:
-            at = 0
-        if directory[at, 1] == 0:
-            break
-        home = _home(directory[at, 0], size)
-        if (at - home) % size >= (at - hole) % size:
-            directory[hole, 0] = directory[at, 0]
-            directory[hole, 1] = directory[at, 1]
-            counts[hole] = counts[at]
-            hole = at
-    directory[hole, 1] = 0
-    counts[hole] = 0
+_Tags = npt.NDArray[np.uint8]
 
 
 @kernel
 def _insert(
     directory: _Int64s,
     counts: _Int32s,
+    tags: _Tags,
     entry_code: _Int64s,
     key_next: _Int32s,
     q_next: _Int32s,
@@ -122,25 +65,28 @@ def _insert(
     slots: _Int32s,
 ) -> np.int64:
     touched = np.int64(0)
-    for start in range(0, codes.size, _BLOCK):
-        stop = min(start + _BLOCK, codes.size)
-        touched ^= _touch(directory, codes, start, stop)
+    for start in range(0, codes.size, BLOCK):
+        stop = min(start + BLOCK, codes.size)
+        for at in range(start, stop):
+            touched ^= touch(directory, counts, tags, codes[at])
         for at in range(start, stop):
             code = codes[at]
             slot = state[_FREE_FIRST]
             state[_FREE_FIRST] = q_next[slot]
             entry_code[slot] = code
             key_next[slot] = NO_SLOT
-            line = _line_of(directory, code)
+            mixed = mix(code)
+            line = line_of(directory, mixed, code)
             packed = directory[line, 1]
             if packed == 0:
+                set_tag(tags, directory.shape[0], line, np.uint8(tag_of(mixed)))
                 directory[line, 0] = code
-                directory[line, 1] = _pack(slot, slot)
+                directory[line, 1] = pack_entries(slot, slot)
                 counts[line] = 1
                 state[_DISTINCT] += 1
             else:
-                key_next[_last(packed)] = np.int32(slot)
-                directory[line, 1] = _pack(_first(packed), slot)
+                key_next[last_entry(packed)] = np.int32(slot)
+                directory[line, 1] = pack_entries(first_entry(packed), slot)
                 counts[line] += 1
             previous = state[_Q_LAST]
             q_prev[slot] = np.int32(previous)
@@ -158,7 +104,7 @@ def _insert(
 
 
 @kernel
-def _release(q_next: _Int32s, state: _Int64s, slot: int) -> None:
+def _release(q_next: _Int32s, state: _Int64s, slot: np.int64) -> None:
     q_next[slot] = NO_SLOT
     if state[_FREE_LAST] == NO_SLOT:
         state[_FREE_FIRST] = slot
@@ -172,6 +118,7 @@ def _release(q_next: _Int32s, state: _Int64s, slot: int) -> None:
 def _expire(
     directory: _Int64s,
     counts: _Int32s,
+    tags: _Tags,
     entry_code: _Int64s,
     key_next: _Int32s,
     q_next: _Int32s,
@@ -179,25 +126,24 @@ def _expire(
     state: _Int64s,
     slots: _Int32s,
 ) -> np.int64:
-    size = directory.shape[0]
     touched = np.int64(0)
-    for start in range(0, slots.size, _BLOCK):
-        stop = min(start + _BLOCK, slots.size)
+    for start in range(0, slots.size, BLOCK):
+        stop = min(start + BLOCK, slots.size)
         slot = state[_Q_FIRST]
         for at in range(start, stop):
             slots[at] = np.int32(slot)
-            touched ^= directory[_home(entry_code[slot], size), 1]
+            touched ^= touch(directory, counts, tags, entry_code[slot])
             slot = np.int64(q_next[slot])
         for at in range(start, stop):
             slot = np.int64(slots[at])
-            line = _line_of(directory, entry_code[slot])
+            line = line_of(directory, mix(entry_code[slot]), entry_code[slot])
             packed = directory[line, 1]
-            if _first(packed) == _last(packed):
-                _remove_line(directory, counts, line)
+            if first_entry(packed) == last_entry(packed):
+                remove_line(directory, counts, tags, line)
                 state[_DISTINCT] -= 1
             else:
                 # The oldest entry of all is the first of its key.
-                directory[line, 1] = _pack(key_next[slot], _last(packed))
+                directory[line, 1] = pack_entries(key_next[slot], last_entry(packed))
                 counts[line] -= 1
             following = np.int64(q_next[slot])
             state[_Q_FIRST] = following
@@ -213,6 +159,7 @@ def _expire(
 def _delete_key(
     directory: _Int64s,
     counts: _Int32s,
+    tags: _Tags,
     key_next: _Int32s,
     q_next: _Int32s,
     q_prev: _Int32s,
@@ -220,12 +167,12 @@ def _delete_key(
     code: np.int64,
     slots: _Int32s,
 ) -> int:
-    line = _line_of(directory, code)
+    line = line_of(directory, mix(code), code)
     packed = directory[line, 1]
     if packed == 0:
         return 0
     removed = 0
-    slot = np.int64(_first(packed))
+    slot = np.int64(first_entry(packed))
     while slot != NO_SLOT:
         before = np.int64(q_prev[slot])
         after = np.int64(q_next[slot])
@@ -241,56 +188,9 @@ def _delete_key(
         slots[removed] = np.int32(slot)
         removed += 1
         slot = np.int64(key_next[slot])
-    _remove_line(directory, counts, line)
+    remove_line(directory, counts, tags, line)
     state[_DISTINCT] -= 1
     return removed
-
-
-@kernel
-def _probe(directory: _Int64s, codes: _Int64s, rows: _Int32s, firsts: _Int32s) -> int:
-    size = directory.shape[0]
-    homes = np.empty(_BLOCK, dtype=np.int64)
-    stored = np.empty(_BLOCK, dtype=np.int64)
-    packed = np.empty(_BLOCK, dtype=np.int64)
-    found = 0
-    for start in range(0, codes.size, _BLOCK):
-        count = min(_BLOCK, codes.size - start)
-        for at in range(count):
-            homes[at] = _home(codes[start + at], size)
-        for at in range(count):
-            stored[at] = directory[homes[at], 0]
-            packed[at] = directory[homes[at], 1]
-        for at in range(count):
-            here = packed[at]
-            if here == 0:
-                continue
-            code = codes[start + at]
-            if stored[at] != code:
-                line = homes[at] + 1
-                if line == size:
-                    line = 0
-                while directory[line, 1] != 0 and directory[line, 0] != code:
-                    line += 1
-                    if line == size:
-                        line = 0
-                here = directory[line, 1]
-                if here == 0:
-                    continue
-            rows[found] = np.int32(start + at)
-            firsts[found] = np.int32(_first(here))
-            found += 1
-    return found
-
-
-@kernel
-def _count(directory: _Int64s, counts: _Int32s, codes: _Int64s, out: _Int32s) -> np.int64:
-    touched = np.int64(0)
-    for start in range(0, codes.size, _BLOCK):
-        stop = min(start + _BLOCK, codes.size)
-        touched ^= _touch(directory, codes, start, stop)
-        for at in range(start, stop):
-            out[at] = counts[_line_of(directory, codes[at])]
-    return touched
 
 
 @kernel
@@ -312,7 +212,7 @@ def _pairs(
 
 
 @kernel
-def _oldest(q_next: _Int32s, first: int, slots: _Int32s) -> None:
+def _oldest(q_next: _Int32s, first: np.int64, slots: _Int32s) -> None:
     slot = first
     for at in range(slots.size):
         slots[at] = np.int32(slot)
@@ -339,6 +239,7 @@ class FifoMultimap:
         lines = self._lines(capacity)
         self._directory = np.zeros((lines, 2), dtype=np.int64)
         self._counts = np.zeros(lines, dtype=np.int32)
+        self._tags = np.zeros(lines + TAG_WORD, dtype=np.uint8)
         self._code = np.empty(capacity, dtype=np.int64)
         self._key_next = np.empty(capacity, dtype=np.int32)
         self._q_next = np.arange(1, capacity + 1, dtype=np.int32)
@@ -348,12 +249,12 @@ class FifoMultimap:
 
     @staticmethod
     def _lines(capacity: int) -> int:
-        return int(capacity / _LOAD_FACTOR) + 2
+        return int(capacity / _LOAD_FACTOR) + TAG_WORD
 
     @classmethod
     def hash_bytes_for(cls, capacity: int) -> int:
         """Return the bytes of the hash side (H_S) of a multi-map of this capacity."""
-        return cls._lines(capacity) * 20 + capacity * 12
+        return cls._lines(capacity) * 21 + TAG_WORD + capacity * 12
 
     @classmethod
     def queue_bytes_for(cls, capacity: int) -> int:
@@ -362,7 +263,8 @@ class FifoMultimap:
 
     @property
     def hash_bytes(self) -> int:
-        return self._directory.nbytes + self._counts.nbytes + self._code.nbytes + self._key_next.nbytes
+        arrays = (self._directory, self._counts, self._tags, self._code, self._key_next)
+        return sum(array.nbytes for array in arrays)
 
     @property
     def queue_bytes(self) -> int:
@@ -388,6 +290,7 @@ class FifoMultimap:
         _insert(
             self._directory,
             self._counts,
+            self._tags,
             self._code,
             self._key_next,
             self._q_next,
@@ -402,18 +305,16 @@ class FifoMultimap:
         """Return the positions in ``codes`` that are present, and the slot of the oldest entry of each."""
         rows = np.empty(codes.size, dtype=np.int32)
         firsts = np.empty(codes.size, dtype=np.int32)
-        found = _probe(self._directory, codes, rows, firsts)
+        found = probe_directory(self._directory, self._tags, codes, rows, firsts)
         return rows[:found], firsts[:found]
 
     def count(self, codes: _Int64s) -> _Int32s:
         """Return how many entries each code has."""
         out = np.empty(codes.size, dtype=np.int32)
-        _count(self._directory, self._counts, codes, out)
+        count_entries(self._directory, self._counts, self._tags, codes, out)
         return out
 
-    def pairs(
-        self, rows: _Int32s, cursors: _Int32s, at: int, out_rows: _Int32s, out_slots: _Int32s
-    ) -> tuple[int, int]:
+    def pairs(self, rows: _Int32s, cursors: _Int32s, at: int, out_rows: _Int32s, out_slots: _Int32s) -> tuple[int, int]:
         """Fill the output with (row, slot) pairs of the probed ``rows`` and return (new ``at``, how many).
 
         ``cursors`` starts as the second result of `probe` and is moved on in place, so that the call can be
@@ -425,7 +326,7 @@ class FifoMultimap:
         """Return the slots of the ``count`` oldest entries, oldest first."""
         assert count <= len(self)
         slots = np.empty(count, dtype=np.int32)
-        _oldest(self._q_next, int(self._state[_Q_FIRST]), slots)
+        _oldest(self._q_next, self._state[_Q_FIRST], slots)
         return slots
 
     def expire(self, count: int) -> _Int32s:
@@ -435,6 +336,7 @@ class FifoMultimap:
         _expire(
             self._directory,
             self._counts,
+            self._tags,
             self._code,
             self._key_next,
             self._q_next,
@@ -450,6 +352,7 @@ class FifoMultimap:
         removed = _delete_key(
             self._directory,
             self._counts,
+            self._tags,
             self._key_next,
             self._q_next,
             self._q_prev,
@@ -480,16 +383,20 @@ class FifoMultimap:
         assert not set(free) & set(queue.tolist())
         occupied = np.flatnonzero(self._directory[:, 1])
         assert occupied.size == self.num_keys == np.unique(self._code[queue]).size
+        assert np.count_nonzero(self._tags[: len(self._directory)]) == occupied.size
+        assert (self._tags[-TAG_WORD:] == self._tags[:TAG_WORD]).all()
         position = {int(slot): at for at, slot in enumerate(queue)}
         for line in occupied:
-            assert _line_of(self._directory, self._directory[line, 0]) == line
+            mixed = np.uint64(mix(self._directory[line, 0]))
+            assert line_of(self._directory, mixed, self._directory[line, 0]) == line
+            assert self._tags[line] == tag_of(mixed)
             chain = []
-            slot = _first(self._directory[line, 1])
+            slot = int(first_entry(self._directory[line, 1]))
             while slot != NO_SLOT:
                 chain.append(int(slot))
                 assert self._code[slot] == self._directory[line, 0]
                 slot = int(self._key_next[slot])
             assert len(chain) == self._counts[line]
-            assert chain[-1] == _last(self._directory[line, 1])
+            assert chain[-1] == last_entry(self._directory[line, 1])
             ranks = [position[slot] for slot in chain]
             assert ranks == sorted(ranks)

@@ -155,9 +155,7 @@ class OrderIndex:
         """Return the entries from ``low[i]`` to ``high[i]``, ends included, for every row i; None is no bound."""
         parts = []
         for values, numbers in (self._large, self._small):
-            starts = (
-                np.zeros(rows.size, dtype=np.int64) if low is None else np.searchsorted(values, low, side="left")
-            )
+            starts = np.zeros(rows.size, dtype=np.int64) if low is None else np.searchsorted(values, low, side="left")
             stops = (
                 np.full(rows.size, values.size, dtype=np.int64)
                 if high is None

@@ -106,9 +106,7 @@ def hash_fixed(data: npt.NDArray[np.uint8], width: int, hashes: npt.NDArray[np.u
 
 
 @kernel
-def hash_varlen(
-    offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]
-) -> None:
+def hash_varlen(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> None:
     """Replace each seed in ``hashes`` by the hash of ``data[offsets[row]:offsets[row + 1]]``."""
     for row in range(hashes.size):
         hashes[row] = _hash_bytes(data, offsets[row], offsets[row + 1] - offsets[row], hashes[row])

@@ -1,5 +1,7 @@
 """Which stream chunk began at which position of the cyclic scan: when a chunk has met all of R."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 __all__ = ["CHUNK_BYTES", "ChunkQueue"]
@@ -14,6 +16,14 @@ class ChunkQueue:
         self._ring = np.zeros((max(2, capacity), 2), dtype=np.int64)
         self._first = 0
         self._size = 0
+
+    @classmethod
+    def holding(cls, chunks: Sequence[tuple[int, int]], capacity: int) -> "ChunkQueue":
+        """Return a queue with these chunks and room for ``capacity``, or for all of them and one more."""
+        queue = cls(max(capacity, len(chunks) + 1))
+        for start_page, tuples in chunks:
+            queue.push(start_page, tuples)
+        return queue
 
     def __len__(self) -> int:
         return self._size

@@ -114,9 +114,7 @@ class _Found:
 class Inlj(StepOperator):
     """Exact join of a stream with a clustered table by looking up every tuple."""
 
-    def __init__(
-        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: InljConfig | None = None
-    ) -> None:
+    def __init__(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: InljConfig | None = None) -> None:
         super().__init__(table, spec, budget_bytes)
         self.config = config or InljConfig()
         self._require_lookup(table, spec)
@@ -126,15 +124,14 @@ class Inlj(StepOperator):
         self._filter = PairFilter(spec)
         self._reader = PageReader(table, columns=spec.needed_master_columns, io=self.config.io, access="lookup")
         self._pooled_bytes = np.array(
-            [BufferPool.bytes_for(self._reader, page) for page in range(self._pages.num_pages)], dtype=np.int64
+            [BufferPool.bytes_for(self._reader, page) for page in range(self._pages.num_pages)],
+            dtype=np.int64,
         )
         largest_pooled = int(self._pooled_bytes.max())
         pair_rows = int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 65536))
         self._pair_access = np.empty(pair_rows, dtype=np.int32)
         self._pair_row = np.empty(pair_rows, dtype=np.int64)
-        fixed = (
-            self._pages.nbytes + self._pooled_bytes.nbytes + self._pair_access.nbytes + self._pair_row.nbytes
-        )
+        fixed = self._pages.nbytes + self._pooled_bytes.nbytes + self._pair_access.nbytes + self._pair_row.nbytes
         # The pool and the gather space each hold the largest page, whatever their shares.
         least_rest = int(2 * largest_pooled / (1 - _STREAM_BUFFER_SHARE)) + _LEAST_STREAM_BUFFER_BYTES + 1
         require_at_least(budget_bytes, fixed + least_rest, f"inlj on {table.path}")
@@ -166,7 +163,7 @@ class Inlj(StepOperator):
         return self._buffer.num_rows
 
     def _accept(self, batch: pa.RecordBatch) -> int:
-        return self._buffer.offer(batch, self._matching.stream_codes(batch))
+        return self._buffer.offer(batch, self._matching.stream_codes)
 
     # --- one step: w tuples, each looked up -------------------------------------------------------------------
 
@@ -225,9 +222,7 @@ class Inlj(StepOperator):
             yield slice(start, stop)
             start = stop
 
-    def _look_up(
-        self, chunk: pa.RecordBatch, codes: _Int64s, accesses: _Accesses, end: int
-    ) -> Iterator["_Found"]:
+    def _look_up(self, chunk: pa.RecordBatch, codes: _Int64s, accesses: _Accesses, end: int) -> Iterator["_Found"]:
         distinct, which = np.unique(accesses.pages, return_inverse=True)
         first_asked = np.argsort(np.unique(which, return_index=True)[1])
         pages: dict[int, PooledPage] = dict(
@@ -263,9 +258,7 @@ class Inlj(StepOperator):
         self, chunk: pa.RecordBatch, tuples: _Int64s, gathered: pa.RecordBatch, rows: _Int64s
     ) -> npt.NDArray[np.bool_]:
         asking, positions = pa.array(tuples), pa.array(rows)
-        keep = self._filter.matches(
-            gathered, positions, lambda name: chunk.column(name).take(asking), tuples.size
-        )
+        keep = self._filter.matches(gathered, positions, lambda name: chunk.column(name).take(asking), tuples.size)
         for name in self.spec.master_keys:
             column = gathered.column(name)
             if column.null_count:
@@ -291,7 +284,9 @@ class Inlj(StepOperator):
             rows = pa.concat_arrays([rows, pa.nulls(alone.size, pa.int64())]).take(order)
         stream = chunk.take(pa.array(tuples)).columns
         if found.master is None:
-            master = [pa.nulls(tuples.size, self.spec.output_schema.field(name).type) for name in self.spec.master_columns]
+            master = [
+                pa.nulls(tuples.size, self.spec.output_schema.field(name).type) for name in self.spec.master_columns
+            ]
         else:
             master = found.master.select(list(self.spec.master_columns)).take(rows).columns
         return pa.RecordBatch.from_arrays([*stream, *master], schema=self.spec.output_schema)

@@ -103,9 +103,7 @@ class EqualityMatching:
         self.coder = KeyCoder(self._master_keys, self._types)
 
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
-        columns = [
-            batch.column(name).cast(dtype) for name, dtype in zip(self._stream_keys, self._types, strict=True)
-        ]
+        columns = [batch.column(name).cast(dtype) for name, dtype in zip(self._stream_keys, self._types, strict=True)]
         return self.coder.codes(columns)
 
     def master_codes(self, run: pa.Table) -> KeyCodes:
@@ -163,9 +161,7 @@ def _closed_bound(codes: KeyCodes, closed: bool, inwards: int, open_value: int |
     return bound, usable
 
 
-def _bounds(
-    condition: Condition, run: pa.Table | pa.RecordBatch
-) -> tuple[_Int64s | None, _Int64s | None, _Bools]:
+def _bounds(condition: Condition, run: pa.Table | pa.RecordBatch) -> tuple[_Int64s | None, _Int64s | None, _Bools]:
     """Return (low, high, rows that can match) for every row of R: it matches codes from low to high."""
     limits = np.iinfo(np.int64)
     if isinstance(condition, Between):
@@ -175,7 +171,10 @@ def _bounds(
             low_codes, condition.closed in ("both", "low"), +1, limits.min if condition.null_is_open else None
         )
         high, high_usable = _closed_bound(
-            high_codes, condition.closed in ("both", "high"), -1, limits.max if condition.null_is_open else None
+            high_codes,
+            condition.closed in ("both", "high"),
+            -1,
+            limits.max if condition.null_is_open else None,
         )
         return low, high, low_usable & high_usable
     codes = order_codes(_plain(run.column(condition.master_column)))

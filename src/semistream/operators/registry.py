@@ -29,9 +29,7 @@ class Algorithm(NamedTuple):
     layouts: tuple[str, ...]
     takes_conditions: bool
 
-    def make(
-        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, options: dict[str, Any]
-    ) -> StepOperator:
+    def make(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, options: dict[str, Any]) -> StepOperator:
         """Return an operator with these settings."""
         try:
             config = self.config(**options)
@@ -64,7 +62,5 @@ def algorithm_names() -> list[str]:
 def algorithm(name: str) -> Algorithm:
     """Return the algorithm of this name."""
     if name not in _REGISTRY:
-        raise InvalidArgument(
-            f"algorithm {name!r} is unknown: use one of {', '.join(map(repr, algorithm_names()))}"
-        )
+        raise InvalidArgument(f"algorithm {name!r} is unknown: use one of {', '.join(map(repr, algorithm_names()))}")
     return _REGISTRY[name]

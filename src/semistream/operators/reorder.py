@@ -179,7 +179,8 @@ class ReorderBuffer:
     def release(self, before: int) -> Iterator[pa.RecordBatch]:
         """Return all rows of tuples with arrival numbers below ``before``, in that order, and forget them."""
         while True:
-            runs = [run for run in (*self._runs, *self._disk_runs) if len(run)]
+            runs: list[_MemoryRun | _DiskRun] = [run for run in self._runs if len(run)]
+            runs += [run for run in self._disk_runs if len(run)]
             firsts = [first for run in runs if (first := run.first_number) is not None]
             if not firsts or min(firsts) >= before:
                 break
@@ -208,9 +209,7 @@ class ReorderBuffer:
     def add_table(self, table: pa.Table) -> None:
         """Take over what `to_table` returned."""
         for batch in table.to_batches(max_chunksize=self._max_rows):
-            self.add(
-                np.asarray(batch.column(_NUMBER).to_numpy()), batch.select(range(len(self._schema) - 1))
-            )
+            self.add(np.asarray(batch.column(_NUMBER).to_numpy()), batch.select(range(len(self._schema) - 1)))
 
     def close(self) -> None:
         for run in self._disk_runs:

@@ -1,5 +1,7 @@
 """Joined rows: stream columns by slot, master columns by row, in batches of bounded size."""
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,12 +25,20 @@ class ResultBuilder:
     """
 
     def __init__(self, spec: JoinSpec, max_rows: int, max_bytes: int) -> None:
+        self.max_rows = max_rows
         self._spec = spec
         self._max_bytes = max_bytes
         self._master_columns = list(spec.master_columns)
         self._null_fields = list(spec.output_schema)[len(spec.stream_schema) :]
         self.pair_rows = np.empty(max_rows, dtype=np.int32)
         self.pair_slots = np.empty(max_rows, dtype=np.int32)
+
+    @classmethod
+    def for_budget(cls, spec: JoinSpec, budget_bytes: int) -> "ResultBuilder":
+        """Return a builder whose batches are small beside the budget."""
+        max_rows = int(np.clip(budget_bytes // 2048, 256, 65536))
+        max_bytes = int(np.clip(budget_bytes // 16, 1 << 16, 16 << 20))
+        return cls(spec, max_rows, max_bytes)
 
     @property
     def nbytes(self) -> int:
@@ -37,16 +47,16 @@ class ResultBuilder:
     def portions(self, store: TupleStore, slots: _Int32s, other_bytes_per_row: int) -> list[slice]:
         """Cut rows with these stream tuples into portions of at most ``max_bytes``, at least one row each."""
         sizes = store.sizes(slots)
-        fixed = TupleStore.fixed_bytes_per_tuple(store.schema) + other_bytes_per_row
+        fixed = max(1, store.fixed_bytes + other_bytes_per_row)
         if sizes is None:
-            rows = max(1, self._max_bytes // max(1, fixed))
+            rows = max(1, self._max_bytes // fixed)
             return [slice(start, start + rows) for start in range(0, slots.size, rows)]
         ends = np.cumsum(sizes + fixed)
         cuts = [0]
         while cuts[-1] < slots.size:
             done = ends[cuts[-1] - 1] if cuts[-1] else 0
             cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, done + self._max_bytes, side="right"))))
-        return [slice(start, stop) for start, stop in zip(cuts, cuts[1:], strict=False)]
+        return [slice(start, stop) for start, stop in pairwise(cuts)]
 
     def joined(self, store: TupleStore, slots: _Int32s, run: pa.RecordBatch, rows: _Int32s) -> pa.RecordBatch:
         """Return stream tuples beside the master rows they match."""

@@ -24,8 +24,8 @@ def pack_snapshot(header: dict[str, Any], tables: dict[str, pa.Table]) -> bytes:
             writer.write_table(table)
         lengths[name] = sink.tell() - before
     head = json.dumps({"format": _FORMAT, "tables": lengths, **header}).encode()
-    body = len(head).to_bytes(8, "little") + head + sink.getvalue().to_pybytes()
-    return _MAGIC + xxhash.xxh3_64_digest(body) + body
+    body: bytes = len(head).to_bytes(8, "little") + head + sink.getvalue().to_pybytes()
+    return b"".join([_MAGIC, xxhash.xxh3_64_digest(body), body])
 
 
 def unpack_snapshot(snapshot: bytes) -> tuple[dict[str, Any], dict[str, pa.Table]]:
@@ -38,7 +38,8 @@ def unpack_snapshot(snapshot: bytes) -> tuple[dict[str, Any], dict[str, pa.Table
     header = json.loads(snapshot[24 : 24 + size])
     if header["format"] != _FORMAT:
         raise SnapshotMismatch(
-            f"the snapshot has format {header['format']}, this version reads {_FORMAT}: drain with the version that wrote it"
+            f"the snapshot has format {header['format']}, this version reads {_FORMAT}: "
+            "drain with the version that wrote it"
         )
     tables = {}
     at = 24 + size

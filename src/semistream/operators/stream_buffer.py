@@ -1,6 +1,7 @@
 """The stream buffer: arrived tuples that the outer loop has not read yet, in a fixed number of bytes."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ __all__ = ["StreamBuffer"]
 
 # An offered batch is kept in pieces, so that its memory comes free while it is being read.
 _PIECES = 8
+_CODE_BYTES = 9  # a key's code, and whether it is NULL
 
 
 @dataclass
@@ -25,10 +27,6 @@ class _Piece:
     @property
     def unread_rows(self) -> int:
         return self.batch.num_rows - self.read_rows
-
-
-def _codes_bytes(codes: KeyCodes) -> int:
-    return codes.code.nbytes + (0 if codes.valid is None else codes.valid.nbytes)
 
 
 def _slice_codes(codes: KeyCodes, start: int, stop: int) -> KeyCodes:
@@ -44,11 +42,14 @@ class StreamBuffer:
         self.nbytes = 0
         self.num_rows = 0
 
-    def offer(self, batch: pa.RecordBatch, codes: KeyCodes) -> int:
-        """Copy rows from the front of ``batch`` while they fit and return how many were taken."""
+    def offer(self, batch: pa.RecordBatch, code: Callable[[pa.RecordBatch], KeyCodes]) -> int:
+        """Copy rows from the front of ``batch`` while they fit and return how many were taken.
+
+        ``code`` returns the key codes of rows; it is asked for the taken rows only.
+        """
         taken = 0
         while taken < batch.num_rows:
-            piece = self._fitting_piece(batch, codes, taken)
+            piece = self._fitting_piece(batch.slice(taken), code)
             if piece is None:
                 break
             self._pieces.append(piece)
@@ -57,21 +58,21 @@ class StreamBuffer:
             taken += piece.batch.num_rows
         return taken
 
-    def _fitting_piece(self, batch: pa.RecordBatch, codes: KeyCodes, start: int) -> _Piece | None:
-        rest = batch.num_rows - start
-        bytes_per_row = max(1, batch.slice(start).nbytes // rest + 9)
-        space = min(self.capacity_bytes - self.nbytes, max(1, self.capacity_bytes // _PIECES))
-        rows = min(rest, max(1, space // bytes_per_row))
+    def _fitting_piece(self, batch: pa.RecordBatch, code: Callable[[pa.RecordBatch], KeyCodes]) -> _Piece | None:
+        free = self.capacity_bytes - self.nbytes
+        piece_bytes = self.capacity_bytes // _PIECES
+        bytes_per_row = batch.nbytes // batch.num_rows + _CODE_BYTES
+        if self._pieces and free < min(piece_bytes, batch.num_rows * bytes_per_row):
+            return None  # many small pieces would cost more than a fuller buffer gains
+        rows = min(batch.num_rows, max(1, min(free, piece_bytes) // bytes_per_row))
         while True:
-            # Serialising copies just the slice; what the caller's batch pins is not ours to hold.
-            message = batch.slice(start, rows).serialize()
-            kept_codes = KeyCodes(
-                codes.code[start : start + rows].copy(),
-                None if codes.valid is None else codes.valid[start : start + rows].copy(),
-            )
-            nbytes = message.size + _codes_bytes(kept_codes)
-            if self.nbytes + nbytes <= self.capacity_bytes:
-                return _Piece(pa.ipc.read_record_batch(message, batch.schema), kept_codes, nbytes)
+            # Serialising copies just these rows; what else the caller's batch holds is not ours to keep alive.
+            message = batch.slice(0, rows).serialize()
+            nbytes = message.size + rows * _CODE_BYTES
+            if nbytes <= free:
+                kept = pa.ipc.read_record_batch(message, batch.schema)
+                codes = code(kept)
+                return _Piece(kept, codes, nbytes)
             if rows == 1:
                 if not self._pieces:
                     raise TupleTooLarge(

@@ -131,9 +131,14 @@ class StreamWindow:
     def queue_bytes(self) -> int:
         return self.codes.queue_bytes
 
-    def fitting_rows(self, varlen_sizes: npt.NDArray[np.int64]) -> int:
+    @property
+    def ring_bytes(self) -> int:
+        """The space for text and binary values."""
+        return self.store.ring_bytes
+
+    def fitting_rows(self, batch: pa.RecordBatch) -> int:
         """Return how many of the next rows fit now."""
-        return min(self.codes.free, self.store.fitting_rows(varlen_sizes[: self.codes.free]))
+        return min(self.codes.free, self.store.fitting_rows(batch.slice(0, self.codes.free)))
 
     def insert(self, codes: _Int64s, batch: pa.RecordBatch, numbers: _Int64s | None) -> _Int32s:
         """Add tuples; ``numbers`` are their arrival numbers when output follows stream order."""

@@ -44,7 +44,8 @@ def varlen_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 class _Column(Protocol):
-    nbytes: int
+    @property
+    def nbytes(self) -> int: ...
 
     def put(self, slots: _Int32s, values: pa.Array) -> None: ...
 
@@ -64,7 +65,7 @@ class _FixedColumn:
     @staticmethod
     def supports(dtype: pa.DataType) -> bool:
         return (
-            pt.is_primitive(dtype) and not pt.is_boolean(dtype)
+            (pt.is_primitive(dtype) and not pt.is_boolean(dtype))
             or pt.is_decimal(dtype)
             or pt.is_fixed_size_binary(dtype)
         )  # fmt: skip
@@ -100,7 +101,9 @@ class _BooleanColumn:
 
 
 class _NullColumn:
-    nbytes = 0
+    @property
+    def nbytes(self) -> int:
+        return 0
 
     def put(self, slots: _Int32s, values: pa.Array) -> None:
         pass
@@ -161,7 +164,7 @@ class _VarlenColumns:
         return pa.Array.from_buffers(dtype, slots.size, [validity, pa.py_buffer(narrow), pa.py_buffer(data)])
 
     def sizes(self, slots: _Int32s) -> npt.NDArray[np.int64]:
-        return self._lengths[:, slots].sum(axis=0, dtype=np.int64)
+        return np.asarray(self._lengths[:, slots].sum(axis=0), dtype=np.int64)
 
     def reclaim(self, oldest_slot: int | None) -> None:
         self._head = self._tail if oldest_slot is None else int(self._starts[oldest_slot])
@@ -179,6 +182,7 @@ class TupleStore:
     def __init__(self, schema: pa.Schema, capacity: int, ring_bytes: int) -> None:
         self.schema = schema
         self.capacity = capacity
+        self.fixed_bytes = self.fixed_bytes_per_tuple(schema)
         self._columns: dict[int, _Column] = {}
         varlen: list[int] = []
         for index, field in enumerate(schema):
@@ -191,10 +195,9 @@ class TupleStore:
             else:
                 self._columns[index] = _FixedColumn(field.type, capacity)
         self._varlen_at = {column: position for position, column in enumerate(varlen)}
-        self._varlen = (
-            _VarlenColumns([schema.field(i).type for i in varlen], capacity, ring_bytes) if varlen else None
-        )
+        self._varlen = _VarlenColumns([schema.field(i).type for i in varlen], capacity, ring_bytes) if varlen else None
         self._nulls = np.zeros((self._null_bytes(schema), capacity), dtype=np.uint8)
+        self._null_columns: set[int] = set()
 
     @staticmethod
     def _null_bytes(schema: pa.Schema) -> int:
@@ -205,9 +208,7 @@ class TupleStore:
         """Raise `UnsupportedType` when a column cannot be kept in slots."""
         for field in schema:
             dtype = field.type
-            if not (
-                _is_varlen(dtype) or pt.is_boolean(dtype) or pt.is_null(dtype) or _FixedColumn.supports(dtype)
-            ):
+            if not (_is_varlen(dtype) or pt.is_boolean(dtype) or pt.is_null(dtype) or _FixedColumn.supports(dtype)):
                 raise UnsupportedType(
                     f"stream column {field.name!r} has type {dtype}, which cannot wait in memory: "
                     "cast it to text or to scalar columns before the join"
@@ -240,15 +241,15 @@ class TupleStore:
         return sum(column.nbytes for column in self._columns.values()) + varlen + self._nulls.nbytes
 
     @property
-    def ring_bytes(self) -> int | None:
-        """The space for text and binary values, or None when the schema has none."""
-        return self._varlen.ring_bytes if self._varlen else None
+    def ring_bytes(self) -> int:
+        """The space for text and binary values; 0 when the schema has none."""
+        return self._varlen.ring_bytes if self._varlen else 0
 
-    def fitting_rows(self, sizes: npt.NDArray[np.int64]) -> int:
-        """Return how many of the next rows, with these `varlen_bytes`, fit the ring."""
+    def fitting_rows(self, batch: pa.RecordBatch) -> int:
+        """Return how many of the next rows fit the ring."""
         if self._varlen is None:
-            return sizes.size
-        return int(np.searchsorted(np.cumsum(sizes), self._varlen.free_bytes, side="right"))
+            return batch.num_rows
+        return int(np.searchsorted(np.cumsum(varlen_bytes(batch)), self._varlen.free_bytes, side="right"))
 
     def put(self, slots: _Int32s, batch: pa.RecordBatch) -> None:
         """Store the rows of ``batch`` in ``slots``."""
@@ -257,11 +258,13 @@ class TupleStore:
         if self._varlen is not None:
             self._varlen.put(slots, [batch.column(index) for index in self._varlen_at])
         if len(self._nulls):
-            self._nulls[:, slots] = 0
+            if self._null_columns:
+                self._nulls[:, slots] = 0
             for index, column_values in enumerate(batch.columns):
                 mask = valid_mask(column_values)
                 if mask is not None:
                     self._nulls[index // 8, slots[~mask]] |= np.uint8(1 << index % 8)
+                    self._null_columns.add(index)
 
     def take_column(self, name: str, slots: _Int32s) -> pa.Array:
         """Return one column of the tuples in ``slots``."""
@@ -279,7 +282,7 @@ class TupleStore:
         return self._columns[index].take(slots, validity)
 
     def _validity(self, index: int, slots: _Int32s) -> pa.Buffer | None:
-        if not len(self._nulls):
+        if index not in self._null_columns:
             return None
         null = self._nulls[index // 8].take(slots) & np.uint8(1 << index % 8)
         return _bitmap(null == 0) if null.any() else None

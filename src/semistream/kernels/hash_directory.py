@@ -1,0 +1,206 @@
+"""The hash directory of the multi-map: open addressing, one line per different key.
+
+::
+
+    tags    directory
+    hash    code | first, last | count      a line is empty when its second word is 0
+    0x1f     17  |     1, 4    |   3        first and last are the ends of the key's list of entries
+
+Lines are probed linearly and repaired by shifting when a key leaves, so there are no tombstones. Most probes of a
+scan find nothing: each line has a byte of its hash beside it, its tag, eight tags are compared at once, and a line
+is only looked at when its tag agrees. Kernels that work on many keys first touch the lines of a whole
+block, so that the memory system fetches them in parallel, and then work on what is in the cache.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+
+__all__ = [
+    "BLOCK",
+    "TAG_WORD",
+    "count_entries",
+    "first_entry",
+    "home_line",
+    "last_entry",
+    "line_of",
+    "mix",
+    "pack_entries",
+    "probe_directory",
+    "remove_line",
+    "set_tag",
+    "tag_of",
+    "touch",
+]
+
+BLOCK = 128
+TAG_WORD = 8
+
+_MIX1 = np.uint64(0xFF51AFD7ED558CCD)
+_MIX2 = np.uint64(0xC4CEB9FE1A85EC53)
+_LOW32 = np.int64(0xFFFFFFFF)
+_LOW_BITS = np.uint64(0x0101010101010101)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+_Tags = npt.NDArray[np.uint8]
+
+
+@kernel
+def mix(code: np.int64) -> np.uint64:
+    mixed = np.uint64(code)
+    mixed = (mixed ^ (mixed >> np.uint64(33))) * _MIX1
+    return (mixed ^ (mixed >> np.uint64(33))) * _MIX2
+
+
+@kernel
+def home_line(mixed: np.uint64, lines: int) -> np.int64:
+    # Multiply-shift maps to [0, lines) for any number of lines, not only powers of two.
+    return np.int64(((mixed >> np.uint64(32)) * np.uint64(lines)) >> np.uint64(32))
+
+
+@kernel
+def tag_of(mixed: np.uint64) -> np.uint64:
+    # Zero is the tag of an empty line.
+    return max(mixed & np.uint64(0xFF), np.uint64(1))
+
+
+@kernel
+def _tag_word(tags: _Tags, line: np.int64) -> np.uint64:
+    """Return the eight tags from ``line`` on; LLVM makes one load of it."""
+    return (
+        np.uint64(tags[line])
+        | np.uint64(tags[line + 1]) << np.uint64(8)
+        | np.uint64(tags[line + 2]) << np.uint64(16)
+        | np.uint64(tags[line + 3]) << np.uint64(24)
+        | np.uint64(tags[line + 4]) << np.uint64(32)
+        | np.uint64(tags[line + 5]) << np.uint64(40)
+        | np.uint64(tags[line + 6]) << np.uint64(48)
+        | np.uint64(tags[line + 7]) << np.uint64(56)
+    )
+
+
+@kernel
+def _zero_bytes(word: np.uint64) -> np.uint64:
+    """Return a word that is not 0 exactly if some byte of ``word`` is."""
+    return (word - _LOW_BITS) & ~word & _HIGH_BITS
+
+
+@kernel
+def set_tag(tags: _Tags, lines: int, line: np.int64, tag: np.uint8) -> None:
+    tags[line] = tag
+    if line < TAG_WORD:
+        # The first tags stand again behind the last, so that eight can be read from any line.
+        tags[lines + line] = tag
+
+
+@kernel
+def pack_entries(first: np.int64 | np.int32, last: np.int64 | np.int32) -> np.int64:
+    # Zero means an empty directory line, hence the shift by one.
+    return (np.int64(first + 1) << np.int64(32)) | np.int64(last + 1)
+
+
+@kernel
+def first_entry(packed: np.int64) -> np.int64:
+    return (packed >> np.int64(32)) - 1
+
+
+@kernel
+def last_entry(packed: np.int64) -> np.int64:
+    return (packed & _LOW32) - 1
+
+
+@kernel
+def line_of(directory: _Int64s, mixed: np.uint64, code: np.int64) -> np.int64:
+    """Return the line that holds ``code``, or the empty line where it belongs."""
+    lines = directory.shape[0]
+    line = home_line(mixed, lines)
+    while directory[line, 1] != 0 and directory[line, 0] != code:
+        line += 1
+        if line == lines:
+            line = np.int64(0)
+    return line
+
+
+@kernel
+def touch(directory: _Int64s, counts: _Int32s, tags: _Tags, code: np.int64) -> np.int64:
+    """Read a key's line, so that it is in the cache when it is needed."""
+    line = home_line(mix(code), directory.shape[0])
+    return np.int64(directory[line, 1] ^ counts[line] ^ tags[line])
+
+
+@kernel
+def remove_line(directory: _Int64s, counts: _Int32s, tags: _Tags, line: np.int64) -> None:
+    """Empty a line and move later lines of the same run back over the hole."""
+    lines = directory.shape[0]
+    hole = line
+    at = line
+    while True:
+        at += 1
+        if at == lines:
+            at = np.int64(0)
+        if directory[at, 1] == 0:
+            break
+        home = home_line(mix(directory[at, 0]), lines)
+        from_home = at - home if at >= home else at - home + lines
+        from_hole = at - hole if at >= hole else at - hole + lines
+        if from_home >= from_hole:
+            directory[hole, 0] = directory[at, 0]
+            directory[hole, 1] = directory[at, 1]
+            counts[hole] = counts[at]
+            set_tag(tags, lines, hole, tags[at])
+            hole = at
+    directory[hole, 1] = 0
+    counts[hole] = 0
+    set_tag(tags, lines, hole, np.uint8(0))
+
+
+@kernel
+def probe_directory(directory: _Int64s, tags: _Tags, codes: _Int64s, rows: _Int32s, firsts: _Int32s) -> int:
+    lines = directory.shape[0]
+    mixed = np.empty(BLOCK, dtype=np.uint64)
+    words = np.empty(BLOCK, dtype=np.uint64)
+    likely = np.empty(BLOCK, dtype=np.int64)
+    at_home = np.empty(BLOCK, dtype=np.int64)
+    found = 0
+    for start in range(0, codes.size, BLOCK):
+        count = min(BLOCK, codes.size - start)
+        for at in range(count):
+            mixed[at] = mix(codes[start + at])
+            words[at] = _tag_word(tags, home_line(mixed[at], lines))
+        # Keep the keys with an agreeing tag, and those whose run of full lines is longer than a word of tags.
+        num_likely = np.int64(0)
+        for at in range(count):
+            word = words[at]
+            agrees = _zero_bytes(word ^ (tag_of(mixed[at]) * _LOW_BITS)) != 0
+            ends = _zero_bytes(word) != 0
+            likely[num_likely] = at
+            num_likely += np.int64(agrees | (not ends))
+        for position in range(num_likely):
+            at_home[position] = directory[home_line(mixed[likely[position]], lines), 0]
+        for position in range(num_likely):
+            at = likely[position]
+            code = codes[start + at]
+            line = home_line(mixed[at], lines)
+            if at_home[position] != code or directory[line, 1] == 0:
+                line = line_of(directory, mixed[at], code)
+            packed = directory[line, 1]
+            if packed != 0:
+                rows[found] = np.int32(start + at)
+                firsts[found] = np.int32(first_entry(packed))
+                found += 1
+    return found
+
+
+@kernel
+def count_entries(directory: _Int64s, counts: _Int32s, tags: _Tags, codes: _Int64s, out: _Int32s) -> np.int64:
+    touched = np.int64(0)
+    for start in range(0, codes.size, BLOCK):
+        stop = min(start + BLOCK, codes.size)
+        for at in range(start, stop):
+            touched ^= touch(directory, counts, tags, codes[at])
+        for at in range(start, stop):
+            out[at] = counts[line_of(directory, mix(codes[at]), codes[at])]
+    return touched

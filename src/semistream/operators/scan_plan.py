@@ -1,0 +1,129 @@
+"""How a scanning join splits its budget: S3 Eq. 1 with measured sizes.
+
+::
+
+    M = disk buffer + index of pages + pairs being built + chunks of Q (+ waiting results)   fixed by b
+      + stream buffer + window                                                               what is left
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from semistream.core.budget import require_at_least
+from semistream.core.semantics import JoinSpec
+from semistream.operators.chunk_queue import CHUNK_BYTES
+from semistream.operators.matching import Matching
+from semistream.operators.stream_window import WindowShape
+from semistream.operators.tuple_store import TupleStore
+from semistream.storage import PageDirectory, PageReader
+
+__all__ = ["ScanPlan", "ScanPlanner"]
+
+# Shares of the budget and the bounds around them: they decide how fast a join is, never what it returns.
+_DISK_SHARE = 0.3
+_LARGEST_READ_BYTES = 2 << 20  # fits the cache of a core; larger reads gained nothing
+_STREAM_BUFFER_SHARE = 1 / 32
+_LEAST_TUPLES = 64
+_PROBE_BYTES_PER_ROW = 24  # the code of a master row, its position and the slot it found
+_UNMEASURED_VARLEN_BYTES = 32
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """The split for one choice of b.
+
+    Attributes
+    ----------
+    b
+        Pages per read.
+    iterations_per_cycle
+        Reads for one scan of R.
+    read_bytes
+        The largest read.
+    disk_bytes
+        Two reads, and one more while its pages are decoded and probed.
+    """
+
+    b: int
+    iterations_per_cycle: int
+    read_bytes: int
+    disk_bytes: int
+    stream_buffer_bytes: int
+    window_bytes: int
+
+
+class ScanPlanner:
+    """Works out plans for one join on one table.
+
+    Parameters
+    ----------
+    other_bytes
+        What the operator holds besides, whatever b is.
+    """
+
+    def __init__(
+        self,
+        reader: PageReader,
+        spec: JoinSpec,
+        matching: Matching,
+        *,
+        budget_bytes: int,
+        other_bytes: int,
+        ordered: bool,
+        what: str,
+    ) -> None:
+        self._header_bytes = len(reader.header)
+        self._pages: PageDirectory = reader.pages
+        self._budget_bytes = budget_bytes
+        self._other_bytes = other_bytes + self._pages.nbytes
+        self._what = what
+        varlen_bytes = _UNMEASURED_VARLEN_BYTES * TupleStore.num_varlen_columns(spec.stream_schema)
+        least = WindowShape(_LEAST_TUPLES, 2 * _LEAST_TUPLES * varlen_bytes)
+        self._least_stream_bytes = 2 * sum(least.nbytes(matching, spec.stream_schema, ordered)) + 4096
+
+    def plan(self, b: int | None) -> ScanPlan:
+        """Return the plan for ``b`` pages per read, or for a good choice of b.
+
+        Raises
+        ------
+        BudgetTooSmall
+            Naming the least budget that would do.
+        """
+        if b is None:
+            b = self._good_b()
+        fixed_bytes = self._fixed_bytes(b)
+        require_at_least(self._budget_bytes, fixed_bytes + self._least_stream_bytes, f"{self._what} with b={b}")
+        iterations = self._iterations(b)
+        rest = self._budget_bytes - fixed_bytes
+        # One chunk of w tuples must fit the buffer, and a window is as many chunks as there are iterations.
+        buffer_bytes = int(rest * max(_STREAM_BUFFER_SHARE, 1 / (iterations + 1)))
+        return ScanPlan(
+            b=b,
+            iterations_per_cycle=iterations,
+            read_bytes=self._pages.max_run_bytes(b),
+            disk_bytes=self._disk_bytes(b),
+            stream_buffer_bytes=buffer_bytes,
+            window_bytes=rest - buffer_bytes,
+        )
+
+    def _good_b(self) -> int:
+        b = 1
+        while (
+            b < self._pages.num_pages
+            and self._disk_bytes(2 * b) <= self._budget_bytes * _DISK_SHARE
+            and self._pages.max_run_bytes(2 * b) <= _LARGEST_READ_BYTES
+        ):
+            b *= 2
+        return b
+
+    def _iterations(self, b: int) -> int:
+        pages_per_file = np.diff(self._pages.file_bounds)
+        return int(np.sum(-(-pages_per_file // b)))
+
+    def _disk_bytes(self, b: int) -> int:
+        rows = int(self._pages.rows.max()) * min(b, self._pages.num_pages)
+        return 3 * self._pages.max_run_bytes(b) + 2 * self._header_bytes + rows * _PROBE_BYTES_PER_ROW
+
+    def _fixed_bytes(self, b: int) -> int:
+        return self._disk_bytes(b) + self._other_bytes + (self._iterations(b) + 2) * CHUNK_BYTES
