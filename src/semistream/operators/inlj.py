@@ -137,7 +137,8 @@ class Inlj(StepOperator):
         require_at_least(budget_bytes, fixed + least_rest, f"inlj on {table.path}")
         rest = budget_bytes - fixed
         buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
-        self._gather_bytes = max(largest_pooled, int(rest * _GATHER_SHARE))
+        # What is gathered at once has to fit the pool as well.
+        self._gather_bytes = min(max(largest_pooled, int(rest * _GATHER_SHARE)), (rest - buffer_bytes) // 2)
         self._buffer = StreamBuffer(buffer_bytes)
         self._pool = BufferPool(self._reader, rest - buffer_bytes - self._gather_bytes, self._page_codes)
         self.w = self.config.w or int(np.clip(self._gather_bytes // largest_pooled, 1, _LARGEST_W))

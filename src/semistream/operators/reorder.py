@@ -6,13 +6,15 @@ used up. Small runs are merged into larger ones, so that a release looks into fe
 
 ::
 
-    add ──► run ┐                       ┌► run on disk (read back page by page)
-            run ├─ merge ─► larger run ─┘
-            run ┘                         release(before) takes the front of every run
+    add ──► run ┐                       ┌► run on disk ┐
+            run ├─ merge ─► larger run ─┘  run on disk ├─ merge ─► larger run on disk
+            run ┘                          run on disk ┘           (read back page by page)
+
+    release(before) takes the front of every run
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +25,10 @@ __all__ = ["ReorderBuffer"]
 
 _NUMBER = "__number__"
 _MERGE_RUNS = 8
-# A merge holds its inputs and its result.
+# A merge in memory holds its inputs and its result.
 _MERGE_HEADROOM = 3
+_DISK_RUNS = 16
+_DISK_SHARE = 8
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -51,6 +55,11 @@ class _MemoryRun:
         """The number up to which the rows in memory are complete; None when all are in memory."""
         return None
 
+    @property
+    def last_number(self) -> int:
+        """The largest number in memory."""
+        return int(self._numbers[-1])
+
     def take_until(self, number: int) -> pa.RecordBatch:
         """Remove and return the rows up to ``number``, it included."""
         count = int(np.searchsorted(self._numbers, number, side="right"))
@@ -67,14 +76,18 @@ class _MemoryRun:
 class _DiskRun:
     """A run in a temporary file, of which one page at a time is in memory."""
 
-    def __init__(self, path: Path, batch: pa.RecordBatch, rows_per_page: int) -> None:
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
-            for start in range(0, batch.num_rows, rows_per_page):
-                writer.write_batch(batch.slice(start, rows_per_page))
+    def __init__(self, path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], page_bytes: int) -> None:
+        rows = 0
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            for batch in batches:
+                rows_per_page = max(1, page_bytes * batch.num_rows // max(1, batch.nbytes))
+                for start in range(0, batch.num_rows, rows_per_page):
+                    writer.write_batch(batch.slice(start, rows_per_page))
+                rows += batch.num_rows
         self._path = path
         self._file = pa.OSFile(str(path), "rb")
         self._pages = pa.ipc.open_stream(self._file)
-        self._unread_rows = batch.num_rows
+        self._unread_rows = rows
         self._page = self._next_page()
 
     def _next_page(self) -> _MemoryRun:
@@ -98,7 +111,11 @@ class _DiskRun:
     def safe_number(self) -> int | None:
         if not self._unread_rows:
             return None
-        return int(self._page.rest().column(_NUMBER)[-1].as_py())
+        return self._page.last_number
+
+    @property
+    def last_number(self) -> int:
+        return self._page.last_number
 
     def _fill(self) -> None:
         while not len(self._page) and self._unread_rows:
@@ -154,7 +171,12 @@ class ReorderBuffer:
         self._runs.append(_MemoryRun(numbered.take(order), 0))
         self._merge_full_levels()
         while self._runs and self.nbytes * _MERGE_HEADROOM > self.capacity_bytes:
-            self._spill(max(self._runs, key=lambda run: run.nbytes))
+            largest = max(self._runs, key=lambda run: run.nbytes)
+            self._runs.remove(largest)
+            self.spilled_rows += len(largest)
+            self._disk_runs.append(self._disk_run([largest.rest()]))
+            if len(self._disk_runs) == _DISK_RUNS:
+                self._merge_disk_runs()
 
     def _merge_full_levels(self) -> None:
         level = 0
@@ -164,29 +186,23 @@ class ReorderBuffer:
             self._runs.append(_MemoryRun(merged, level + 1))
             level += 1
 
-    def _spill(self, run: _MemoryRun) -> None:
+    def _disk_run(self, batches: Iterable[pa.RecordBatch]) -> _DiskRun:
         if self._directory is None:
             self._directory = tempfile.TemporaryDirectory(prefix="semistream-reorder-")
         self._files_made += 1
         path = Path(self._directory.name) / f"run-{self._files_made}.arrow"
-        # Pages are small enough that many spilled runs can each have one in memory.
-        page_bytes = max(1, self.capacity_bytes // 256)
-        rows_per_page = max(1, page_bytes * len(run) // max(1, run.nbytes))
-        self._runs.remove(run)
-        self._disk_runs.append(_DiskRun(path, run.rest(), rows_per_page))
-        self.spilled_rows += len(run)
+        # Every run on disk has a page in memory.
+        return _DiskRun(path, self._schema, batches, self.capacity_bytes // (_DISK_RUNS * _DISK_SHARE))
+
+    def _merge_disk_runs(self) -> None:
+        merged = self._disk_run(_in_order(self._disk_runs, None))
+        for run in self._disk_runs:
+            run.close()
+        self._disk_runs = [merged]
 
     def release(self, before: int) -> Iterator[pa.RecordBatch]:
         """Return all rows of tuples with arrival numbers below ``before``, in that order, and forget them."""
-        while True:
-            runs: list[_MemoryRun | _DiskRun] = [run for run in self._runs if len(run)]
-            runs += [run for run in self._disk_runs if len(run)]
-            firsts = [first for run in runs if (first := run.first_number) is not None]
-            if not firsts or min(firsts) >= before:
-                break
-            # Rows up to this number are all in memory: a page on disk starts no earlier than the last one read.
-            safe = min([before - 1, *(number for run in runs if (number := run.safe_number) is not None)])
-            rows = _sorted_rows([run.take_until(safe) for run in runs])
+        for rows in _in_order([*self._runs, *self._disk_runs], before):
             for start in range(0, rows.num_rows, self._max_rows):
                 portion = rows.slice(start, self._max_rows)
                 yield portion.select(range(len(self._schema) - 1))
@@ -218,6 +234,19 @@ class ReorderBuffer:
         if self._directory is not None:
             self._directory.cleanup()
             self._directory = None
+
+
+def _in_order(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> Iterator[pa.RecordBatch]:
+    """Take the rows with numbers below ``before``, or all rows, out of the runs, in order."""
+    while True:
+        runs = [run for run in all_runs if len(run)]
+        firsts = [first for run in runs if (first := run.first_number) is not None]
+        if not firsts or (before is not None and min(firsts) >= before):
+            return
+        # Rows up to this number are all in memory: a page on disk starts no earlier than the one before it ends.
+        limits = [number for run in runs if (number := run.safe_number) is not None]
+        limits.append(max(run.last_number for run in runs) if before is None else before - 1)
+        yield _sorted_rows([run.take_until(min(limits)) for run in runs])
 
 
 def _sorted_rows(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

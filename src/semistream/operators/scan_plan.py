@@ -73,6 +73,7 @@ class ScanPlanner:
         ordered: bool,
         what: str,
     ) -> None:
+        TupleStore.require_supported(spec.stream_schema)
         self._header_bytes = len(reader.header)
         self._pages: PageDirectory = reader.pages
         self._budget_bytes = budget_bytes

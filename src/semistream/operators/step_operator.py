@@ -54,6 +54,9 @@ class StepOperator(ABC):
     @abstractmethod
     def _release(self) -> None: ...
 
+    @abstractmethod
+    def _check(self) -> None: ...
+
     def offer(self, batch: pa.RecordBatch) -> int:
         self._require_ready("offer")
         self.spec.check_batch(batch)

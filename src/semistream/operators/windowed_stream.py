@@ -60,7 +60,6 @@ class WindowedStream:
         window_bytes: int,
         max_tuples: int | None,
     ) -> None:
-        TupleStore.require_supported(spec.stream_schema)
         self._spec = spec
         self._matching = matching
         self._ordered = ordered
@@ -127,11 +126,15 @@ class WindowedStream:
         if sizes[0] > self.window.ring_bytes and self.pending == 0:
             self._shape_window(VarlenSizes.of(batch))
         too_large = np.flatnonzero(sizes > self.window.ring_bytes)
-        return batch.slice(0, int(too_large[0])) if too_large.size else batch
+        fitting = int(too_large[0]) if too_large.size else batch.num_rows
+        if fitting:
+            # A window that is shaped anew has to have room for what waits in the buffer.
+            self._varlen = VarlenSizes(self._varlen.mean, max(self._varlen.largest, int(sizes[:fitting].max())))
+        return batch.slice(0, fitting)
 
-    def _shape_window(self, varlen: VarlenSizes) -> None:
+    def _shape_window(self, varlen: VarlenSizes, live: LiveTuples | None = None) -> None:
         self._window = None
-        shape = self._shape_for(varlen, self._window_bytes, self._max_tuples)
+        shape = self._shape_for(varlen, self._window_bytes, self._max_tuples, live)
         if shape.capacity == 0:
             raise TupleTooLarge(
                 f"a stream tuple with {varlen.largest} bytes of text does not fit the {self._window_bytes} bytes "
@@ -140,11 +143,25 @@ class WindowedStream:
         self._varlen = varlen
         self._window = StreamWindow(self._spec, self._matching, shape, self._ordered)
 
-    def _shape_for(self, varlen: VarlenSizes, window_bytes: int, max_tuples: int | None) -> WindowShape:
-        shape = WindowShape.fitting(self._matching, self._spec.stream_schema, self._ordered, varlen, window_bytes)
-        if max_tuples is None or shape.capacity <= max_tuples:
+    def _shape_for(
+        self, varlen: VarlenSizes, window_bytes: int, max_tuples: int | None, live: LiveTuples | None = None
+    ) -> WindowShape:
+        """Return the shape of a window that takes in ``live`` at once; its capacity is 0 when that cannot be."""
+        least_ring_bytes, least_tuples = varlen.largest, 1
+        if live is not None:
+            least_ring_bytes = max(least_ring_bytes, int(varlen_bytes(live.batch).sum()))
+            least_tuples = live.batch.num_rows
+        shape = WindowShape.fitting(
+            self._matching,
+            self._spec.stream_schema,
+            self._ordered,
+            VarlenSizes(varlen.mean, least_ring_bytes),
+            window_bytes,
+        )
+        if max_tuples is None or shape.capacity <= max(max_tuples, least_tuples):
             return shape
-        return WindowShape(max_tuples, max(varlen.largest, shape.ring_bytes * max_tuples // shape.capacity))
+        capacity = max(max_tuples, least_tuples)
+        return WindowShape(capacity, max(least_ring_bytes, shape.ring_bytes * capacity // shape.capacity))
 
     def admit(self, count: int) -> Admitted:
         """Move up to ``count`` tuples from the buffer into the window, as many as fit."""
@@ -153,6 +170,7 @@ class WindowedStream:
             return Admitted(0)
         batch, codes = waiting
         rows = self.window.fitting_rows(batch)
+        assert rows or len(self.window), "an empty window has room for any tuple that was accepted"
         batch, code = batch.slice(0, rows), codes.code[:rows]
         numbers = np.arange(self._next_number, self._next_number + rows, dtype=np.int64)
         valid = None if codes.valid is None else codes.valid[:rows]
@@ -179,8 +197,8 @@ class WindowedStream:
                 "step before"
             )
         if self._window is not None:
-            shape = self._shape_for(self._varlen, window_bytes, max_tuples)
             live = self._window.live_tuples()
+            shape = self._shape_for(self._varlen, window_bytes, max_tuples, live)
             room = max(window_bytes, self._window_bytes)
             if shape.capacity < len(self._window) or self._window.store.nbytes + live.nbytes > room:
                 raise InvalidArgument(
@@ -207,9 +225,8 @@ class WindowedStream:
         """Take over what `state` returned."""
         self._next_number = header["next_number"]
         if "window" in tables:
-            # The sizes that shaped the old window: the new one has room for what the old one held.
-            self._shape_window(VarlenSizes(*header["varlen"]))
             live = LiveTuples.from_table(tables["window"], self._spec.stream_schema)
+            self._shape_window(VarlenSizes(*header["varlen"]), live)
             if self.window.fitting_rows(live.batch) < live.batch.num_rows:
                 raise _too_small_for_snapshot(live.batch.num_rows)
             self.window.put_back(live)

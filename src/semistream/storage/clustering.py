@@ -1,184 +1,203 @@
-"""Orders rows by bucket and key code in bounded memory: sorted runs on disk, merged into one stream.
+"""Orders rows by bucket and key code in bounded memory.
 
-Rows are collected until a share of the memory is full, sorted, and spilled as a run of chunks whose code ranges
-are remembered. When the data ends, the runs of each bucket are merged: chunks are loaded in the order of their
-first codes, a share of the memory at a time; the rows before the first code of the next chunk are final. Runs
-in excess of the fan-in are merged into longer ones first. Data that fits one run never touches the disk.
+Rows that fit are sorted in memory. Else they go to disk in order of arrival, their keys beside them; DuckDB
+sorts the keys and says which place each row has; a second pass puts every row into the partition that holds its
+place; and partitions, each of which fits, are read one after the other and laid out.
 
-Rows only move between Arrow buffers, so every type keeps every bit of its values. DuckDB's out-of-core sort was
-measured for this place: it ran out of memory on rows of 50 kB, and changes the types of many columns.
+::
+
+    rows ──► arrival file ───────────────┐
+      └─ keys ─► DuckDB ─► places ───────┴─► partition 0, 1, 2 ... ─► rows in order
+
+Rows only move between Arrow buffers, so every type keeps every bit of its values, and all disk access is sequential.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
-from semistream.storage.batch_cutting import cut_batches
+from semistream.storage.duckdb_ranks import KEY_SCHEMA, places_in_arrival_order
+from semistream.storage.row_sizes import row_bits
 
 __all__ = ["RowSorter"]
 
-_FAN_IN = 128
-_RUN_SHARE = 4  # a run is collected, then copied in order
-_LOAD_SHARE = 8
-_CHUNK_SHARE = 8 * _FAN_IN  # while merging, up to a chunk of every run waits beside what was loaded
-_MIN_CHUNK_BYTES = 4096
-_MAX_RUN_BYTES = 1 << 30  # text has 32-bit offsets
-_SORT_BYTES_PER_ROW = 40  # code, bucket, order, and the sort's own space
-
-
-class _Chunk(NamedTuple):
-    """Sorted rows of one bucket inside a run; they compare in the order in which chunks are merged."""
-
-    bucket: int
-    first_code: int
-    run: int
-    position: int
-    nbytes: int
-
-
-class _Run(NamedTuple):
-    path: str
-    chunks: list[_Chunk]
+_IN_MEMORY_SHARE = 4  # rows are collected, then copied in order
+_SORT_SHARE = 2
+_PARTITION_SHARE = 8
+_MAX_PARTITION_BYTES = 1 << 30  # text has 32-bit offsets
+_ROW_OVERHEAD_BYTES = 24  # code, bucket and place
 
 
 class RowSorter:
     """Sorts rows by (bucket, code); rows that are equal in both keep their order of arrival.
-
-    Inside, a row carries its code as the last column.
 
     Parameters
     ----------
     schema
         Of the rows.
     memory_bytes
-        What sorting may take; a chunk of each of up to 256 runs has to fit.
+        What sorting may take.
     make_scratch
-        Called for a folder when the first run has to be spilled.
+        Called for a folder when rows have to go to disk.
     """
 
     def __init__(self, schema: pa.Schema, memory_bytes: int, make_scratch: Callable[[], str]) -> None:
         self._schema = schema
-        self._coded_schema = schema.append(pa.field("", pa.int64(), nullable=False))
-        self._run_bytes = min(memory_bytes // _RUN_SHARE, _MAX_RUN_BYTES)
-        self._load_bytes = min(memory_bytes // _LOAD_SHARE, _MAX_RUN_BYTES)
-        self._chunk_bytes = max(memory_bytes // _CHUNK_SHARE, _MIN_CHUNK_BYTES)
+        self._movable_schema = pa.schema([field.with_type(_movable(field.type)) for field in schema])
+        self._memory_bytes = memory_bytes
         self._make_scratch = make_scratch
-        self._scratch: str | None = None
         self._collected: list[pa.RecordBatch] = []
-        self._buckets: list[npt.NDArray[np.int32]] = []
+        self._keys: list[pa.RecordBatch] = []
         self._collected_bytes = 0
-        self._levels: list[list[_Run]] = [[]]
-        self._spilled = 0
+        self._arrivals: _Arrivals | None = None
 
     def add(self, batch: pa.RecordBatch, codes: npt.NDArray[np.int64], buckets: npt.NDArray[np.int32]) -> None:
         """Take rows in; ``codes`` may be all zero to keep the order of arrival inside a bucket."""
-        coded = pa.RecordBatch.from_arrays([*batch.columns, pa.array(codes)], schema=self._coded_schema)
-        self._collected.append(coded)
-        self._buckets.append(buckets)
-        self._collected_bytes += batch.nbytes + batch.num_rows * _SORT_BYTES_PER_ROW
-        if self._collected_bytes >= self._run_bytes:
-            self._spill(self._sorted_run())
+        columns = [_as(column, _movable(column.type)) for column in batch.columns]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._movable_schema)
+        nbytes = row_bits(batch) // 8 + _ROW_OVERHEAD_BYTES
+        keys = pa.RecordBatch.from_arrays([pa.array(buckets), pa.array(codes), pa.array(nbytes)], schema=KEY_SCHEMA)
+        if self._arrivals is not None:
+            self._arrivals.write(rows, keys)
+            return
+        self._collected.append(rows)
+        self._keys.append(keys)
+        self._collected_bytes += int(nbytes.sum())
+        if self._collected_bytes * _IN_MEMORY_SHARE > self._memory_bytes:
+            self._arrivals = _Arrivals(self._make_scratch(), self._movable_schema)
+            for waiting in zip(self._collected, self._keys, strict=True):
+                self._arrivals.write(*waiting)
+            self._collected, self._keys = [], []
 
     def sorted_buckets(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
         """Yield each bucket that has rows, ascending, with its sorted rows; use them before going on."""
-        if self._spilled:
-            if self._collected:
-                self._spill(self._sorted_run())
-            # Higher levels hold rows that arrived earlier.
-            buckets = self._merged([run for level in reversed(self._levels) for run in level])
+        if self._arrivals is None:
+            batches, rows_per_bucket = self._sorted_in_memory()
         else:
-            buckets = ((bucket, iter([rows])) for bucket, rows in self._sorted_run())
-        for bucket, batches in buckets:
-            yield bucket, (self._without_code(batch) for batch in batches)
+            batches, rows_per_bucket = self._arrivals.sorted(self._memory_bytes)
+        rows = _RowStream(self._as_stored(batch) for batch in batches)
+        for bucket in np.flatnonzero(rows_per_bucket).tolist():
+            yield bucket, rows.take(int(rows_per_bucket[bucket]))
 
-    def _without_code(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(batch.columns[:-1], schema=self._schema)
+    def _sorted_in_memory(self) -> tuple[Iterator[pa.RecordBatch], npt.NDArray[np.int64]]:
+        keys = pa.Table.from_batches(self._keys, KEY_SCHEMA)
+        buckets, codes = keys["bucket"].to_numpy(), keys["code"].to_numpy()
+        # Equal keys keep their order: numpy's lexsort is stable.
+        order = np.lexsort((codes, buckets))
+        self._keys = []
+        return iter([_take(self._collected, self._movable_schema, order)]), np.bincount(buckets)
 
-    def _sorted_run(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Sort what was collected, and yield it by bucket."""
-        if not self._collected:
-            return
-        collected, buckets = self._collected, np.concatenate(self._buckets)
-        self._collected, self._buckets, self._collected_bytes = [], [], 0
-        order = np.argsort(np.concatenate([_codes(batch) for batch in collected]), kind="stable")
-        if buckets.min() != buckets.max():
-            buckets = buckets[order]
-            by_bucket = np.argsort(buckets, kind="stable")
-            order, buckets = order[by_bucket], buckets[by_bucket]
-        rows = _take(collected, self._coded_schema, order)
-        starts = np.flatnonzero(np.diff(buckets, prepend=-1))
-        for start, stop in zip(starts, [*starts[1:], buckets.size], strict=True):
-            yield int(buckets[start]), rows.slice(start, stop - start)
-
-    def _spill(self, pieces: Iterable[tuple[int, pa.RecordBatch]], level: int = 0) -> None:
-        if self._scratch is None:
-            self._scratch = self._make_scratch()
-        run = _Run(os.path.join(self._scratch, f"run-{self._spilled}"), [])
-        self._spilled += 1
-        with pa.OSFile(run.path, "wb") as file, pa.ipc.new_file(file, self._coded_schema) as writer:
-            for bucket, rows in pieces:
-                for chunk in cut_batches([rows], self._chunk_bytes):
-                    writer.write_batch(chunk)
-                    run.chunks.append(_Chunk(bucket, int(_codes(chunk)[0]), 0, len(run.chunks), chunk.nbytes))
-        if level == len(self._levels):
-            self._levels.append([])
-        self._levels[level].append(run)
-        if len(self._levels[level]) == _FAN_IN:
-            full, self._levels[level] = self._levels[level], []
-            self._spill(((bucket, rows) for bucket, merged in self._merged(full) for rows in merged), level + 1)
-            for run in full:
-                os.unlink(run.path)
-
-    def _merged(self, runs: list[_Run]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-        chunks = sorted(chunk._replace(run=number) for number, run in enumerate(runs) for chunk in run.chunks)
-        bucket_of_chunk = np.array([chunk.bucket for chunk in chunks])
-        with ExitStack() as files:
-            readers = [pa.ipc.open_file(files.enter_context(pa.OSFile(run.path, "rb"))) for run in runs]
-            for bucket in np.unique(bucket_of_chunk):
-                first, end = np.searchsorted(bucket_of_chunk, (bucket, bucket + 1))
-                yield int(bucket), self._merge(readers, chunks[first:end])
-
-    def _merge(self, readers: list[pa.RecordBatchFileReader], chunks: list[_Chunk]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of ``chunks``, which belong to one bucket and are in merging order, sorted."""
-        waiting: list[list[pa.RecordBatch]] = [[] for _ in readers]
-        loaded_bytes = 0
-        for number, chunk in enumerate(chunks):
-            waiting[chunk.run].append(readers[chunk.run].get_batch(chunk.position))
-            loaded_bytes += chunk.nbytes
-            following = chunks[number + 1] if number + 1 < len(chunks) else None
-            if following is not None and loaded_bytes < self._load_bytes:
-                continue
-            loaded_bytes = 0
-            final = []
-            for run, batches in enumerate(waiting):
-                if following is None:
-                    final += batches
-                    continue
-                # Rows that equal the next chunk's first code go after its earlier runs' and before its later
-                # runs' rows of that code, so those of later runs have to wait for it.
-                side: Literal["left", "right"] = "right" if run <= following.run else "left"
-                waiting[run] = []
-                for batch in batches:
-                    cut = int(np.searchsorted(_codes(batch), following.first_code, side=side))
-                    final.append(batch.slice(0, cut))
-                    waiting[run].append(batch.slice(cut))
-                waiting[run] = [batch for batch in waiting[run] if batch.num_rows]
-            if any(batch.num_rows for batch in final):
-                order = np.argsort(np.concatenate([_codes(batch) for batch in final]), kind="stable")
-                yield _take(final, self._coded_schema, order)
+    def _as_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = zip(batch.columns, self._schema, strict=True)
+        return pa.RecordBatch.from_arrays([_as(column, field.type) for column, field in columns], schema=self._schema)
 
 
-def _codes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    return np.asarray(batch.column(batch.num_columns - 1))
+class _Arrivals:
+    """Rows on disk in order of arrival, with their keys in a file beside them."""
+
+    def __init__(self, scratch: str, schema: pa.Schema) -> None:
+        self._scratch = scratch
+        self._schema = schema
+        self._paths = [os.path.join(scratch, name) for name in ("rows.arrow", "keys.arrow")]
+        self._files = [pa.OSFile(path, "wb") for path in self._paths]
+        self._writers = [
+            pa.ipc.new_stream(file, schema) for file, schema in zip(self._files, (schema, KEY_SCHEMA), strict=True)
+        ]
+        self._rows_per_bucket = np.zeros(1, dtype=np.int64)
+
+    def write(self, rows: pa.RecordBatch, keys: pa.RecordBatch) -> None:
+        self._writers[0].write_batch(rows)
+        self._writers[1].write_batch(keys)
+        counts = np.bincount(keys.column("bucket").to_numpy(), minlength=self._rows_per_bucket.size)
+        counts[: self._rows_per_bucket.size] += self._rows_per_bucket
+        self._rows_per_bucket = counts
+
+    def sorted(self, memory_bytes: int) -> tuple[Iterator[pa.RecordBatch], npt.NDArray[np.int64]]:
+        """Return the rows in order, and how many rows each bucket has."""
+        for output in (*self._writers, *self._files):
+            output.close()
+        return self._partitions_in_order(memory_bytes), self._rows_per_bucket
+
+    def _partitions_in_order(self, memory_bytes: int) -> Iterator[pa.RecordBatch]:
+        partition_bytes = min(memory_bytes // _PARTITION_SHARE, _MAX_PARTITION_BYTES)
+        places = places_in_arrival_order(
+            self._paths[1], self._scratch, memory_bytes // _SORT_SHARE, max(1, partition_bytes)
+        )
+        paths = self._distribute(_RowStream(places))
+        first_rank = 0
+        for _, path in sorted(paths.items()):
+            with pa.OSFile(path, "rb") as file:
+                batches = list(pa.ipc.open_stream(file))
+            os.unlink(path)
+            ranks = np.concatenate([batch.column(len(self._schema)).to_numpy() for batch in batches])
+            order = np.empty(ranks.size, dtype=np.int64)
+            order[ranks - first_rank] = np.arange(ranks.size)
+            first_rank += ranks.size
+            yield _take([batch.select(range(len(self._schema))) for batch in batches], self._schema, order)
+
+    def _distribute(self, places: "_RowStream") -> dict[int, str]:
+        """Write every row with its rank to the file of its partition, and return the files."""
+        paths: dict[int, str] = {}
+        schema = self._schema.append(pa.field("", pa.int64()))
+        with ExitStack() as outputs:
+            writers: dict[int, pa.RecordBatchStreamWriter] = {}
+            with pa.OSFile(self._paths[0], "rb") as file:
+                for batch in pa.ipc.open_stream(file):
+                    place = pa.Table.from_batches(places.take(batch.num_rows)).combine_chunks().to_batches()[0]
+                    partitions = place.column("partition").to_numpy()
+                    order = np.argsort(partitions, kind="stable")
+                    ranked = pa.RecordBatch.from_arrays([*batch.columns, place.column("rank")], schema=schema)
+                    ranked = ranked.take(pa.array(order))
+                    starts = np.flatnonzero(np.diff(partitions[order], prepend=-1)).tolist()
+                    for start, stop in zip(starts, [*starts[1:], order.size], strict=True):
+                        partition = int(partitions[order[start]])
+                        if partition not in writers:
+                            paths[partition] = os.path.join(self._scratch, f"partition-{partition}.arrow")
+                            output = outputs.enter_context(pa.OSFile(paths[partition], "wb"))
+                            writers[partition] = outputs.enter_context(pa.ipc.new_stream(output, schema))
+                        writers[partition].write_batch(ranked.slice(start, stop - start))
+        os.unlink(self._paths[0])
+        os.unlink(self._paths[1])
+        return paths
+
+
+class _RowStream:
+    """Batches read by numbers of rows."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rest: pa.RecordBatch | None = None
+
+    def take(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the next ``rows`` rows."""
+        while rows:
+            batch = next(self._batches) if self._rest is None else self._rest
+            part = batch.slice(0, rows)
+            self._rest = batch.slice(part.num_rows) if part.num_rows < batch.num_rows else None
+            rows -= part.num_rows
+            yield part
+
+
+def _movable(dtype: pa.DataType) -> pa.DataType:
+    """Return a type with the same values that Arrow can reorder, which it cannot do with views."""
+    if pt.is_string_view(dtype):
+        dtype = pa.large_string()
+    elif pt.is_binary_view(dtype):
+        dtype = pa.large_binary()
+    return dtype
+
+
+def _as(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    return column if column.type == dtype else column.cast(dtype)
 
 
 def _take(batches: list[pa.RecordBatch], schema: pa.Schema, order: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """Join ``batches``, which are emptied, and put their rows in ``order``, holding one column twice at most."""
+    """Join ``batches``, which are emptied, and order their rows; at most one column is held twice."""
     table = pa.Table.from_batches(batches, schema)
     batches.clear()
     positions = pa.array(order)

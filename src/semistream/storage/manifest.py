@@ -85,7 +85,7 @@ def publish_version(store: Store, form: TableForm, version: int, files: tuple[Da
         store.publish(manifest_name(version), _encode(manifest))
     except FileExistsError:
         raise ConcurrentWrite(
-            f"version {version} of {store.locate()} was published by another writer: open the table and write again"
+            f"version {version} of {store.locate()} was published by another writer: open it and write again"
         ) from None
     return manifest
 
@@ -97,9 +97,7 @@ def read_manifest(store: Store, version: int | None = None) -> Manifest:
     except NotADirectoryError:
         versions = []
     if not versions:
-        raise TableNotFound(
-            f"there is no master table at {store.locate()}: check the path, or stage one there"
-        )
+        raise TableNotFound(f"there is no master table at {store.locate()}: check the path, or stage one there")
     if version is None:
         version = versions[-1]
     elif version not in versions:
@@ -108,9 +106,7 @@ def read_manifest(store: Store, version: int | None = None) -> Manifest:
     try:
         raw = store.read(name)
     except FileNotFoundError:
-        raise TableNotFound(
-            f"version {version} of {store.locate()} has just expired: open a newer one"
-        ) from None
+        raise TableNotFound(f"version {version} of {store.locate()} has just expired: open a newer one") from None
     return _decode(raw, version, store.locate(name))
 
 

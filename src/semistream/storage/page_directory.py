@@ -60,9 +60,7 @@ class PageDirectory:
         bucket_of_file = np.array([file.bucket for file in files], dtype=np.int64)
         first_code: npt.NDArray[np.int64] | None = None
         if clustered:
-            first_code = np.concatenate(
-                [index.first_code for index in indexes if index.first_code is not None]
-            )
+            first_code = np.concatenate([index.first_code for index in indexes if index.first_code is not None])
         return cls(
             files=tuple(files),
             file=np.repeat(np.arange(len(files), dtype=np.int32), pages),
@@ -88,25 +86,14 @@ class PageDirectory:
     @property
     def nbytes(self) -> int:
         """How many bytes of memory the arrays take."""
-        arrays = [
-            self.file,
-            self.offset,
-            self.length,
-            self.rows,
-            self.checksum,
-            self.file_bounds,
-            self.bucket_bounds,
-        ]
-        return sum(array.nbytes for array in arrays) + (
-            0 if self.first_code is None else self.first_code.nbytes
-        )
+        in_memory = self.file.nbytes + self.offset.nbytes + self.length.nbytes + self.rows.nbytes + self.checksum.nbytes
+        bounds = self.file_bounds.nbytes + self.bucket_bounds.nbytes
+        return in_memory + bounds + (0 if self.first_code is None else self.first_code.nbytes)
 
     def for_bucket(self, bucket: int) -> "PageDirectory":
         """Return the directory of one bucket, over the same memory; its pages are numbered from 0."""
         if not 0 <= bucket < self.bucket_bounds.size - 1:
-            raise InvalidArgument(
-                f"bucket={bucket} is not in the table: give 0 to {self.bucket_bounds.size - 2}"
-            )
+            raise InvalidArgument(f"bucket={bucket} is not in the table: give 0 to {self.bucket_bounds.size - 2}")
         lo, hi = int(self.bucket_bounds[bucket]), int(self.bucket_bounds[bucket + 1])
         first_file, last_file = (int(i) for i in np.searchsorted(self.file_bounds, (lo, hi)))
         return PageDirectory(
@@ -122,7 +109,7 @@ class PageDirectory:
         )
 
     def run_length(self, first: int, wanted: int) -> int:
-        """Return how many pages from ``first`` lie one after the other in the same file, at most ``wanted``."""
+        """Return how many pages from ``first`` follow each other in the same file, at most ``wanted``."""
         return min(wanted, int(self.file_bounds[self.file[first] + 1]) - first)
 
     def max_run_bytes(self, run_pages: int) -> int:
@@ -144,9 +131,7 @@ class PageDirectory:
         The directory should be that of the codes' bucket: the files of other buckets do not hold them.
         """
         if self.first_code is None:
-            raise InvalidArgument(
-                "layout='heap' keeps no index to locate keys with: stage with layout='clustered'"
-            )
+            raise InvalidArgument("layout='heap' keeps no index to locate keys with: stage with layout='clustered'")
         lo = np.empty((len(self.files), codes.size), dtype=np.int64)
         hi = np.empty_like(lo)
         for number, (start, end) in enumerate(zip(self.file_bounds[:-1], self.file_bounds[1:], strict=True)):

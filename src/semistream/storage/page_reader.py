@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,9 @@ import xxhash
 from semistream.core.errors import DamagedTable, InvalidArgument, UnknownColumn
 from semistream.storage.page_directory import PageDirectory
 from semistream.storage.random_file import RandomFile
-from semistream.storage.table import MasterTable
+
+if TYPE_CHECKING:
+    from semistream.storage.table import MasterTable
 
 __all__ = ["PageReader"]
 
@@ -34,10 +36,10 @@ class PageReader:
     pages
         Which of its pages, and how they are numbered: by default all, ``table.pages``.
     columns
-        Names of the columns to decode, in the order wanted; all by default. Pages are read whole all the same.
+        Names of the columns to decode, in the order wanted; all by default. Pages are read whole anyway.
     io
-        ``"drop_behind"`` takes what was read out of the operating system's cache, so that the next read of it
-        measures the disk.
+        ``"buffered"``, or ``"drop_behind"``, which takes what was read out of the operating system's cache,
+        so that the next read of it measures the disk.
     access
         ``"scan"`` or ``"lookup"``: tells the operating system whether reading ahead pays.
 
@@ -51,12 +53,12 @@ class PageReader:
 
     def __init__(
         self,
-        table: MasterTable,
+        table: "MasterTable",
         *,
         pages: PageDirectory | None = None,
         columns: Sequence[str] | None = None,
-        io: Literal["buffered", "drop_behind"] = "buffered",
-        access: Literal["scan", "lookup"] = "scan",
+        io: str = "buffered",
+        access: str = "scan",
     ) -> None:
         if io not in ("buffered", "drop_behind"):
             raise InvalidArgument(f"io={io!r} is not a way to read: choose 'buffered' or 'drop_behind'")
@@ -67,82 +69,84 @@ class PageReader:
         self._drop_behind = io == "drop_behind"
         self._sequential = access == "scan"
         self.header = bytes(table.schema.serialize())
-        self._options: Any = None
+        # Threads inside Arrow would cost more than they save on pages that need no decompression.
+        self._options = pa.ipc.IpcReadOptions(use_threads=False)
         self._select: list[str] | None = None
         self.schema = table.schema
         if columns is not None:
             self._project(table.schema, list(columns))
         self._files: OrderedDict[int, RandomFile] = OrderedDict()
         self._opening = threading.Lock()
-        # Plain lists: reading one element of an array costs several times as much.
-        self._offset = self.pages.offset.tolist()
-        self._length = self.pages.length.tolist()
-        self._checksum = self.pages.checksum.tolist()
 
     def _project(self, schema: pa.Schema, columns: list[str]) -> None:
         unknown = [name for name in columns if name not in schema.names]
         if unknown:
-            raise UnknownColumn(
-                f"column {unknown[0]!r} is not in the table: its columns are {', '.join(schema.names)}"
-            )
+            raise UnknownColumn(f"column {unknown[0]!r} is not in the table: its columns are {', '.join(schema.names)}")
         if not columns or len(set(columns)) < len(columns):
             raise InvalidArgument(f"columns={columns!r} must name at least one column, and each only once")
         positions = sorted(schema.get_field_index(name) for name in columns)
-        self._options = pa.ipc.IpcReadOptions(included_fields=positions)
+        self._options = pa.ipc.IpcReadOptions(included_fields=positions, use_threads=False)
         if [schema.names[position] for position in positions] != columns:
             self._select = columns
         self.schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
 
     def run_bytes(self, first: int, count: int) -> int:
         """Return how many bytes ``count`` pages from ``first`` take in their file."""
-        last = first + count - 1
-        return int(self._offset[last] + self._length[last] - self._offset[first])
+        return self._end(first + count - 1) - int(self.pages.offset[first])
+
+    def _end(self, page: int) -> int:
+        return int(self.pages.offset[page]) + int(self.pages.length[page])
 
     def read(self, first: int, count: int = 1) -> pa.Table:
         """Read a run into memory of its own and return it decoded, one chunk per page."""
-        buffer = np.empty(len(self.header) + self.run_bytes(first, count), dtype=np.uint8)
-        view = memoryview(buffer)
-        view[: len(self.header)] = self.header
-        self.read_into(first, count, view[len(self.header) :])
-        return self.decode(first, count, view)
+        buffer = self.new_buffer(self.run_bytes(first, count))
+        self.read_into(first, count, buffer[len(self.header) :])
+        return self.decode(first, count, buffer)
+
+    def new_buffer(self, run_bytes: int) -> memoryview:
+        """Return memory for a run of ``run_bytes``, with `header` in place before it."""
+        buffer: memoryview = np.empty(len(self.header) + run_bytes, dtype=np.uint8).data
+        buffer[: len(self.header)] = self.header
+        return buffer
 
     def read_into(self, first: int, count: int, view: memoryview) -> int:
         """Read ``count`` consecutive pages of one file into ``view``, verify them, and return their bytes."""
+        length = self.load(first, count, view)
+        self.verify(first, count, view)
+        return length
+
+    def load(self, first: int, count: int, view: memoryview) -> int:
+        """Read as `read_into` does, but leave the pages to be verified."""
         file_number = int(self.pages.file[first])
         assert first + count <= self.pages.file_bounds[file_number + 1], "a run crosses a file boundary"
-        start = self._offset[first]
+        start = int(self.pages.offset[first])
         length = self.run_bytes(first, count)
         if len(view) < length:
-            raise InvalidArgument(
-                f"a buffer of {len(view)} bytes cannot hold a run of {length}: give a larger one"
-            )
+            raise InvalidArgument(f"a buffer of {len(view)} bytes cannot hold a run of {length}: give a larger one")
         file = self._files.get(file_number) or self._open(file_number)
-        view = view[:length]
-        if file.read_into(start, view) < length:
+        if file.read_into(start, view[:length]) < length:
             raise self._damaged(file_number, "is truncated")
         if self._drop_behind:
             file.drop(start, length)
-        digest = xxhash.xxh3_64_intdigest
-        for page in range(first, first + count):
-            begin = self._offset[page] - start
-            if digest(view[begin : begin + self._length[page]]) != self._checksum[page]:
-                position = page - int(self.pages.file_bounds[file_number])
-                raise self._damaged(
-                    file_number, f"has been altered in page {position} (its checksum does not match)"
-                )
         return length
+
+    def verify(self, first: int, count: int, view: memoryview) -> None:
+        """Raise unless ``view`` begins with exactly the bytes that were written as these pages."""
+        run = slice(first, first + count)
+        begins = (self.pages.offset[run] - self.pages.offset[first]).tolist()
+        ends = [*begins[1:], self.run_bytes(first, count)]
+        digest = xxhash.xxh3_64_intdigest
+        for at, (begin, end, checksum) in enumerate(zip(begins, ends, self.pages.checksum[run].tolist(), strict=True)):
+            if digest(view[begin:end]) != checksum:
+                raise self._damaged_page(first + at, "has been altered (its checksum does not match)")
 
     def decode(self, first: int, count: int, view: memoryview) -> pa.Table:
         """Return the pages in ``view``, `header` before them, as a table that uses its memory."""
         try:
-            table = pa.ipc.open_stream(pa.py_buffer(view), options=self._options).read_all()
+            table: pa.Table = pa.ipc.open_stream(pa.py_buffer(view), options=self._options).read_all()
         except (pa.ArrowException, OSError) as error:
-            file_number = int(self.pages.file[first])
-            position = first - int(self.pages.file_bounds[file_number])
             reason = str(error).splitlines()[0]
-            raise self._damaged(
-                file_number, f"cannot be decoded in pages {position} to {position + count - 1} ({reason})"
-            ) from None
+            raise self._damaged_page(first, f"or one of the {count - 1} after it does not decode ({reason})") from None
         return table if self._select is None else table.select(self._select)
 
     def _open(self, file_number: int) -> RandomFile:
@@ -155,9 +159,7 @@ class PageReader:
                 raise DamagedTable(f"{where} is missing: {_REMEDY}") from None
             if file.size != known.file_bytes:
                 problem = "is truncated" if file.size < known.file_bytes else "has grown"
-                raise self._damaged(
-                    file_number, f"{problem}: {file.size} bytes instead of {known.file_bytes}"
-                )
+                raise self._damaged(file_number, f"{problem}: {file.size} bytes instead of {known.file_bytes}")
             self._verify_ends(file, file_number)
             if self._sequential:
                 file.advise_sequential()
@@ -169,9 +171,9 @@ class PageReader:
     def _verify_ends(self, file: RandomFile, file_number: int) -> None:
         known = self.pages.files[file_number]
         first, end = (int(page) for page in self.pages.file_bounds[file_number : file_number + 2])
-        footer_start = self._offset[end - 1] + self._length[end - 1]
+        header_end, footer_start = int(self.pages.offset[first]), self._end(end - 1)
         ends = (
-            (0, self._offset[first], known.header_checksum),
+            (0, header_end, known.header_checksum),
             (footer_start, file.size, known.footer_checksum),
         )
         for start, stop, checksum in ends:
@@ -180,9 +182,13 @@ class PageReader:
                 raise self._damaged(file_number, "is truncated")
             if xxhash.xxh3_64_hexdigest(content) != checksum:
                 part = "header" if start == 0 else "footer"
-                raise self._damaged(
-                    file_number, f"has been altered in its {part} (its checksum does not match)"
-                )
+                raise self._damaged(file_number, f"has been altered in its {part} (its checksum does not match)")
+
+    def _damaged_page(self, page: int, problem: str) -> DamagedTable:
+        file_number = int(self.pages.file[page])
+        position = page - int(self.pages.file_bounds[file_number])
+        where = self._store.locate(self.pages.files[file_number].path)
+        return DamagedTable(f"page {position} of {where} {problem}: {_REMEDY}")
 
     def _damaged(self, file_number: int, problem: str) -> DamagedTable:
         return DamagedTable(f"{self._store.locate(self.pages.files[file_number].path)} {problem}: {_REMEDY}")

@@ -26,9 +26,7 @@ def key_coder(form: TableForm) -> KeyCoder:
     return KeyCoder(form.key, [form.schema.field(name).type for name in form.key])
 
 
-def write_data_file(
-    store: Store, form: TableForm, bucket: int, batches: Iterable[pa.RecordBatch]
-) -> DataFile | None:
+def write_data_file(store: Store, form: TableForm, bucket: int, batches: Iterable[pa.RecordBatch]) -> DataFile | None:
     """Write all of ``batches``, rows of one bucket in their final order, as one data file with its index.
 
     Parameters
@@ -77,9 +75,8 @@ def _write(
         while page is not None:
             if coder is not None:
                 codes = coder.codes([page.column(column) for column in form.key]).code
-                assert codes[0] >= last_code and (codes[1:] >= codes[:-1]).all(), (
-                    "rows are not sorted by key code"
-                )
+                in_order = codes[0] >= last_code and (codes[1:] >= codes[:-1]).all()
+                assert in_order, "rows are not sorted by key code"
                 first_codes.append(int(codes[0]))
                 last_code = int(codes[-1])
             before = sink.position
@@ -129,7 +126,7 @@ def _write_whole(output: OutputFile, content: bytes) -> None:
 
 
 class _PageSink:
-    """Collects what Arrow writes until it is flushed, so that a checksum covers exactly the bytes of the file."""
+    """Collects what Arrow writes until it is flushed, so that a checksum covers the bytes of the file."""
 
     def __init__(self, output: OutputFile) -> None:
         self._output = output

@@ -16,7 +16,7 @@ class RandomFile(Protocol):
     size: int
 
     def read_into(self, offset: int, view: memoryview) -> int:
-        """Fill ``view`` from ``offset`` and return how many bytes there were; fewer only at the file's end."""
+        """Fill ``view`` from ``offset`` and return how many bytes there were; fewer only at the end."""
 
     def advise_sequential(self) -> None: ...
     def drop(self, offset: int, length: int) -> None:
@@ -46,7 +46,7 @@ class LocalFile:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def drop(self, offset: int, length: int) -> None:
-        # A block is dropped only when it lies inside the range; the one that the range begins in was read whole.
+        # Only blocks that lie whole inside the range are dropped; the first one was read with the run before.
         start = offset - offset % _DISK_BLOCK_BYTES
         end = offset + length
         if end >= self.size:

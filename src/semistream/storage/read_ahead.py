@@ -3,11 +3,9 @@
 import queue
 import threading
 import weakref
-from concurrent.futures import Future
+from collections.abc import Callable
 from types import TracebackType
-from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse
@@ -16,11 +14,63 @@ from semistream.storage.page_reader import PageReader
 __all__ = ["ReadAhead"]
 
 
-class _Request(NamedTuple):
-    first: int
-    count: int
-    buffer: memoryview
-    result: "Future[pa.Table]"
+class _Run:
+    """A run on its way through a buffer: loaded, then checked and decoded by whoever comes first."""
+
+    def __init__(self, reader: PageReader, first: int, count: int, buffer: memoryview) -> None:
+        self._reader = reader
+        self.first = first
+        self.count = count
+        self._buffer = buffer
+        self._loaded = threading.Event()
+        self._decoded = threading.Event()
+        self._unclaimed = threading.Lock()
+        self._error: BaseException | None = None
+        self._table: pa.Table | None = None
+
+    @property
+    def _pages(self) -> memoryview:
+        return self._buffer[len(self._reader.header) :]
+
+    def load(self) -> None:
+        try:
+            self._reader.load(self.first, self.count, self._pages)
+        except BaseException as error:  # to be raised where the run is asked for
+            self._error = error
+        self._loaded.set()
+
+    def claim(self) -> bool:
+        """Take the right, and with it the duty, to decode; it is there once."""
+        return self._unclaimed.acquire(blocking=False)
+
+    def decode_unless_claimed(self) -> None:
+        if self.claim():
+            self.decode()
+
+    def decode(self) -> None:
+        try:
+            if self._error is None:
+                self._reader.verify(self.first, self.count, self._pages)
+                self._table = self._reader.decode(self.first, self.count, self._buffer)
+        except BaseException as error:
+            self._error = error
+        self._decoded.set()
+
+    def wait_until_loaded(self) -> None:
+        self._loaded.wait()
+
+    def forget(self) -> None:
+        """Return when nobody uses the buffer any more."""
+        self._loaded.wait()
+        if not self.claim():
+            self._decoded.wait()
+
+    def result(self) -> pa.Table:
+        self._decoded.wait()
+        if self._error is not None:
+            raise self._error
+        assert self._table is not None
+        return self._table
 
 
 class ReadAhead:
@@ -47,10 +97,10 @@ class ReadAhead:
             raise InvalidArgument(f"buffer_bytes={buffer_bytes} must be at least 1")
         self._reader = reader
         self._buffer_bytes = buffer_bytes
-        self._buffers = [_new_buffer(reader.header, buffer_bytes) for _ in range(2)]
-        self._free = 0
-        self._ahead: _Request | None = None
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._buffers = [reader.new_buffer(buffer_bytes) for _ in range(2)]
+        self._free = 0  # the buffer that holds no table in use
+        self._ahead: _Run | None = None
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
         self.pages_read = 0
@@ -63,51 +113,80 @@ class ReadAhead:
 
     def prefetch(self, first: int, count: int) -> None:
         """Begin to read a run in the background; one that was begun before and not used is forgotten."""
-        request = self._request(first, count)
+        self._begin(first, count)
+        self._finish_in_background()
+
+    def _begin(self, first: int, count: int) -> None:
+        self._ahead = self._new_run(first, count)
         if self._thread is None:
             self._start()
-        self._ahead = request
-        self._requests.put(request)
+        self._work.put(self._ahead.load)
 
-    def read(self, first: int, count: int) -> pa.Table:
-        """Return a run decoded, one chunk per page: the prefetched one if it is the same, else read now."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None or (ahead.first, ahead.count) != (first, count):
-            if ahead is not None:
-                ahead.result.exception()  # the thread is done with the buffer
-            ahead = self._request(first, count)
-            _fill(self._reader, ahead)
-        table = ahead.result.result()
+    def _finish_in_background(self) -> None:
+        if self._ahead is not None:
+            self._work.put(self._ahead.decode_unless_claimed)
+
+    def read(self, first: int, count: int, then: tuple[int, int] | None = None) -> pa.Table:
+        """Return a run decoded, one chunk per page: the prefetched one if it is the same, else read now.
+
+        Parameters
+        ----------
+        first, count
+            The run.
+        then
+            (first, count) of the run to prefetch. As a call of `prefetch` right after this one, but it begins
+            before this run is decoded; so the table of the read before is overwritten from the call on.
+        """
+        run, self._ahead = self._ahead, None
+        if run is not None and (run.first, run.count) == (first, count):
+            # Claimed before the wait: the thread goes on to the next run while this one is decoded here.
+            claimed = run.claim()
+            run.wait_until_loaded()
+        else:
+            if run is not None:
+                run.forget()
+            run = self._new_run(first, count)
+            claimed = run.claim()
+            run.load()
         self._free = 1 - self._free
-        return table
+        if then is not None:
+            self._begin(*then)
+        if claimed:
+            run.decode()
+        # Not before: a caller that comes straight back decodes that run too.
+        self._finish_in_background()
+        return run.result()
 
-    def _request(self, first: int, count: int) -> _Request:
+    def _new_run(self, first: int, count: int) -> _Run:
         if self._closed:
             raise OperatorMisuse("this ReadAhead is closed: make a new one to read on")
         run_bytes = self._reader.run_bytes(first, count)
         if run_bytes > self._buffer_bytes:
             raise InvalidArgument(
-                f"a run of {run_bytes} bytes exceeds buffer_bytes={self._buffer_bytes}: read fewer pages at a time"
+                f"a run of {run_bytes} bytes exceeds buffer_bytes={self._buffer_bytes}: read fewer pages"
             )
         self.pages_read += count
         self.bytes_read += run_bytes
         buffer = self._buffers[self._free][: len(self._reader.header) + run_bytes]
-        return _Request(first, count, buffer, Future())
+        return _Run(self._reader, first, count, buffer)
 
     def _start(self) -> None:
-        # The thread knows the queue and the reader but not this object, so that it cannot keep it alive.
+        # The thread does not know this object, so that it cannot keep it alive.
         self._thread = threading.Thread(
-            target=_serve, args=(self._reader, self._requests), name="semistream-read-ahead", daemon=True
+            target=_serve,
+            args=(self._work,),
+            name="semistream-read-ahead",
+            daemon=True,
         )
         self._thread.start()
-        weakref.finalize(self, self._requests.put, None)
+        weakref.finalize(self, self._work.put, None)
 
     def close(self) -> None:
         """Stop the thread and let go of the buffers."""
         self._closed = True
         self._ahead = None
         if self._thread is not None:
-            self._requests.put(None)
+            self._work.put(None)
             self._thread.join()
             self._thread = None
         self._buffers = []
@@ -121,23 +200,7 @@ class ReadAhead:
         self.close()
 
 
-def _new_buffer(header: bytes, run_bytes: int) -> memoryview:
-    view = memoryview(np.empty(len(header) + run_bytes, dtype=np.uint8))
-    view[: len(header)] = header
-    return view
-
-
-def _serve(reader: PageReader, requests: "queue.SimpleQueue[_Request | None]") -> None:
-    while (request := requests.get()) is not None:
-        _fill(reader, request)
-        del request  # an idle thread holds no buffer
-
-
-def _fill(reader: PageReader, request: _Request) -> None:
-    try:
-        reader.read_into(request.first, request.count, request.buffer[len(reader.header) :])
-        table = reader.decode(request.first, request.count, request.buffer)
-    except BaseException as error:
-        request.result.set_exception(error)
-    else:
-        request.result.set_result(table)
+def _serve(work: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
+    while (task := work.get()) is not None:
+        task()
+        del task  # an idle thread holds no buffer

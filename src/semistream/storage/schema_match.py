@@ -15,9 +15,7 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema that a table of such data has: dictionary-encoded columns become plain ones."""
     repeated = [name for name, count in Counter(schema.names).items() if count > 1]
     if repeated:
-        raise SchemaMismatch(
-            f"column name {repeated[0]!r} occurs more than once: rename the columns to be unique"
-        )
+        raise SchemaMismatch(f"column name {repeated[0]!r} occurs more than once: rename the columns to be unique")
     fields = []
     for field in schema:
         if pt.is_dictionary(field.type):
@@ -32,20 +30,12 @@ def _require_storable(name: str, whole: pa.DataType, part: pa.DataType, nested: 
         part = part.storage_type
     shared = pt.is_string_view(part) or pt.is_binary_view(part) or pt.is_dictionary(part)
     # Arrow writes these whole for every slice of them, so that one page would hold the rows of many.
-    if (
-        (nested
-        and shared)
-        or pt.is_list_view(part)
-        or pt.is_large_list_view(part)
-        or pt.is_run_end_encoded(part)
-    ):
+    if (nested and shared) or pt.is_list_view(part) or pt.is_large_list_view(part) or pt.is_run_end_encoded(part):
         raise UnsupportedType(
             f"column {name!r} has type {whole}, which has no page layout: cast {part} to a plain type"
         )
     if pt.is_union(part):
-        raise UnsupportedType(
-            f"column {name!r} has type {whole}, which has no page layout: split it into columns"
-        )
+        raise UnsupportedType(f"column {name!r} has type {whole}, which has no page layout: split it into columns")
     for i in range(part.num_fields):
         _require_storable(name, whole, part.field(i).type, nested=True)
 
@@ -59,15 +49,13 @@ def conformer(source: pa.Schema, target: pa.Schema) -> Callable[[pa.RecordBatch]
     missing = [name for name in target.names if name not in stored.names]
     unknown = [name for name in stored.names if name not in target.names]
     if missing or unknown:
-        problem = (
-            f"lacks column {missing[0]!r}" if missing else f"has column {unknown[0]!r}, which the table lacks"
-        )
+        problem = f"lacks column {missing[0]!r}" if missing else f"has column {unknown[0]!r}, which the table lacks"
         raise SchemaMismatch(f"the data {problem}: the table's columns are {', '.join(target.names)}")
     for field in target:
         given = stored.field(field.name).type
         if not _keeps_values(given, field.type):
             raise SchemaMismatch(
-                f"column {field.name!r} has type {given}, the table has {field.type}: cast the column before writing"
+                f"column {field.name!r} has type {given}, the table has {field.type}: cast the column first"
             )
     positions = [source.get_field_index(name) for name in target.names]
 
@@ -80,9 +68,7 @@ def conformer(source: pa.Schema, target: pa.Schema) -> Callable[[pa.RecordBatch]
             if column.type != field.type:
                 column = column.cast(field.type)
             if not field.nullable and column.null_count:
-                raise SchemaMismatch(
-                    f"column {field.name!r} is declared without NULLs but has some: fill or drop them"
-                )
+                raise SchemaMismatch(f"column {field.name!r} is declared without NULLs but has some: fill or drop them")
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=target)
 
@@ -115,8 +101,8 @@ def _same_but_nullability(given: pa.DataType, stored: pa.DataType) -> bool:
 
 
 def _is_text(dtype: pa.DataType) -> bool:
-    return pt.is_string(dtype) or pt.is_large_string(dtype) or pt.is_string_view(dtype)
+    return bool(pt.is_string(dtype) or pt.is_large_string(dtype) or pt.is_string_view(dtype))
 
 
 def _is_bytes(dtype: pa.DataType) -> bool:
-    return pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_binary_view(dtype)
+    return bool(pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_binary_view(dtype))

@@ -13,9 +13,7 @@ from semistream.core.errors import InvalidArgument
 
 __all__ = ["Source", "open_source"]
 
-_ACCEPTED = (
-    "a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, or the path of a Parquet file or folder"
-)
+_ACCEPTED = "a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, or the path of a Parquet file or folder"
 _ROWS_PER_BATCH = 16_384
 _READ_BUFFER_BYTES = 1 << 20
 
@@ -52,9 +50,7 @@ def _parquet_dataset(path: str) -> ds.Dataset:
         raise InvalidArgument(f"data={path!r} does not exist: give {_ACCEPTED}") from None
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise InvalidArgument(
-            f"data={path!r} cannot be read as Parquet ({reason}): give {_ACCEPTED}"
-        ) from None
+        raise InvalidArgument(f"data={path!r} cannot be read as Parquet ({reason}): give {_ACCEPTED}") from None
 
 
 def _scan(dataset: ds.Dataset) -> Iterator[pa.RecordBatch]:

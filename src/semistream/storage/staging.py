@@ -76,9 +76,7 @@ def stage(
         _require_free(store)
         if store.excludes_writers:
             remove_litter(store)
-        manifest = write_version(
-            store, form, 1, source, kept_files=(), memory_bytes=memory_bytes, progress=progress
-        )
+        manifest = write_version(store, form, 1, source, kept_files=(), memory_bytes=memory_bytes, progress=progress)
     return MasterTable(store, manifest)
 
 
@@ -90,18 +88,14 @@ def _require_free(store: Store) -> None:
         )
 
 
-def _form(
-    schema: pa.Schema, key: str | Sequence[str], layout: str, buckets: int, page_bytes: int
-) -> TableForm:
+def _form(schema: pa.Schema, key: str | Sequence[str], layout: str, buckets: int, page_bytes: int) -> TableForm:
     schema = stored_schema(schema)
     names = (key,) if isinstance(key, str) else tuple(key)
     if not names or len(set(names)) < len(names):
         raise InvalidArgument(f"key={key!r} must name at least one column, and each only once")
     for name in names:
         if name not in schema.names:
-            raise UnknownColumn(
-                f"key column {name!r} is not in the data: its columns are {', '.join(schema.names)}"
-            )
+            raise UnknownColumn(f"key column {name!r} is not in the data: its columns are {', '.join(schema.names)}")
     if layout not in _LAYOUTS:
         raise InvalidArgument(f"layout={layout!r} is not a layout: choose 'clustered' or 'heap'")
     if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= _MAX_BUCKETS:

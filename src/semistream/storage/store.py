@@ -266,9 +266,7 @@ def open_store(path: str | os.PathLike[str], filesystem: pafs.FileSystem | None 
     """Return the store for a local path, a URI, or a path inside ``filesystem``."""
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
-        raise InvalidArgument(
-            f"path={path!r} is not the path of a table: give text such as 'warehouse/customers'"
-        )
+        raise InvalidArgument(f"path={path!r} is not the path of a table: give text such as 'warehouse/customers'")
     if filesystem is None and "://" in text:
         try:
             filesystem, text = pafs.FileSystem.from_uri(text)

@@ -13,6 +13,7 @@ from semistream.storage.page_directory import PageDirectory
 from semistream.storage.page_index import read_page_index
 from semistream.storage.sources import open_source
 from semistream.storage.store import VERSIONS, Store, open_store
+from semistream.storage.verification import verify_table
 from semistream.storage.version_writer import Progress, remove_litter, write_version
 
 __all__ = ["MasterTable", "open_table"]
@@ -98,9 +99,7 @@ class MasterTable:
         """Return the newest version."""
         return MasterTable(self.store, read_manifest(self.store))
 
-    def append(
-        self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None
-    ) -> "MasterTable":
+    def append(self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None) -> "MasterTable":
         """Add rows to the newest version and return the version that has them.
 
         Parameters
@@ -114,9 +113,7 @@ class MasterTable:
         """
         return self._write(data, memory, progress, keep=True)
 
-    def replace(
-        self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None
-    ) -> "MasterTable":
+    def replace(self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None) -> "MasterTable":
         """Return a new version that holds ``data`` alone; parameters as for `append`."""
         return self._write(data, memory, progress, keep=False)
 
@@ -137,6 +134,10 @@ class MasterTable:
                 progress=progress,
             )
         return MasterTable(self.store, manifest)
+
+    def verify(self) -> None:
+        """Read the whole version and raise DamagedTable unless it is exactly as it was written."""
+        verify_table(self)
 
     def expire_versions(self, keep: int = 1) -> list[int]:
         """Remove all versions but the newest ``keep``, and the files that only they name.

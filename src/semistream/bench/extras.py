@@ -1,0 +1,25 @@
+"""Optional packages: imported where they are used, with a clear line when they are absent."""
+
+from importlib import import_module
+from types import ModuleType
+
+from semistream.core.errors import MissingExtra
+
+__all__ = ["import_extra"]
+
+
+def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
+    """Import ``module``, or raise `MissingExtra` that names the extra to install.
+
+    Examples
+    --------
+    >>> import_extra("no_such_module", "bench", "plotting")
+    Traceback (most recent call last):
+    semistream.core.errors.MissingExtra: plotting needs 'no_such_module': pip install 'semistream[bench]'
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.split(".")[0]:
+            raise
+        raise MissingExtra(f"{purpose} needs {error.name!r}: pip install 'semistream[{extra}]'") from None

@@ -1,0 +1,68 @@
+"""``semistream bench``: run a benchmark, or plot a result file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semistream.bench.micro import MicroSpec, run_micro
+from semistream.bench.micro.spec import PARTS
+from semistream.bench.plot import plot_result
+from semistream.bench.result_file import BenchResult, read_result, write_result
+from semistream.cli.help_text import example
+from semistream.cli.progress import telling
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Run benchmarks, and plot their result files.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog=example("semistream bench micro --out result.json", "semistream bench plot result.json --out result.png"),
+)
+
+
+@app.command("micro", epilog=example("semistream bench micro --json --out result.json"))
+def micro(
+    rows: Annotated[int, typer.Option(help="Rows of 120 bytes in the master table.")] = MicroSpec.rows,
+    seed: Annotated[int, typer.Option(help="Seed of table and stream.")] = MicroSpec.seed,
+    repeats: Annotated[int, typer.Option(help="Runs of each measurement.")] = MicroSpec.repeats,
+    only: Annotated[
+        list[str] | None, typer.Option(help=f"Part to measure, of {', '.join(PARTS)}; can be repeated.")
+    ] = None,
+    data_dir: Annotated[Path, typer.Option(help="Where the table is kept.")] = Path("bench-data"),
+    out: Annotated[Path | None, typer.Option(help="Result file to write.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result file to stdout.")] = False,
+) -> None:
+    """Measure page scans, multi-map kernels, MESHJOIN's service rate and resident memory."""
+    spec = MicroSpec(rows=rows, seed=seed, repeats=repeats, parts=tuple(only) if only else PARTS)
+    with telling() as report:
+        result = run_micro(spec, data_dir, report)
+    if out is not None:
+        write_result(result, out)
+    if as_json:
+        typer.echo(result.to_json())
+    else:
+        Console().print(_as_table(result))
+
+
+@app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))
+def plot(
+    result: Annotated[Path, typer.Argument(help="Result file, from --out of a benchmark.")],
+    out: Annotated[Path, typer.Option(help="Picture to write: .png, .svg or .pdf.")],
+) -> None:
+    """Draw the figures of a result file against their targets; nothing is measured again."""
+    plot_result(read_result(result), out)
+    typer.echo(f"{out} written")
+
+
+def _as_table(result: BenchResult) -> Table:
+    table = Table("figure", "value", "target", "", title=f"{result.benchmark}, {result.provenance.date}")
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for entry in result.entries:
+        mark = "[green]met[/]" if entry.met else "[red]missed[/]"
+        table.add_row(entry.name, f"{entry.value:.3f}", f"{entry.bound} {entry.target:g}", mark)
+    return table

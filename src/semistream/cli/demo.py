@@ -1,0 +1,68 @@
+"""``semistream demo``: the whole way from generated data to a checked join, with a report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from semistream.bench.demo import DemoResult, DemoSpec, run_demo, write_report
+from semistream.bench.provenance import collect_provenance
+from semistream.cli.help_text import example
+from semistream.cli.progress import stderr
+from semistream.core.sizes import format_bytes
+
+__all__ = ["EXAMPLE", "demo"]
+
+EXAMPLE = example("semistream demo --out demo-output")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-output"),
+    master_rows: Annotated[int, typer.Option(help="Rows of the master table.")] = DemoSpec.master_rows,
+    stream_tuples: Annotated[int, typer.Option(help="Tuples of the stream.")] = DemoSpec.stream_tuples,
+    lookup_tuples: Annotated[int, typer.Option(help="How many of them INLJ gets.")] = DemoSpec.lookup_tuples,
+    seed: Annotated[int, typer.Option(help="Seed of table and stream.")] = DemoSpec.seed,
+) -> None:
+    """Generate a table and a stream, join them with every algorithm, and check against DuckDB."""
+    spec = DemoSpec(master_rows=master_rows, stream_tuples=stream_tuples, lookup_tuples=lookup_tuples, seed=seed)
+    provenance = collect_provenance(seed)
+    percentage = TextColumn("{task.percentage:>4.0f}%")
+    columns = (TextColumn("{task.description:29}"), BarColumn(), percentage, TimeElapsedColumn())
+    with Progress(*columns, console=stderr) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what)
+            bars.update(tasks[what], completed=done, total=total)
+
+        result = run_demo(spec, out, progress)
+    report = out / "report.html"
+    write_report(result, provenance, report)
+    _print(result)
+    typer.echo(f"Report: {report}")
+    if not result.exact:
+        typer.echo("semistream: an output differs from DuckDB's batch join: please report it", err=True)
+        raise typer.Exit(1)
+
+
+def _print(result: DemoResult) -> None:
+    table = Table(
+        "",
+        *(run.algorithm.upper() for run in result.runs),
+        title=f"{result.spec.master_rows:,} products ({format_bytes(result.table_bytes)}), left join",
+    )
+    for column in table.columns[1:]:
+        column.justify = "right"
+    runs = result.runs
+    table.add_row("stream tuples answered", *(f"{run.metrics.tuples_answered:,}" for run in runs))
+    table.add_row("rows out", *(f"{run.metrics.rows_out:,}" for run in runs))
+    table.add_row("service rate, tuples/s", *(f"{run.service_rate:,.0f}" for run in runs))
+    table.add_row("memory held", *(format_bytes(run.memory.total_bytes) for run in runs))
+    table.add_row("memory budget", *(format_bytes(run.memory.budget_bytes) for run in runs))
+    table.add_row("pages read", *(f"{run.metrics.pages_read:,}" for run in runs))
+    table.add_row("equals DuckDB's batch join", *("yes" if run.exact else "NO" for run in runs))
+    Console().print(table)

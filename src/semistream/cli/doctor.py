@@ -1,0 +1,134 @@
+"""``semistream doctor``: whether everything is here that semistream needs."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semistream import __version__
+from semistream.cli.help_text import example
+from semistream.core.sizes import format_bytes
+from semistream.kernels.compile import kernel
+
+__all__ = ["EXAMPLE", "doctor"]
+
+EXAMPLE = example("semistream doctor --json")
+
+_REQUIRED_LIBRARIES = ("numba", "numpy", "pyarrow", "xxhash")
+_EXTRAS = {
+    "typer": "cli",
+    "rich": "cli",
+    "matplotlib": "bench",
+    "psutil": "bench",
+    "duckdb": "all",
+    "pyspark": "spark",
+}
+
+
+@dataclass(frozen=True)
+class _Check:
+    name: str
+    found: str
+    ok: bool
+    required: bool
+    remedy: str = ""
+
+
+def doctor(
+    data_dir: Annotated[Path, typer.Option(help="Folder where tables will be staged.")] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check versions, Java, the kernel cache and the disk; exit with 1 if something required is missing."""
+    checks = [
+        _Check("semistream", __version__, ok=True, required=True),
+        _python(),
+        *(_library(name, name, required=True) for name in _REQUIRED_LIBRARIES),
+        *(_library(name, f"semistream[{extra}]", required=False) for name, extra in _EXTRAS.items()),
+        _java(),
+        _guarded("kernel cache", _kernel_cache, required=True),
+        _guarded("free disk", lambda: _free_disk(data_dir), required=True),
+        _guarded("drop-behind reading", lambda: _fadvise(data_dir), required=False),
+    ]
+    healthy = all(check.ok for check in checks if check.required)
+    if as_json:
+        typer.echo(json.dumps({"healthy": healthy, "checks": [asdict(check) for check in checks]}, indent=2))
+    else:
+        for check in checks:
+            mark = "ok     " if check.ok else "MISSING" if check.required else "absent "
+            remedy = f"   -> {check.remedy}" if check.remedy and not check.ok else ""
+            typer.echo(f"{mark} {check.name:20} {check.found}{remedy}")
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def _python() -> _Check:
+    ok = sys.version_info >= (3, 10)
+    return _Check("python", platform.python_version(), ok, True, "use Python 3.10 or newer")
+
+
+def _library(name: str, package: str, *, required: bool) -> _Check:
+    try:
+        return _Check(name, version(name), True, required)
+    except PackageNotFoundError:
+        return _Check(name, "not installed", False, required, f"pip install '{package}'")
+
+
+def _java() -> _Check:
+    remedy = "install a JDK (17 or newer) for the Spark runtime"
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        return _Check("java", "not found", False, False, remedy)
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError) as error:
+        return _Check("java", f"does not run: {error}", False, False, remedy)
+    first_line = (done.stderr or done.stdout).splitlines()[0]
+    return _Check("java", first_line, True, False)
+
+
+def _guarded(name: str, find: Callable[[], _Check], *, required: bool) -> _Check:
+    try:
+        return find()
+    except (OSError, RuntimeError) as error:
+        return _Check(name, str(error).splitlines()[0], False, required, "see the message")
+
+
+def _kernel_cache() -> _Check:
+    @kernel
+    def probe(number: int) -> int:
+        return number + 1
+
+    assert probe(1) == 2
+    folder = str(getattr(probe, "stats").cache_path)  # noqa: B009 -- a compiled kernel has it, its plain type not
+    ok = os.access(folder, os.W_OK)
+    found = f"{folder} is {'writable' if ok else 'not writable'}"
+    return _Check("kernel cache", found, ok, True, "set NUMBA_CACHE_DIR to a writable folder")
+
+
+def _free_disk(folder: Path) -> _Check:
+    free_bytes = shutil.disk_usage(folder).free
+    remedy = "make room: a table is a copy of its data"
+    return _Check("free disk", format_bytes(free_bytes), free_bytes > 1 << 30, True, remedy)
+
+
+def _fadvise(folder: Path) -> _Check:
+    remedy = "cold benchmarks need Linux and a local disk"
+    if not hasattr(os, "posix_fadvise"):
+        return _Check("drop-behind reading", "this system has no posix_fadvise", False, False, remedy)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(4096))
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return _Check("drop-behind reading", "supported", True, False)

@@ -1,0 +1,93 @@
+"""``semistream join``: Parquet stream and master table to Parquet."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from semistream.cli.help_text import example
+from semistream.cli.parquet_files import ParquetStream, writing_parquet
+from semistream.cli.progress import counting
+from semistream.core.contract import Operator
+from semistream.core.errors import InvalidArgument
+from semistream.core.semantics import How
+from semistream.runtime.local import operator, run
+from semistream.storage import open_table
+
+__all__ = ["EXAMPLE", "join"]
+
+EXAMPLE = example(
+    "semistream join orders.parquet --table warehouse/customers --on custkey --out enriched.parquet",
+    "semistream join 2024/*.parquet --table t --on buyer=custkey --how left --memory 256MB --out out.parquet",
+)
+
+
+def join(
+    stream: Annotated[list[Path], typer.Argument(help="Parquet files, read in this order as one stream.")],
+    table: Annotated[Path, typer.Option(help="Folder of the master table.")],
+    on: Annotated[str, typer.Option(help="Key: NAME, or STREAM=MASTER; several separated by commas.")],
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    how: Annotated[str, typer.Option(help="inner, left, semi or anti.")] = "inner",
+    algorithm: Annotated[str, typer.Option(help="meshjoin or inlj.")] = "meshjoin",
+    memory: Annotated[str, typer.Option(help="The operator's budget.")] = "64MB",
+    columns: Annotated[
+        str | None, typer.Option(help="Master columns wanted, separated by commas; all by default.")
+    ] = None,
+    order: Annotated[str, typer.Option(help="any, or stream for output in stream order.")] = "any",
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing output.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON.")] = False,
+) -> None:
+    """Join a stream of Parquet files with a master table."""
+    source = ParquetStream(stream)
+    op = operator(
+        algorithm,
+        open_table(table),
+        source.schema,
+        on=_key_columns(on),
+        how=cast(How, how),  # checked by the operator
+        columns=columns.split(",") if columns else None,
+        memory=memory,
+        order=order,
+    )
+    started_s = time.perf_counter()
+    with (
+        writing_parquet(out, op.spec.output_schema, overwrite=overwrite) as writer,
+        counting(source.num_rows, "joining tuples") as progress,
+    ):
+        for batch in run(op, source):
+            writer.write_batch(batch)
+            progress(op.metrics.tuples_answered)
+    _print_result(op, time.perf_counter() - started_s, as_json)
+
+
+def _key_columns(on: str) -> dict[str, str]:
+    """Return ``{stream column: master column}``.
+
+    >>> _key_columns("a,b=c")
+    {'a': 'a', 'b': 'c'}
+    """
+    pairs = [part.partition("=") for part in on.split(",")]
+    keys = {stream.strip(): (master if equals else stream).strip() for stream, equals, master in pairs}
+    if len(keys) < len(pairs) or not all(keys) or not all(keys.values()):
+        raise InvalidArgument(f"on={on!r} is not a key: write NAME or STREAM=MASTER, more after commas")
+    return keys
+
+
+def _print_result(op: Operator, elapsed_s: float, as_json: bool) -> None:
+    metrics, memory = op.metrics.as_dict(), op.memory()
+    if as_json:
+        result: dict[str, Any] = {
+            "elapsed_s": elapsed_s,
+            "metrics": metrics,
+            "memory": {"budget_bytes": memory.budget_bytes, "components": memory.components},
+        }
+        typer.echo(json.dumps(result))
+        return
+    answered, rows = metrics["tuples_answered"], metrics["rows_out"]
+    typer.echo(f"{answered:,} tuples answered, {rows:,} rows written in {elapsed_s:.1f} s")
+    for name, count in metrics.items():
+        if count:
+            typer.echo(f"  {name.replace('_', ' '):24} {count:>15,}")
+    typer.echo(f"memory {memory}")

@@ -1,0 +1,78 @@
+"""The master table R of the papers' synthetic experiments: rows of 120 bytes, each key once."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.core.errors import InvalidArgument
+from semistream.workloads.permutation import Permutation
+
+__all__ = ["MASTER_SCHEMA", "master_table"]
+
+_PAYLOAD_WORDS = 11
+
+_COLUMNS: dict[str, pa.DataType] = {
+    "key": pa.int64(),
+    "supplier": pa.int64(),
+    "price": pa.float64(),
+    "weight": pa.float64(),
+    "payload": pa.binary(_PAYLOAD_WORDS * 8),
+}
+MASTER_SCHEMA = pa.schema(_COLUMNS)
+"""Columns of R; a row takes 120 bytes in Arrow."""
+
+
+def master_table(
+    num_rows: int,
+    *,
+    key_order: Literal["permuted", "sequential"] = "permuted",
+    seed: int = 0,
+    batch_rows: int = 65_536,
+) -> pa.RecordBatchReader:
+    """Return a table with the keys 0 to ``num_rows - 1``, each once; batches are made as they are read.
+
+    Parameters
+    ----------
+    num_rows
+        Rows of the table.
+    key_order
+        ``"permuted"`` puts the keys in random order, ``"sequential"`` in ascending order.
+    seed
+        The same seed gives the same rows, whatever ``batch_rows`` is.
+    batch_rows
+        Rows per batch.
+
+    Examples
+    --------
+    >>> table = master_table(1000, seed=7).read_all()
+    >>> table.nbytes // table.num_rows
+    120
+    """
+    if num_rows < 1 or batch_rows < 1:
+        raise InvalidArgument(f"num_rows={num_rows} and batch_rows={batch_rows} must be at least 1")
+    if key_order not in ("permuted", "sequential"):
+        raise InvalidArgument(f"key_order={key_order!r} is unknown: use 'permuted' or 'sequential'")
+    permutation = Permutation(num_rows, seed) if key_order == "permuted" else None
+    return pa.RecordBatchReader.from_batches(MASTER_SCHEMA, _batches(num_rows, permutation, seed, batch_rows))
+
+
+def _batches(num_rows: int, permutation: Permutation | None, seed: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    # One generator per column, so that a row does not depend on where batches are cut.
+    suppliers, prices, weights, payloads = np.random.default_rng(seed).spawn(4)
+    num_suppliers = max(1, num_rows // 1000)
+    for start in range(0, num_rows, batch_rows):
+        rows = min(batch_rows, num_rows - start)
+        keys = np.arange(start, start + rows, dtype=np.int64)
+        if permutation is not None:
+            keys = permutation(keys)
+        words = payloads.integers(0, 2**64, size=rows * _PAYLOAD_WORDS, dtype=np.uint64)
+        columns = [
+            pa.array(keys),
+            pa.array((suppliers.random(rows) * num_suppliers).astype(np.int64)),
+            pa.array(np.round(prices.random(rows) * 100, 2)),
+            pa.array(weights.random(rows)),
+            pa.Array.from_buffers(_COLUMNS["payload"], rows, [None, pa.py_buffer(words.data)]),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=MASTER_SCHEMA)

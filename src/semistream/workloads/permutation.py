@@ -1,0 +1,64 @@
+"""Pseudo-random permutations of ``range(n)`` without a table: an element is worked out when it is asked for."""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.core.errors import InvalidArgument
+
+__all__ = ["Permutation"]
+
+_ROUNDS = 4
+_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX2 = np.uint64(0x94D049BB133111EB)
+
+_UInt64s = npt.NDArray[np.uint64]
+
+
+class Permutation:
+    """A permutation of ``range(size)``, chosen by ``seed``.
+
+    A Feistel network permutes a range of a power of four; an element that leaves ``range(size)`` is permuted
+    again until it is back (cycle walking), which keeps the map one-to-one.
+
+    Parameters
+    ----------
+    size
+        How many elements; at least 1 and at most 2**62.
+    seed
+        Another seed is another permutation.
+
+    Examples
+    --------
+    >>> permutation = Permutation(5, seed=1)
+    >>> sorted(permutation(np.arange(5)).tolist())
+    [0, 1, 2, 3, 4]
+    """
+
+    def __init__(self, size: int, seed: int) -> None:
+        if not 1 <= size <= 2**62:
+            raise InvalidArgument(f"size={size} must be between 1 and 2**62")
+        self.size = size
+        self._half_bits = np.uint64(max(1, -(-(size - 1).bit_length() // 2)))
+        self._half_mask = (np.uint64(1) << self._half_bits) - np.uint64(1)
+        self._round_keys = np.random.default_rng(seed).integers(0, 2**64, size=_ROUNDS, dtype=np.uint64)
+
+    def __call__(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the elements at these positions."""
+        elements = self._permute(positions.astype(np.uint64))
+        outside = np.flatnonzero(elements >= self.size)
+        while outside.size:
+            elements[outside] = self._permute(elements[outside])
+            outside = outside[elements[outside] >= self.size]
+        return elements.astype(np.int64)
+
+    def _permute(self, values: _UInt64s) -> _UInt64s:
+        left, right = values >> self._half_bits, values & self._half_mask
+        for round_key in self._round_keys:
+            left, right = right, left ^ (_mix(right ^ round_key) & self._half_mask)
+        return (left << self._half_bits) | right
+
+
+def _mix(values: _UInt64s) -> _UInt64s:
+    values = (values ^ (values >> np.uint64(30))) * _MIX1
+    values = (values ^ (values >> np.uint64(27))) * _MIX2
+    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,60 @@
+"""``semistream bench`` and ``semistream demo``."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from semistream.bench.micro import run as micro_run
+from semistream.bench.provenance import collect_provenance
+from semistream.bench.result_file import BenchResult, Entry, write_result
+from semistream.cli.app import app
+
+
+def test_micro_prints_json_and_writes_the_same(tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    arguments = ["bench", "micro", "--rows", "20000", "--repeats", "1", "--data-dir", str(tmp_path / "data")]
+    result = CliRunner().invoke(app, [*arguments, "--json", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    content = json.loads(result.stdout)
+    assert content == json.loads(out.read_text())
+    assert {"name", "value", "target", "met", "details"} <= set(content["entries"][0])
+
+
+def test_micro_prints_a_table_and_missing_a_target_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    missed = BenchResult("micro", {}, collect_provenance(0), (Entry("slow", 0.1, 0.9, "at least"),))
+    monkeypatch.setattr("semistream.cli.bench.run_micro", lambda *_: missed)
+    result = CliRunner().invoke(app, ["bench", "micro"])
+    assert result.exit_code == 0
+    assert "missed" in result.stdout
+
+
+def test_plot_draws_without_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise AssertionError("plotting must not measure")
+
+    for name in ("bench_page_scan", "bench_multimap", "bench_service_rate", "bench_resident_memory"):
+        monkeypatch.setattr(micro_run, name, forbidden)
+    stored = BenchResult("micro", {}, collect_provenance(0), (Entry("slow", 0.1, 0.9, "at least"),))
+    write_result(stored, tmp_path / "result.json")
+    result = CliRunner().invoke(
+        app, ["bench", "plot", str(tmp_path / "result.json"), "--out", str(tmp_path / "plot.svg")]
+    )
+    assert result.exit_code == 0, result.output
+    assert "<svg" in (tmp_path / "plot.svg").read_text()
+
+
+def test_plot_of_an_absent_file_is_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "plot", str(tmp_path / "absent.json"), "--out", "plot.png"])
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert "absent.json" in result.stderr
+
+
+def test_demo_leaves_a_report(tmp_path: Path) -> None:
+    sizes = ["--master-rows", "100000", "--stream-tuples", "20000", "--lookup-tuples", "2000"]
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), *sizes])
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert "equals DuckDB's batch join" in result.stdout

@@ -1,0 +1,206 @@
+"""The commands: help, results, exit codes and error lines."""
+
+import json
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from semistream import __version__
+from semistream.cli.app import app
+
+COMMANDS = ["demo", "stage", "join", "doctor", "bench", "bench micro", "bench plot"]
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def assert_one_error_line(result: Result, *parts: str) -> None:
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("semistream: ")
+    for part in parts:
+        assert part in lines[0]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with customers and orders as Parquet; some orders have no customer, some no key."""
+    rng = np.random.default_rng(5)
+    customers = pa.table(
+        {"custkey": np.arange(3000), "name": [f"name {n}" for n in range(3000)], "rank": np.arange(3000) % 7}
+    )
+    pq.write_table(customers, tmp_path / "customers.parquet")
+    keys = pa.array(rng.integers(0, 4000, 5000), mask=rng.random(5000) < 0.02)
+    orders = pa.table({"order": np.arange(5000), "buyer": keys, "amount": rng.random(5000)})
+    pq.write_table(orders.slice(0, 2000), tmp_path / "orders-1.parquet")
+    pq.write_table(orders.slice(2000), tmp_path / "orders-2.parquet")
+    return tmp_path
+
+
+def stage(files: Path, *options: object) -> Path:
+    result = invoke("stage", files / "customers.parquet", files / "table", "--key", "custkey", *options)
+    assert result.exit_code == 0, result.output
+    return files / "table"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str) -> None:
+    result = invoke(*command.split(), "--help")
+    assert result.exit_code == 0
+    assert f"Example:\n    semistream {command}" in result.stdout
+
+
+def test_version() -> None:
+    assert invoke("--version").stdout.split() == ["semistream", __version__]
+
+
+@pytest.mark.parametrize("layout", ["heap", "clustered"])
+def test_stage_tells_what_it_made(files: Path, layout: str) -> None:
+    result = invoke(
+        "stage",
+        files / "customers.parquet",
+        files / "t",
+        "--key",
+        "custkey",
+        "--layout",
+        layout,
+        "--buckets",
+        3,
+        "--json",
+    )
+    content = json.loads(result.stdout)
+    assert (content["num_rows"], content["layout"], content["buckets"]) == (3000, layout, 3)
+    text = invoke("stage", files / "customers.parquet", files / "u", "--key", "custkey,rank", "--page-bytes", "4KB")
+    assert "3,000 rows" in text.stdout
+
+
+@pytest.mark.parametrize("algorithm", ["meshjoin", "inlj"])
+@pytest.mark.parametrize(
+    ("how", "sql"),
+    [
+        ("inner", "SELECT o.*, name, rank FROM o JOIN c ON buyer = custkey"),
+        ("left", "SELECT o.*, name, rank FROM o LEFT JOIN c ON buyer = custkey"),
+        ("semi", "SELECT o.* FROM o SEMI JOIN c ON buyer = custkey"),
+        ("anti", "SELECT o.* FROM o ANTI JOIN c ON buyer = custkey"),
+    ],
+)
+def test_join_equals_duckdb(files: Path, algorithm: str, how: str, sql: str) -> None:
+    table, out = stage(files, "--page-bytes", "8KB"), files / "out.parquet"
+    orders = [files / "orders-1.parquet", files / "orders-2.parquet"]
+    options = ["--how", how, "--algorithm", algorithm, "--columns", "name,rank", "--order", "stream", "--memory", "2MB"]
+    result = invoke("join", *orders, "--table", table, "--on", "buyer=custkey", "--out", out, "--json", *options)
+    assert result.exit_code == 0, result.output
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW o AS FROM read_parquet('{files}/orders-*.parquet')")
+        connection.execute(f"CREATE VIEW c AS FROM read_parquet('{files}/customers.parquet')")
+        expected = connection.execute(f'{sql} ORDER BY "order"').fetchall()
+    joined = [tuple(row.values()) for row in pq.read_table(out).to_pylist()]
+    assert joined == expected
+    content = json.loads(result.stdout)
+    assert content["metrics"]["tuples_answered"] == 5000
+    assert content["metrics"]["rows_out"] == len(expected)
+    assert sum(content["memory"]["components"].values()) <= content["memory"]["budget_bytes"] == 2 << 20
+
+
+def test_join_prints_metrics_and_memory(files: Path) -> None:
+    table = stage(files)
+    result = invoke("join", files / "orders-1.parquet", "--table", table, "--on", "buyer=custkey", "--out", files / "o")
+    assert "2,000 tuples answered" in result.stdout
+    assert "H_S" in result.stdout
+
+
+def test_existing_output_is_kept_unless_told_otherwise(files: Path) -> None:
+    table, out = stage(files), files / "out.parquet"
+    out.write_text("precious")
+    arguments = ("join", files / "orders-1.parquet", "--table", table, "--on", "buyer=custkey", "--out", out)
+    assert_one_error_line(invoke(*arguments), "out.parquet", "--overwrite")
+    assert out.read_text() == "precious"
+    assert invoke(*arguments, "--overwrite").exit_code == 0
+    assert pq.read_table(out).num_rows > 0
+
+
+def test_a_failed_join_leaves_no_output(files: Path) -> None:
+    table = stage(files, "--layout", "heap", "--page-bytes", "4KB")
+    data = max((table / "data").iterdir(), key=lambda path: path.stat().st_size)
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    before = sorted(files.iterdir())
+    result = invoke(
+        "join", files / "orders-1.parquet", "--table", table, "--on", "buyer=custkey", "--out", files / "out.parquet"
+    )
+    assert_one_error_line(result, data.name, "altered")
+    assert sorted(files.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--on", "nonsense"], ["'nonsense'"]),
+        (["--on", "buyer=custkey,"], ["--on".removeprefix("--"), "not a key"]),
+        (["--on", "buyer=custkey", "--how", "outer"], ["how='outer'"]),
+        (["--on", "buyer=custkey", "--algorithm", "magic"], ["'magic'", "meshjoin"]),
+        (["--on", "buyer=custkey", "--memory", "1KB"], ["memory=1024", "at least"]),
+        (["--on", "buyer=custkey", "--memory", "much"], ["memory='much'"]),
+        (["--on", "buyer=custkey", "--columns", "absent"], ["'absent'"]),
+        (["--on", "buyer=custkey", "--order", "backwards"], ["order='backwards'"]),
+        (["--on", "amount=name"], ["amount"]),
+    ],
+)
+def test_bad_join_arguments_are_one_line(files: Path, options: list[str], parts: list[str]) -> None:
+    table, out = stage(files), files / "out.parquet"
+    result = invoke("join", files / "orders-1.parquet", "--table", table, "--out", out, *options)
+    assert_one_error_line(result, *parts)
+    assert not out.exists()
+
+
+def test_bad_files_are_one_line(files: Path) -> None:
+    table, out = stage(files), files / "out.parquet"
+    (files / "text.parquet").write_text("no Parquet")
+    rest = ("--table", table, "--on", "buyer=custkey", "--out", out)
+    assert_one_error_line(invoke("join", files / "absent.parquet", *rest), "absent.parquet")
+    assert_one_error_line(invoke("join", files / "text.parquet", *rest), "text.parquet", "Parquet")
+    both = (files / "orders-1.parquet", files / "customers.parquet")
+    assert_one_error_line(invoke("join", *both, *rest), "customers.parquet", "other columns")
+    no_table = ("--table", files / "absent", *rest[2:])
+    assert_one_error_line(invoke("join", files / "orders-1.parquet", *no_table), "absent")
+    no_folder = (*rest[:-1], files / "absent" / "out.parquet")
+    assert_one_error_line(invoke("join", files / "orders-1.parquet", *no_folder), "out.parquet")
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--key", "absent"], "'absent'"),
+        (["--key", "custkey", "--layout", "pile"], "layout='pile'"),
+        (["--key", "custkey", "--page-bytes", "0"], "page_bytes='0'"),
+        (["--key", "custkey", "--page-bytes=-5"], "page_bytes='-5'"),
+        (["--key", "custkey", "--buckets", "0"], "buckets=0"),
+    ],
+)
+def test_bad_stage_arguments_are_one_line(files: Path, options: list[str], part: str) -> None:
+    assert_one_error_line(invoke("stage", files / "customers.parquet", files / "t", *options), part)
+
+
+def test_staging_refuses_absent_data_and_taken_paths(files: Path) -> None:
+    absent = invoke("stage", files / "absent.parquet", files / "t", "--key", "custkey")
+    assert_one_error_line(absent, "absent.parquet", "does not exist")
+    stage(files)
+    again = invoke("stage", files / "customers.parquet", files / "table", "--key", "custkey")
+    assert_one_error_line(again, "table", "not empty")
+
+
+def test_unexpected_errors_keep_their_traceback(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("semistream.cli.stage.stage_table", broken)
+    result = invoke("stage", files / "customers.parquet", files / "t", "--key", "custkey")
+    assert isinstance(result.exception, ZeroDivisionError)

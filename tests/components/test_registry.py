@@ -1,0 +1,47 @@
+"""Algorithms by name."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+from semistream.core.errors import InvalidArgument
+from semistream.core.semantics import JoinSpec
+from semistream.operators.registry import algorithm, algorithm_names
+from semistream.storage import MasterTable
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> MasterTable:
+    return ss.stage(pa.table({"k": [1, 2], "v": [3, 4]}), tmp_path / "t", key="k", layout="clustered")
+
+
+def test_names_are_sorted_and_resolve_to_operators_of_that_name() -> None:
+    names = algorithm_names()
+    assert names == sorted(names)
+    assert {"meshjoin", "inlj"} <= set(names)
+    for name in names:
+        assert getattr(algorithm(name).operator, "name") == name  # noqa: B009
+        assert set(algorithm(name).layouts) <= {"heap", "clustered"}
+
+
+@pytest.mark.parametrize("name", ["mesh", "MESHJOIN", ""])
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        algorithm(name)
+    known = ", ".join(map(repr, algorithm_names()))
+    assert str(caught.value) == f"algorithm {name!r} is unknown: use one of {known}"
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+@pytest.mark.parametrize("option", [{"wat": 3}, {"w": "many"}, {"w": 0}, {"order": "random"}, {"io": "tape"}], ids=str)
+def test_an_option_that_does_not_fit_is_an_error_that_names_it(
+    table: MasterTable, name: str, option: dict[str, object]
+) -> None:
+    spec = JoinSpec.resolve(pa.schema([("k", pa.int64())]), table.schema, "k")
+    with pytest.raises(InvalidArgument) as caught:
+        algorithm(name).make(table, spec, 1 << 20, option)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert next(iter(option)) in message

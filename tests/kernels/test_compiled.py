@@ -1,0 +1,36 @@
+"""How the kernels are compiled."""
+
+import importlib
+import pkgutil
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import semistream.kernels
+
+
+def _modules() -> list[ModuleType]:
+    names = [info.name for info in pkgutil.iter_modules(semistream.kernels.__path__)]
+    return [importlib.import_module(f"semistream.kernels.{name}") for name in names]
+
+
+def _dispatchers() -> list[Any]:
+    found: dict[int, Any] = {}
+    for module in _modules():
+        for value in vars(module).values():
+            if hasattr(value, "py_func"):
+                found[id(value)] = value
+    return list(found.values())
+
+
+@pytest.mark.parametrize("kernel", _dispatchers(), ids=lambda kernel: kernel.py_func.__name__)
+def test_every_kernel_is_cached_on_disk_and_releases_the_gil(kernel: Any) -> None:
+    assert kernel.targetoptions.get("nogil") is True
+    assert kernel.targetoptions.get("nopython") is True
+    assert type(kernel._cache).__name__ == "FunctionCache"
+
+
+def test_the_kernels_were_found() -> None:
+    names = {kernel.py_func.__name__ for kernel in _dispatchers()}
+    assert {"_insert", "_expire", "_pairs", "probe_directory", "hash_varlen", "search_pages", "copy_into_ring"} <= names

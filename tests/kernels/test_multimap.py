@@ -1,0 +1,202 @@
+"""The FIFO multi-map against its plain twin, under random actions."""
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from semistream.kernels.hash_directory import BLOCK, home_line, mix, tag_of
+from semistream.kernels.multimap import FifoMultimap
+from semistream.kernels.multimap_plain import PlainFifoMultimap
+
+_Int64s = npt.NDArray[np.int64]
+
+_LIMITS = np.iinfo(np.int64)
+_CAPACITIES = [1, 2, 7, 40, 2 * BLOCK + 44]
+_DISTRIBUTIONS = ["few keys", "colliding homes", "extremes", "one hot key", "all different"]
+
+
+@lru_cache
+def _mixed(count: int) -> tuple[npt.NDArray[np.uint64], _Int64s]:
+    codes = np.arange(count, dtype=np.int64)
+    return np.array([mix(code) for code in codes], dtype=np.uint64), codes
+
+
+def _lines(capacity: int) -> int:
+    return int(FifoMultimap(capacity)._directory.shape[0])
+
+
+@lru_cache
+def _codes_at_the_last_lines(capacity: int) -> _Int64s:
+    """Codes whose home is one of the last two lines: a run of them wraps around the end of the directory."""
+    mixed, codes = _mixed(6000)
+    lines = _lines(capacity)
+    return codes[[int(home_line(word, lines)) >= lines - 2 for word in mixed]]
+
+
+def _pool(distribution: str, capacity: int, rng: np.random.Generator) -> _Int64s:
+    if distribution == "few keys":
+        return np.arange(-2, 3, dtype=np.int64)
+    if distribution == "colliding homes":
+        return _codes_at_the_last_lines(capacity)[: capacity + 10]
+    if distribution == "extremes":
+        return np.array([_LIMITS.min, _LIMITS.min + 1, -1, 0, 1, _LIMITS.max - 1, _LIMITS.max], dtype=np.int64)
+    if distribution == "one hot key":
+        return np.concatenate([np.full(200, 77, dtype=np.int64), rng.integers(0, 400, 200)])
+    return rng.integers(_LIMITS.min, _LIMITS.max, 400, endpoint=True)
+
+
+class MultimapAgainstPlain(RuleBasedStateMachine):
+    @initialize(
+        capacity=st.sampled_from(_CAPACITIES),
+        distribution=st.sampled_from(_DISTRIBUTIONS),
+        seed=st.integers(0, 2**32 - 1),
+    )
+    def make(self, capacity: int, distribution: str, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.pool = _pool(distribution, capacity, self.rng)
+        self.fast = FifoMultimap(capacity)
+        self.plain = PlainFifoMultimap(capacity)
+
+    def _draw(self, count: int) -> _Int64s:
+        return self.rng.choice(self.pool, count)
+
+    def _some_present(self) -> _Int64s:
+        return self.fast.codes_at(self.fast.oldest(len(self.fast)))
+
+    @rule(share=st.floats(0, 1))
+    def insert(self, share: float) -> None:
+        codes = self._draw(round(share * self.fast.free))
+        assert self.fast.insert(codes).tolist() == self.plain.insert(codes).tolist()
+
+    @precondition(lambda self: len(self.plain) > 0)
+    @rule(share=st.floats(0, 1))
+    def expire(self, share: float) -> None:
+        count = round(share * len(self.fast))
+        assert self.fast.expire(count).tolist() == self.plain.expire(count).tolist()
+
+    @precondition(lambda self: len(self.plain) > 0)
+    @rule(position=st.floats(0, 0.999))
+    def delete_a_present_key(self, position: float) -> None:
+        present = self._some_present()
+        code = int(present[int(position * present.size)])
+        removed = self.fast.delete(code)
+        assert removed.size >= 1
+        assert removed.tolist() == self.plain.delete(code).tolist()
+
+    @rule()
+    def delete_any_key(self) -> None:
+        code = int(self._draw(1)[0])
+        assert self.fast.delete(code).tolist() == self.plain.delete(code).tolist()
+
+    @rule(count=st.sampled_from([0, 1, 10, BLOCK, BLOCK + 1, 300]), portion=st.integers(1, 9))
+    def probe_and_read_the_pairs_in_portions(self, count: int, portion: int) -> None:
+        codes = np.concatenate([self._draw(count), self.rng.integers(0, 500, 3)])
+        rows, firsts = self.fast.probe(codes)
+        plain_rows, plain_firsts = self.plain.probe(codes)
+        assert rows.tolist() == plain_rows.tolist()
+        assert firsts.tolist() == plain_firsts.tolist()
+        expected = self.plain.matches(codes)
+        expected = expected[: 40 * portion]
+        pairs: list[tuple[int, int]] = []
+        at, filled = 0, -1
+        out_rows, out_slots = np.empty(portion, dtype=np.int32), np.empty(portion, dtype=np.int32)
+        while at < rows.size and filled != 0 and len(pairs) < len(expected):
+            at, filled = self.fast.pairs(rows, firsts, at, out_rows, out_slots)
+            pairs += zip(out_rows[:filled].tolist(), out_slots[:filled].tolist(), strict=True)
+        assert pairs[: len(expected)] == expected
+
+    @rule(count=st.sampled_from([0, 1, BLOCK, 300]))
+    def count(self, count: int) -> None:
+        codes = np.concatenate([self._draw(count), self._some_present()])
+        assert self.fast.count(codes).tolist() == self.plain.count(codes).tolist()
+
+    @invariant()
+    def agrees_with_the_plain_twin(self) -> None:
+        assert len(self.fast) == len(self.plain)
+        assert self.fast.free == self.plain.capacity - len(self.plain)
+        assert self.fast.oldest(len(self.fast)).tolist() == self.plain.oldest(len(self.plain)).tolist()
+
+    @invariant()
+    def invariants_hold(self) -> None:
+        self.fast._check()
+
+
+def test_multimap_equals_its_plain_twin_under_random_actions() -> None:
+    run_state_machine_as_test(
+        MultimapAgainstPlain, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
+    )
+
+
+def test_pairs_end_exactly_when_every_entry_was_returned() -> None:
+    multimap = FifoMultimap(10)
+    multimap.insert(np.array([5, 6, 5, 5, 6]))
+    rows, firsts = multimap.probe(np.array([5, 9, 6]))
+    out_rows, out_slots = np.empty(2, dtype=np.int32), np.empty(2, dtype=np.int32)
+    seen, at = [], 0
+    while at < rows.size:
+        at, filled = multimap.pairs(rows, firsts, at, out_rows, out_slots)
+        seen.append(list(zip(out_rows[:filled].tolist(), out_slots[:filled].tolist(), strict=True)))
+    assert seen == [[(0, 0), (0, 2)], [(0, 3), (2, 1)], [(2, 4)]]
+
+
+@pytest.mark.parametrize("capacity", _CAPACITIES)
+def test_a_full_directory_of_colliding_keys_is_found_and_emptied_in_any_order(capacity: int) -> None:
+    codes = _codes_at_the_last_lines(capacity)[:capacity]
+    multimap = FifoMultimap(capacity)
+    multimap.insert(codes)
+    assert multimap.free == capacity - codes.size
+    for code in np.random.default_rng(capacity).permutation(codes):
+        assert multimap.probe(codes)[0].size == len(multimap)
+        assert multimap.delete(int(code)).size == 1
+        multimap._check()
+    assert len(multimap) == multimap.num_keys == 0
+    assert not multimap._tags.any()
+
+
+def test_a_key_with_the_home_and_tag_of_another_is_not_taken_for_it() -> None:
+    mixed, codes = _mixed(6000)
+    seen: dict[tuple[int, int], int] = {}
+    for word, code in zip(mixed, codes.tolist(), strict=True):
+        place = int(home_line(word, _lines(4))), int(tag_of(word))
+        if place in seen:
+            break
+        seen[place] = code
+    multimap = FifoMultimap(4)
+    multimap.insert(np.array([seen[place]]))
+    assert multimap.probe(np.array([code]))[0].size == 0
+    assert multimap.count(np.array([code, seen[place]])).tolist() == [0, 1]
+
+
+def test_free_slots_are_reused_first_in_first_out() -> None:
+    multimap = FifoMultimap(4)
+    multimap.insert(np.array([1, 2, 3]))
+    multimap.delete(2)
+    multimap.expire(1)
+    assert multimap.insert(np.array([4, 5, 6])).tolist() == [3, 1, 0]
+
+
+@pytest.mark.parametrize("capacity", [1, 3, 64, 1000, 4097])
+def test_reported_bytes_are_those_of_the_arrays(capacity: int) -> None:
+    multimap = FifoMultimap(capacity)
+    assert multimap.hash_bytes == FifoMultimap.hash_bytes_for(capacity)
+    assert multimap.queue_bytes == FifoMultimap.queue_bytes_for(capacity)
+    arrays = [value for value in vars(multimap).values() if isinstance(value, np.ndarray) and value.size > 6]
+    assert sum(array.nbytes for array in arrays) <= multimap.hash_bytes + multimap.queue_bytes
+
+
+def test_more_entries_than_fit_are_refused_by_assertion() -> None:
+    multimap = FifoMultimap(2)
+    with pytest.raises(AssertionError, match="fit"):
+        multimap.insert(np.array([1, 2, 3]))

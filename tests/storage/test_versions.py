@@ -1,0 +1,310 @@
+"""Versions: whole or absent, never changed, and removed only when asked."""
+
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from semistream.core.errors import (
+    ConcurrentWrite,
+    EmptyTable,
+    InvalidArgument,
+    SchemaMismatch,
+    TableExists,
+    TableNotFound,
+)
+from semistream.storage import MasterTable, open_table, stage
+from semistream.storage.manifest import DataFile, TableForm, publish_version, read_manifest
+from semistream.storage.page_writer import write_data_file
+from semistream.storage.store import LocalStore, open_store
+from tests.storage.cases import by_arrival, files_under, make_rows, read_all
+
+SMALL: dict[str, Any] = {"page_bytes": "2KB", "memory": 100_000}
+
+
+def small_table(path: Path, **options: Any) -> MasterTable:
+    return stage(make_rows(1_000), path, key="k", **{**SMALL, **options})
+
+
+@pytest.mark.parametrize("layout", ["heap", "clustered"])
+def test_append_and_replace_make_new_versions(tmp_path: Path, layout: str) -> None:
+    first = small_table(tmp_path / "t", layout=layout, buckets=2)
+    before = files_under(tmp_path / "t")
+    second = first.append(make_rows(300, seed=1), memory="1MB")
+    third = second.replace(make_rows(50, seed=2))
+    assert [t.version for t in (first, second, third)] == [1, 2, 3]
+    assert [t.num_rows for t in (first, second, third)] == [1_000, 1_300, 50]
+    assert len({t.table_id for t in (first, second, third)}) == 1
+    assert first.versions() == [1, 2, 3]
+    assert first.latest().version == 3
+    after = files_under(tmp_path / "t")
+    assert all(after[name] == content for name, content in before.items())
+    for table in (first, second, third):
+        reopened = open_table(tmp_path / "t", table.version)
+        reopened.verify()
+        assert read_all(reopened).num_rows == table.num_rows
+    both = sorted(make_rows(1_000)["arrival"].to_pylist() + make_rows(300, seed=1)["arrival"].to_pylist())
+    assert sorted(read_all(second)["arrival"].to_pylist()) == both
+    assert len(second.pages.files) == 4  # a sorted file per bucket and append
+
+
+def test_append_goes_to_the_newest_version(tmp_path: Path) -> None:
+    first = small_table(tmp_path / "t")
+    first.append(make_rows(10))
+    third = first.append(make_rows(20))
+    assert (third.version, third.num_rows) == (3, 1_030)
+
+
+def test_append_conforms_the_data(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("s", pa.large_string())])
+    table = stage(pa.table({"k": [1], "s": ["a"]}, schema), tmp_path / "t", key="k", layout="heap")
+    table = table.append(pa.table({"s": pa.array(["b"]).dictionary_encode(), "k": pa.array([2], pa.int32())}))
+    assert read_all(table).to_pydict() == {"k": [1, 2], "s": ["a", "b"]}
+    assert read_all(table).schema == schema
+    for bad, part in (
+        (pa.table({"k": [1], "s": [1]}), "'s' has type int64, the table has large_string"),
+        (pa.table({"k": ["x"], "s": ["a"]}), "'k' has type string, the table has int64"),
+        (pa.table({"k": pa.array([1], pa.uint64()), "s": ["a"]}), "'k' has type uint64"),
+        (pa.table({"k": [1.5], "s": ["a"]}), "'k' has type double"),
+        (pa.table({"k": [1]}), "lacks column 's'"),
+        (pa.table({"k": [1], "s": ["a"], "z": [0]}), "'z'"),
+        (pa.table({"k": pa.array([None], pa.int64()), "s": ["a"]}), "without NULLs"),
+    ):
+        with pytest.raises(SchemaMismatch, match=part):
+            table.append(bad)
+    with pytest.raises(EmptyTable):
+        table.append(schema.empty_table())
+    assert open_table(tmp_path / "t").version == 2
+    assert len(files_under(tmp_path / "t" / "data")) == 4
+
+
+def test_expired_versions_take_their_files_along(tmp_path: Path) -> None:
+    table = small_table(tmp_path / "t")
+    table.append(make_rows(10))
+    table.replace(make_rows(20))
+    last = table.append(make_rows(30))
+    with pytest.raises(InvalidArgument, match="keep=0"):
+        table.expire_versions(keep=0)
+    assert table.expire_versions(keep=2) == [1, 2]
+    assert table.versions() == [3, 4]
+    assert len(files_under(tmp_path / "t" / "data")) == 4
+    assert read_all(last).num_rows == 50
+    with pytest.raises(TableNotFound, match="version 1"):
+        open_table(tmp_path / "t", 1)
+    last.verify()
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    table = small_table(tmp_path / "t")
+    with LocalStore(str(tmp_path / "t")).writing():
+        for write in (
+            lambda: table.append(make_rows(5)),
+            lambda: table.replace(make_rows(5)),
+            table.expire_versions,
+        ):
+            with pytest.raises(ConcurrentWrite, match="another writer"):
+                write()
+    assert table.append(make_rows(5)).version == 2
+
+
+def test_a_version_is_published_once(tmp_path: Path) -> None:
+    table = small_table(tmp_path / "t")
+    newest = read_manifest(table.store)
+    with pytest.raises(ConcurrentWrite, match="version 1"):
+        publish_version(table.store, newest.form, 1, newest.files)
+    assert sorted(files_under(tmp_path / "t" / "versions")) == [f"{1:020d}.json"]
+
+
+def _write_bucket(arguments: tuple[str, TableForm, int]) -> DataFile:
+    path, form, bucket = arguments
+    rows = make_rows(200, seed=bucket).combine_chunks().to_batches()
+    file = write_data_file(open_store(path), form, bucket, rows)
+    assert file is not None
+    return file
+
+
+def test_files_written_by_other_processes_are_published_by_one(tmp_path: Path) -> None:
+    table = stage(make_rows(100), tmp_path / "t", key="k", layout="heap", buckets=3, page_bytes="2KB")
+    form = read_manifest(table.store).form
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        files = pool.map(_write_bucket, [(str(tmp_path / "t"), form, bucket) for bucket in range(3)])
+    publish_version(table.store, form, 2, tuple(files))
+    stored = read_all(open_table(tmp_path / "t"))
+    assert stored.equals(pa.concat_tables([make_rows(200, seed=bucket) for bucket in range(3)]))
+
+
+class Crash(BaseException):
+    """Stands for the death of the process: nothing of the library may run after it."""
+
+
+def crashing_store(monkeypatch: pytest.MonkeyPatch, fail_at: int) -> Callable[[], int]:
+    """Make the ``fail_at``-th change of the filesystem, counted from 0, and all after it fail."""
+    steps = 0
+
+    def counted(original: Callable[..., object]) -> Callable[..., object]:
+        def step(*args: object, **options: object) -> object:
+            nonlocal steps
+            steps += 1
+            if steps > fail_at:
+                raise Crash
+            return original(*args, **options)
+
+        return step
+
+    for name in ("write", "open", "link", "unlink", "fsync", "mkdir", "rmdir"):
+        monkeypatch.setattr(os, name, counted(getattr(os, name)))
+    return lambda: steps
+
+
+@pytest.mark.parametrize("operation", ["append", "replace", "stage", "expire"])
+def test_a_crash_at_any_step_leaves_a_whole_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    rows, more = make_rows(150), make_rows(60, seed=1)
+    options: dict[str, Any] = {"page_bytes": "2KB", "memory": 8_000}
+
+    def run(path: Path) -> None:
+        if operation == "stage":
+            stage(rows, path, key="k", **options)
+        elif operation == "expire":
+            open_table(path).expire_versions()
+        else:
+            getattr(open_table(path), operation)(more, memory=8_000)
+
+    survived = crashed = 0
+    for fail_at in range(400):
+        path = tmp_path / str(fail_at)
+        if operation != "stage":
+            stage(rows, path, key="k", **options)
+        if operation == "expire":
+            open_table(path).replace(more, memory=8_000)
+        finished = False
+        with monkeypatch.context() as patch:
+            crashing_store(patch, fail_at)
+            try:
+                run(path)
+                finished = True
+            except Crash:
+                crashed += 1
+        if finished:
+            survived += 1
+        try:
+            table = open_table(path)
+        except TableNotFound:
+            assert operation == "stage"
+            assert not finished
+            table = stage(rows, path, key="k", **options)  # the remains do not stand in the way
+            assert table.version == 1
+        table.verify()
+        expected = {
+            "stage": {1: 150},
+            "append": {1: 150, 2: 210},
+            "replace": {1: 150, 2: 60},
+            "expire": {2: 60},
+        }[operation]
+        assert table.num_rows == expected[table.version]
+        if finished:
+            assert table.version == max(expected)
+        # The next writer clears what is left.
+        after = open_table(path).append(more, memory=8_000)
+        after.expire_versions()
+        assert sorted(p.name for p in path.iterdir()) == [".lock", "data", "versions"]
+        named = {os.path.basename(p) for f in after.pages.files for p in (f.path, f.index_path)}
+        assert {p.name for p in (path / "data").iterdir()} == named
+        if finished:
+            break
+    assert survived == 1
+    assert crashed > 5
+
+
+KILLED_WRITER = """
+import sys
+import pyarrow as pa
+from semistream.storage import open_table, stage
+from tests.storage.cases import make_rows
+path = sys.argv[1]
+print("ready", flush=True)
+while True:
+    open_table(path).replace(make_rows(3_000), memory=60_000)
+    open_table(path).append(make_rows(2_000), memory=60_000)
+    open_table(path).expire_versions(keep=2)
+"""
+
+
+def test_kill_at_random_moments(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    rows = make_rows(3_000)
+    stage(rows, path, key="k", page_bytes="2KB", memory=60_000)
+    chance = random.Random(7)
+    root = Path(__file__).parents[2]
+    seen = set()
+    for _ in range(6):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", KILLED_WRITER, str(path)],
+            stdout=subprocess.PIPE,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
+        )
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        time.sleep(chance.uniform(0.02, 0.5))
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        table = open_table(path)
+        table.verify()
+        assert table.num_rows in (3_000, 5_000)
+        assert by_arrival(read_all(open_table(path))).slice(0, 1)["arrival"].to_pylist() == [0]
+        seen.add(table.version)
+    assert len(seen) > 1  # the writers did get somewhere
+    final = open_table(path).replace(rows)
+    final.expire_versions()
+    assert len(files_under(path / "data")) == 2
+    assert sorted(p.name for p in path.iterdir()) == [".lock", "data", "versions"]
+
+
+def test_a_failing_source_leaves_no_files(tmp_path: Path) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from make_rows(2_000).to_batches()
+        raise RuntimeError("the source broke")
+
+    reader = pa.RecordBatchReader.from_batches(make_rows(1).schema, failing())
+    with pytest.raises(RuntimeError, match="the source broke"):
+        stage(reader, tmp_path / "t", key="k", memory=60_000)
+    assert files_under(tmp_path / "t") == {".lock": b""}
+    assert stage(make_rows(5), tmp_path / "t", key="k").num_rows == 5
+
+
+def test_tables_pickle_without_open_files(tmp_path: Path) -> None:
+    table = small_table(tmp_path / "t")
+    assert table.pages.num_pages == table.num_pages
+    copy = pickle.loads(pickle.dumps(table))
+    assert (copy.version, copy.table_id, copy.schema) == (table.version, table.table_id, table.schema)
+    assert read_all(copy).equals(read_all(table))
+
+
+def test_unknown_places_and_versions(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match="nowhere"):
+        open_table(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+    for name in ("file", "empty"):
+        with pytest.raises(TableNotFound, match=name):
+            open_table(tmp_path / name)
+    small_table(tmp_path / "t")
+    with pytest.raises(TableNotFound, match="version 9"):
+        open_table(tmp_path / "t", 9)
+    with pytest.raises(InvalidArgument, match="bogus"):
+        open_table("bogus://x/y")
+    with pytest.raises(TableExists):
+        small_table(tmp_path / "t")

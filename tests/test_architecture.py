@@ -1,0 +1,114 @@
+"""The shape of the package: what imports what, what it exports, what it ships."""
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+from semistream.core.contract import Operator
+from semistream.operators.registry import algorithm, algorithm_names
+from semistream.storage import MasterTable
+
+PACKAGE = Path(ss.__file__).parent
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+MODULES = sorted(
+    info.name
+    for info in pkgutil.walk_packages([str(PACKAGE)], "semistream.")
+    if not info.name.rpartition(".")[2].startswith("_")
+)
+
+
+def _python(code: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_importing_the_package_loads_no_engine_and_no_plotting_or_terminal_library() -> None:
+    heavy = ["pyspark", "matplotlib", "typer", "rich", "duckdb", "pandas", "psutil"]
+    done = _python(f"import sys, semistream; print([name for name in {heavy} if name in sys.modules])")
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_exported_name_resolves(name: str) -> None:
+    module = importlib.import_module(name)
+    if Path(module.__file__ or "").name == "__init__.py" and not hasattr(module, "__all__"):
+        public = [
+            name for name in vars(module) if not name.startswith("_") and not inspect.ismodule(vars(module)[name])
+        ]
+        assert public == [], "a package that defines names says which are public"
+        return
+    exported = module.__all__
+    assert len(set(exported)) == len(exported)
+    for exported_name in exported:
+        assert getattr(module, exported_name, None) is not None
+
+
+def test_the_public_names_are_sorted_and_resolve() -> None:
+    assert ss.__all__ == sorted(ss.__all__)
+    for name in ss.__all__:
+        assert hasattr(ss, name)
+    assert {"stage", "open_table", "operator", "run"} <= set(ss.__all__)
+
+
+def test_every_public_function_and_class_is_documented() -> None:
+    for name in ss.__all__:
+        value = getattr(ss, name)
+        if callable(value):
+            assert inspect.getdoc(value), name
+
+
+def test_the_import_contracts_hold() -> None:
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = _python(code)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> MasterTable:
+    return ss.stage(pa.table({"k": [1]}), tmp_path / "t", key="k", layout="clustered")
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+def test_every_registered_operator_satisfies_the_contract(name: str, table: MasterTable) -> None:
+    op = ss.operator(name, table, pa.schema([("k", pa.int64())]), on="k", memory="4MB")
+    try:
+        assert isinstance(op, Operator)
+        assert op.name == name
+        for method in ("offer", "step", "drain", "memory", "snapshot", "restore", "close"):
+            declared, found = getattr(Operator, method), getattr(type(op), method)
+            assert list(inspect.signature(found).parameters) == list(inspect.signature(declared).parameters)
+    finally:
+        op.close()
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+def test_the_file_of_an_operator_is_named_for_its_algorithm(name: str) -> None:
+    assert inspect.getmodule(algorithm(name).operator) is importlib.import_module(f"semistream.operators.{name}")
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+def test_an_algorithm_is_named_in_the_contract_that_keeps_algorithms_apart(name: str) -> None:
+    assert f'"semistream.operators.{name}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_the_package_ships_its_types() -> None:
+    assert (PACKAGE / "py.typed").is_file()
+    assert 'semistream = ["py.typed"]' in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_source_file_has_outgrown_its_concept(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 450
+
+
+def test_no_module_is_a_catch_all() -> None:
+    catch_all = {"utils", "util", "helpers", "helper", "common", "misc"}
+    assert not catch_all & {path.stem for path in SOURCES} | catch_all & {path.parent.name for path in SOURCES}
