@@ -22,7 +22,7 @@ def test_names_are_sorted_and_resolve_to_operators_of_that_name() -> None:
     assert names == sorted(names)
     assert {"meshjoin", "inlj"} <= set(names)
     for name in names:
-        assert getattr(algorithm(name).operator, "name") == name  # noqa: B009
+        assert vars(algorithm(name).operator)["name"] == name
         assert set(algorithm(name).layouts) <= {"heap", "clustered"}
 
 

@@ -135,17 +135,6 @@ def test_a_large_tuple_behind_small_ones_is_left_for_the_next_offer() -> None:
     assert buffer.offer(_batch(rows), _codes) == 1
 
 
-def test_batches_that_declare_nullability_otherwise_can_be_read_together() -> None:
-    """`JoinSpec.check_batch` lets them pass."""
-    strict = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("t", pa.string())])
-    buffer = StreamBuffer(100_000)
-    buffer.offer(_numbered(0, 2), _codes)
-    buffer.offer(pa.RecordBatch.from_arrays(_numbered(2, 2).columns, schema=strict), _codes)
-    peeked = buffer.peek(4)
-    assert peeked is not None
-    assert peeked[0].column("k").to_pylist() == [0, 1, 2, 3]
-
-
 def test_an_empty_buffer_has_nothing_to_peek() -> None:
     buffer = StreamBuffer(1000)
     assert buffer.peek(5) is None

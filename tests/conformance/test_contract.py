@@ -135,6 +135,15 @@ def test_a_batch_of_another_schema_is_refused_and_nothing_is_taken(name: str, ta
     op.close()
 
 
+def test_batches_that_declare_nullability_otherwise_are_joined_together(name: str, table: MasterTable) -> None:
+    strict = pa.schema([field.with_nullable(False) for field in STREAM.schema])
+    op = make(name, table)
+    for batch in (STREAM, pa.RecordBatch.from_arrays(STREAM.columns, schema=strict)):
+        assert op.offer(batch) == STREAM.num_rows
+    assert rows(list(op.drain())) == 2 * MATCHING
+    op.close()
+
+
 def test_a_damaged_page_fails_the_step_and_the_operator_stays_failed(name: str, table: MasterTable) -> None:
     data = next(Path(table.path).glob("data/*b00000.arrow"))
     content = bytearray(data.read_bytes())

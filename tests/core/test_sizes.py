@@ -1,6 +1,7 @@
 """Sizes in bytes, read and written."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -40,9 +41,9 @@ def test_text_that_is_no_size_is_an_error_with_value_and_remedy(size: str) -> No
 
 
 @pytest.mark.parametrize("size", [1.5, None, True, [1], b"64KB"])
-def test_what_is_neither_number_nor_text_is_an_error(size: object) -> None:
+def test_what_is_neither_number_nor_text_is_an_error(size: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"memory=.* is not a size: write"):
-        parse_bytes(size, "memory")  # type: ignore[arg-type]
+        parse_bytes(size, "memory")
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**70), "0", "0KB", "0.0001KB"])

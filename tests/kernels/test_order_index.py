@@ -27,6 +27,7 @@ def _pairs(cursor: RangeCursor, portion: int) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     while filled := cursor.fill(out_rows, out_slots):
         pairs += zip(out_rows[:filled].tolist(), out_slots[:filled].tolist(), strict=True)
+        assert len(set(pairs)) == len(pairs)
     assert cursor.fill(out_rows, out_slots) == 0
     return pairs
 

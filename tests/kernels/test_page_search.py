@@ -38,6 +38,7 @@ def test_ranges_are_expanded_completely_in_portions(ranges: list[tuple[int, int]
         at, offset, filled = expand_ranges(lows, highs, at, offset, out_access, out_rows)
         pairs += zip(out_access[:filled].tolist(), out_rows[:filled].tolist(), strict=True)
         assert filled == portion or at == lows.size
+        assert len(pairs) <= sum(length for _, length in ranges)
     assert pairs == [(access, low + i) for access, (low, length) in enumerate(ranges) for i in range(length)]
 
 

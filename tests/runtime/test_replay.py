@@ -100,7 +100,7 @@ def test_the_operator_is_closed_when_reading_stops_early_and_when_it_fails() -> 
     op = FakeOperator()
     results = iter(ss.Replay(op, batches(5), rate=1e9, step_cost_s=lambda step: 1.0))
     next(results)
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert op.closed == 1
     failing = FakeOperator(fail_at=0)
     with pytest.raises(ZeroDivisionError):

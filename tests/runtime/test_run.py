@@ -53,7 +53,7 @@ def test_the_operator_is_closed_when_reading_stops_early() -> None:
     results = ss.run(op, batches(5))
     next(results)
     assert op.closed == 0
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert op.closed == 1
 
 

@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from numba import config as config
+
 _F = TypeVar("_F", bound=Callable[..., object])
 
 def njit(*, cache: bool = ..., nogil: bool = ...) -> Callable[[_F], _F]: ...

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -110,7 +110,8 @@ def _kernel_cache() -> _Check:
         return number + 1
 
     assert probe(1) == 2
-    folder = str(getattr(probe, "stats").cache_path)  # noqa: B009 -- a compiled kernel has it, its plain type not
+    compiled: Any = probe
+    folder = str(compiled.stats.cache_path)
     ok = os.access(folder, os.W_OK)
     found = f"{folder} is {'writable' if ok else 'not writable'}"
     return _Check("kernel cache", found, ok, True, "set NUMBA_CACHE_DIR to a writable folder")

@@ -49,7 +49,8 @@ class Between:
     def __str__(self) -> str:
         low = "<=" if self.closed in ("both", "low") else "<"
         high = "<=" if self.closed in ("both", "high") else "<"
-        return f"{self.low_column} {low} {self.stream_column} {high} {self.high_column}"
+        text = f"{self.low_column} {low} {self.stream_column} {high} {self.high_column}"
+        return f"{text}, NULL is open" if self.null_is_open else text
 
 
 Condition: TypeAlias = Comparison | Between
@@ -88,7 +89,7 @@ def between(
     Examples
     --------
     >>> str(between("ts", "valid_from", "valid_to", closed="low", null_is_open=True))
-    'valid_from <= ts < valid_to'
+    'valid_from <= ts < valid_to, NULL is open'
     """
     if closed not in ("both", "low", "high", "neither"):
         raise InvalidArgument(f"closed={closed!r} is unknown: use 'both', 'low', 'high' or 'neither'")

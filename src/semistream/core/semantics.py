@@ -98,7 +98,9 @@ class JoinSpec:
         if condition is not None:
             _require_condition_columns(condition, stream_schema, master_schema)
         shared = {master for stream, master in pairs if stream == master}
-        chosen = _chosen_columns(master_schema, shared, columns) if how in ("inner", "left") else ()
+        chosen = _chosen_columns(master_schema, shared, columns)
+        if how in ("semi", "anti"):
+            chosen = ()
         clash = sorted(set(chosen) & set(stream_schema.names))
         if clash:
             raise SchemaMismatch(
@@ -125,10 +127,10 @@ class JoinSpec:
         compared = () if self.condition is None else self.condition.master_columns
         return tuple(dict.fromkeys((*self.master_keys, *compared, *self.master_columns)))
 
-    def check_batch(self, batch: pa.RecordBatch) -> None:
-        """Raise `SchemaMismatch` unless the batch has the declared stream columns."""
+    def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with the declared stream schema; raise `SchemaMismatch` unless it has those columns."""
         if batch.schema.equals(self.stream_schema):
-            return
+            return batch
         require_unique_names(batch.schema, "the stream batch")
         if batch.schema.names != self.stream_schema.names:
             raise SchemaMismatch(
@@ -142,7 +144,10 @@ class JoinSpec:
                     f"stream column {declared.name!r} arrived as {found.type}, declared was {declared.type}: cast it"
                 )
             if not declared.nullable and batch.column(declared.name).null_count:
-                raise SchemaMismatch(f"stream column {declared.name!r} is declared not null and has a NULL")
+                raise SchemaMismatch(
+                    f"stream column {declared.name!r} is declared not null and has a NULL: declare it nullable"
+                )
+        return pa.RecordBatch.from_arrays(batch.columns, schema=self.stream_schema)
 
 
 def _require_condition_columns(condition: Condition, stream_schema: pa.Schema, master_schema: pa.Schema) -> None:

@@ -1,6 +1,9 @@
 """Sizes in bytes, as people write them: ``"64KB"``, ``"1.5 GiB"``, ``4096``."""
 
 import re
+from fractions import Fraction
+from operator import index
+from typing import SupportsIndex
 
 from semistream.core.errors import InvalidArgument
 
@@ -11,7 +14,7 @@ _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 
-def parse_bytes(size: int | str, name: str = "size") -> int:
+def parse_bytes(size: SupportsIndex | str, name: str = "size") -> int:
     """Return ``size`` as a positive number of bytes.
 
     Parameters
@@ -30,9 +33,9 @@ def parse_bytes(size: int | str, name: str = "size") -> int:
         matched = _PATTERN.fullmatch(size)
         if matched is None:
             raise InvalidArgument(f"{name}={size!r} is not a size: write a number of bytes or text like '64KB'")
-        number = int(float(matched[1]) * _UNITS[matched[2].lower()])
-    elif isinstance(size, int) and not isinstance(size, bool):
-        number = size
+        number = int(Fraction(matched[1]) * _UNITS[matched[2].lower()])
+    elif isinstance(size, SupportsIndex) and not isinstance(size, bool):
+        number = index(size)
     else:
         raise InvalidArgument(f"{name}={size!r} is not a size: write a number of bytes or text like '64KB'")
     if number <= 0:

@@ -3,8 +3,8 @@
 ::
 
     tags    directory
-    hash    code | first, last | count      a line is empty when its second word is 0
-    0x1f     17  |     1, 4    |   3        first and last are the ends of the key's list of entries
+    hash    code | first, last      a line is empty when its second word is 0
+    0x1f     17  |     1, 4         first and last are the ends of the key's list of entries
 
 Lines are probed linearly and repaired by shifting when a key leaves, so there are no tombstones. Most probes of a
 scan find nothing: each line has a byte of its hash beside it, its tag, eight tags are compared at once, and a line
@@ -20,7 +20,6 @@ from semistream.kernels.compile import kernel
 __all__ = [
     "BLOCK",
     "TAG_WORD",
-    "count_entries",
     "first_entry",
     "home_line",
     "last_entry",
@@ -125,14 +124,14 @@ def line_of(directory: _Int64s, mixed: np.uint64, code: np.int64) -> np.int64:
 
 
 @kernel
-def touch(directory: _Int64s, counts: _Int32s, tags: _Tags, code: np.int64) -> np.int64:
+def touch(directory: _Int64s, tags: _Tags, code: np.int64) -> np.int64:
     """Read a key's line, so that it is in the cache when it is needed."""
     line = home_line(mix(code), directory.shape[0])
-    return np.int64(directory[line, 1] ^ counts[line] ^ tags[line])
+    return np.int64(directory[line, 1] ^ tags[line])
 
 
 @kernel
-def remove_line(directory: _Int64s, counts: _Int32s, tags: _Tags, line: np.int64) -> None:
+def remove_line(directory: _Int64s, tags: _Tags, line: np.int64) -> None:
     """Empty a line and move later lines of the same run back over the hole."""
     lines = directory.shape[0]
     hole = line
@@ -149,11 +148,9 @@ def remove_line(directory: _Int64s, counts: _Int32s, tags: _Tags, line: np.int64
         if from_home >= from_hole:
             directory[hole, 0] = directory[at, 0]
             directory[hole, 1] = directory[at, 1]
-            counts[hole] = counts[at]
             set_tag(tags, lines, hole, tags[at])
             hole = at
     directory[hole, 1] = 0
-    counts[hole] = 0
     set_tag(tags, lines, hole, np.uint8(0))
 
 
@@ -192,15 +189,3 @@ def probe_directory(directory: _Int64s, tags: _Tags, codes: _Int64s, rows: _Int3
                 firsts[found] = np.int32(first_entry(packed))
                 found += 1
     return found
-
-
-@kernel
-def count_entries(directory: _Int64s, counts: _Int32s, tags: _Tags, codes: _Int64s, out: _Int32s) -> np.int64:
-    touched = np.int64(0)
-    for start in range(0, codes.size, BLOCK):
-        stop = min(start + BLOCK, codes.size)
-        for at in range(start, stop):
-            touched ^= touch(directory, counts, tags, codes[at])
-        for at in range(start, stop):
-            out[at] = counts[line_of(directory, mix(codes[at]), codes[at])]
-    return touched

@@ -130,7 +130,7 @@ def _hash_decimal(column: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
 
 
 def bucket_ids(coder: KeyCoder, codes: KeyCodes, buckets: int) -> npt.NDArray[np.int32]:
-    """Return the bucket of every row, as Spark's ``pmod(xxhash64(key), buckets)`` gives it.
+    """Return the bucket of every row: ``pmod(xxhash64(key), buckets)`` in the terms of `semistream.kernels.xxh64`.
 
     A row with a NULL key goes to bucket 0: it can match nothing.
     """

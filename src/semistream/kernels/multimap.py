@@ -7,11 +7,11 @@ walks through memory sequentially.
 
 ::
 
-    directory (open addressing)        slots
-    code | first | last | count        0 1 2 3 4 5 ...
-     17  |   1   |  4   |   3    ──►   1 ─► 3 ─► 4        entries of key 17
-     23  |   2   |  2   |   1    ──►   2
-                                       1 ─► 2 ─► 3 ─► 4   Q
+    directory (open addressing)     slots
+    code | first | last             0 1 2 3 4 5 ...
+     17  |   1   |  4      ──►      1 ─► 3 ─► 4        entries of key 17; their number stands at the first
+     23  |   2   |  2      ──►      2
+                                    1 ─► 2 ─► 3 ─► 4   Q
 
 Insert, probe, count, expire and delete are O(1) per entry: a key's list is appended to at its end and
 expired from its front. The directory is in `semistream.kernels.hash_directory`.
@@ -24,7 +24,6 @@ from semistream.kernels.compile import kernel
 from semistream.kernels.hash_directory import (
     BLOCK,
     TAG_WORD,
-    count_entries,
     first_entry,
     last_entry,
     line_of,
@@ -54,10 +53,10 @@ _Tags = npt.NDArray[np.uint8]
 @kernel
 def _insert(
     directory: _Int64s,
-    counts: _Int32s,
     tags: _Tags,
     entry_code: _Int64s,
     key_next: _Int32s,
+    key_count: _Int32s,
     q_next: _Int32s,
     q_prev: _Int32s,
     state: _Int64s,
@@ -68,7 +67,7 @@ def _insert(
     for start in range(0, codes.size, BLOCK):
         stop = min(start + BLOCK, codes.size)
         for at in range(start, stop):
-            touched ^= touch(directory, counts, tags, codes[at])
+            touched ^= touch(directory, tags, codes[at])
         for at in range(start, stop):
             code = codes[at]
             slot = state[_FREE_FIRST]
@@ -82,12 +81,12 @@ def _insert(
                 set_tag(tags, directory.shape[0], line, np.uint8(tag_of(mixed)))
                 directory[line, 0] = code
                 directory[line, 1] = pack_entries(slot, slot)
-                counts[line] = 1
+                key_count[slot] = 1
                 state[_DISTINCT] += 1
             else:
                 key_next[last_entry(packed)] = np.int32(slot)
                 directory[line, 1] = pack_entries(first_entry(packed), slot)
-                counts[line] += 1
+                key_count[first_entry(packed)] += 1
             previous = state[_Q_LAST]
             q_prev[slot] = np.int32(previous)
             q_next[slot] = NO_SLOT
@@ -117,10 +116,10 @@ def _release(q_next: _Int32s, state: _Int64s, slot: np.int64) -> None:
 @kernel
 def _expire(
     directory: _Int64s,
-    counts: _Int32s,
     tags: _Tags,
     entry_code: _Int64s,
     key_next: _Int32s,
+    key_count: _Int32s,
     q_next: _Int32s,
     q_prev: _Int32s,
     state: _Int64s,
@@ -132,19 +131,19 @@ def _expire(
         slot = state[_Q_FIRST]
         for at in range(start, stop):
             slots[at] = np.int32(slot)
-            touched ^= touch(directory, counts, tags, entry_code[slot])
+            touched ^= touch(directory, tags, entry_code[slot])
             slot = np.int64(q_next[slot])
         for at in range(start, stop):
             slot = np.int64(slots[at])
             line = line_of(directory, mix(entry_code[slot]), entry_code[slot])
             packed = directory[line, 1]
             if first_entry(packed) == last_entry(packed):
-                remove_line(directory, counts, tags, line)
+                remove_line(directory, tags, line)
                 state[_DISTINCT] -= 1
             else:
                 # The oldest entry of all is the first of its key.
                 directory[line, 1] = pack_entries(key_next[slot], last_entry(packed))
-                counts[line] -= 1
+                key_count[key_next[slot]] = key_count[slot] - 1
             following = np.int64(q_next[slot])
             state[_Q_FIRST] = following
             if following == NO_SLOT:
@@ -156,41 +155,54 @@ def _expire(
 
 
 @kernel
-def _delete_key(
+def _delete_keys(
     directory: _Int64s,
-    counts: _Int32s,
     tags: _Tags,
     key_next: _Int32s,
     q_next: _Int32s,
     q_prev: _Int32s,
     state: _Int64s,
-    code: np.int64,
+    codes: _Int64s,
     slots: _Int32s,
 ) -> int:
-    line = line_of(directory, mix(code), code)
-    packed = directory[line, 1]
-    if packed == 0:
-        return 0
     removed = 0
-    slot = np.int64(first_entry(packed))
-    while slot != NO_SLOT:
-        before = np.int64(q_prev[slot])
-        after = np.int64(q_next[slot])
-        if before == NO_SLOT:
-            state[_Q_FIRST] = after
-        else:
-            q_next[before] = np.int32(after)
-        if after == NO_SLOT:
-            state[_Q_LAST] = before
-        else:
-            q_prev[after] = np.int32(before)
-        _release(q_next, state, slot)
-        slots[removed] = np.int32(slot)
-        removed += 1
-        slot = np.int64(key_next[slot])
-    remove_line(directory, counts, tags, line)
-    state[_DISTINCT] -= 1
+    for code in codes:
+        line = line_of(directory, mix(code), code)
+        packed = directory[line, 1]
+        if packed == 0:
+            continue
+        slot = np.int64(first_entry(packed))
+        while slot != NO_SLOT:
+            before = np.int64(q_prev[slot])
+            after = np.int64(q_next[slot])
+            if before == NO_SLOT:
+                state[_Q_FIRST] = after
+            else:
+                q_next[before] = np.int32(after)
+            if after == NO_SLOT:
+                state[_Q_LAST] = before
+            else:
+                q_prev[after] = np.int32(before)
+            _release(q_next, state, slot)
+            slots[removed] = np.int32(slot)
+            removed += 1
+            slot = np.int64(key_next[slot])
+        remove_line(directory, tags, line)
+        state[_DISTINCT] -= 1
     return removed
+
+
+@kernel
+def _count(directory: _Int64s, tags: _Tags, key_count: _Int32s, codes: _Int64s, out: _Int32s) -> np.int64:
+    touched = np.int64(0)
+    for start in range(0, codes.size, BLOCK):
+        stop = min(start + BLOCK, codes.size)
+        for at in range(start, stop):
+            touched ^= touch(directory, tags, codes[at])
+        for at in range(start, stop):
+            packed = directory[line_of(directory, mix(codes[at]), codes[at]), 1]
+            out[at] = 0 if packed == 0 else key_count[first_entry(packed)]
+    return touched
 
 
 @kernel
@@ -237,11 +249,13 @@ class FifoMultimap:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         lines = self._lines(capacity)
-        self._directory = np.zeros((lines, 2), dtype=np.int64)
-        self._counts = np.zeros(lines, dtype=np.int32)
-        self._tags = np.zeros(lines + TAG_WORD, dtype=np.uint8)
+        self._directory = np.empty((lines, 2), dtype=np.int64)
+        self._directory.fill(0)
+        self._tags = np.empty(lines + TAG_WORD, dtype=np.uint8)
+        self._tags.fill(0)
         self._code = np.empty(capacity, dtype=np.int64)
         self._key_next = np.empty(capacity, dtype=np.int32)
+        self._key_count = np.empty(capacity, dtype=np.int32)
         self._q_next = np.arange(1, capacity + 1, dtype=np.int32)
         self._q_next[-1] = NO_SLOT
         self._q_prev = np.empty(capacity, dtype=np.int32)
@@ -254,7 +268,7 @@ class FifoMultimap:
     @classmethod
     def hash_bytes_for(cls, capacity: int) -> int:
         """Return the bytes of the hash side (H_S) of a multi-map of this capacity."""
-        return cls._lines(capacity) * 21 + TAG_WORD + capacity * 12
+        return cls._lines(capacity) * 17 + TAG_WORD + capacity * 16
 
     @classmethod
     def queue_bytes_for(cls, capacity: int) -> int:
@@ -263,7 +277,7 @@ class FifoMultimap:
 
     @property
     def hash_bytes(self) -> int:
-        arrays = (self._directory, self._counts, self._tags, self._code, self._key_next)
+        arrays = (self._directory, self._tags, self._code, self._key_next, self._key_count)
         return sum(array.nbytes for array in arrays)
 
     @property
@@ -289,10 +303,10 @@ class FifoMultimap:
         slots = np.empty(codes.size, dtype=np.int32)
         _insert(
             self._directory,
-            self._counts,
             self._tags,
             self._code,
             self._key_next,
+            self._key_count,
             self._q_next,
             self._q_prev,
             self._state,
@@ -311,7 +325,7 @@ class FifoMultimap:
     def count(self, codes: _Int64s) -> _Int32s:
         """Return how many entries each code has."""
         out = np.empty(codes.size, dtype=np.int32)
-        count_entries(self._directory, self._counts, self._tags, codes, out)
+        _count(self._directory, self._tags, self._key_count, codes, out)
         return out
 
     def pairs(self, rows: _Int32s, cursors: _Int32s, at: int, out_rows: _Int32s, out_slots: _Int32s) -> tuple[int, int]:
@@ -335,10 +349,10 @@ class FifoMultimap:
         slots = np.empty(count, dtype=np.int32)
         _expire(
             self._directory,
-            self._counts,
             self._tags,
             self._code,
             self._key_next,
+            self._key_count,
             self._q_next,
             self._q_prev,
             self._state,
@@ -346,22 +360,20 @@ class FifoMultimap:
         )
         return slots
 
-    def delete(self, code: int) -> _Int32s:
-        """Remove all entries of one key and return their slots, oldest first."""
-        slots = np.empty(int(self.count(np.array([code], dtype=np.int64))[0]), dtype=np.int32)
-        removed = _delete_key(
+    def delete(self, codes: _Int64s) -> _Int32s:
+        """Remove all entries of these keys and return their slots: key by key, oldest first."""
+        slots = np.empty(int(self.count(codes).sum()), dtype=np.int32)
+        removed = _delete_keys(
             self._directory,
-            self._counts,
             self._tags,
             self._key_next,
             self._q_next,
             self._q_prev,
             self._state,
-            np.int64(code),
+            codes,
             slots,
         )
-        assert removed == slots.size
-        return slots
+        return slots[:removed]
 
     def codes_at(self, slots: _Int32s) -> _Int64s:
         """Return the code of the entry in each slot."""
@@ -396,7 +408,7 @@ class FifoMultimap:
                 chain.append(int(slot))
                 assert self._code[slot] == self._directory[line, 0]
                 slot = int(self._key_next[slot])
-            assert len(chain) == self._counts[line]
+            assert len(chain) == self._key_count[chain[0]]
             assert chain[-1] == last_entry(self._directory[line, 1])
             ranks = [position[slot] for slot in chain]
             assert ranks == sorted(ranks)

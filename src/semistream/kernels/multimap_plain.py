@@ -62,8 +62,10 @@ class PlainFifoMultimap:
             slots.append(slot)
         return np.array(slots, dtype=np.int32)
 
-    def delete(self, code: int) -> _Int32s:
-        slots = list(self._entries.pop(code, ()))
+    def delete(self, codes: _Int64s) -> _Int32s:
+        slots: list[int] = []
+        for code in codes.tolist():
+            slots += self._entries.pop(code, ())
         for slot in slots:
             del self._queue[slot]
             self._free.append(slot)

@@ -118,6 +118,7 @@ class Inlj(StepOperator):
         super().__init__(table, spec, budget_bytes)
         self.config = config or InljConfig()
         self._require_lookup(table, spec)
+        StreamBuffer.require_supported(spec.stream_schema)
         self._pages = table.pages
         self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
         self._matching = EqualityMatching(spec, key_order=table.key)
@@ -304,16 +305,14 @@ class Inlj(StepOperator):
         }
 
     def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        waiting = self._buffer.peek(self._buffer.num_rows)
-        batches = [] if waiting is None else [waiting[0]]
-        return {}, {"buffer": pa.Table.from_batches(batches, self.spec.stream_schema)}
+        return {}, {"buffer": pa.Table.from_batches(self._buffer.unread_pieces(), self.spec.stream_schema)}
 
     def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        for batch in tables["buffer"].to_batches():
-            if self._accept(batch) < batch.num_rows:
+        for piece in tables["buffer"].to_batches():
+            if not self._buffer.put_back(piece, self._matching.stream_codes):
                 raise BudgetTooSmall(
-                    f"memory={self.budget_bytes} bytes has no room for the {batch.num_rows} tuples that wait in "
-                    "the snapshot: give the memory it was taken with"
+                    f"memory={self.budget_bytes} bytes has no room for the {tables['buffer'].num_rows} tuples that "
+                    "wait in the snapshot: give at least the memory it was taken with"
                 )
 
     def _release(self) -> None:

@@ -218,8 +218,7 @@ class Meshjoin(StepOperator):
 
     def _read_pages(self) -> tuple[pa.Table, int]:
         first, count = self._run_at(self._scanned_pages)
-        run = self._disk_buffer.read(first, count)
-        self._disk_buffer.prefetch(*self._run_at(self._scanned_pages + count))
+        run = self._disk_buffer.read(first, count, then=self._run_at(self._scanned_pages + count))
         self.metrics.pages_read = self._disk_buffer.pages_read
         self.metrics.bytes_read = self._disk_buffer.bytes_read
         return run, count

@@ -47,6 +47,7 @@ def register(
     """Make an operator class known under the name of its paper's algorithm."""
 
     def add(operator: _OperatorClass) -> _OperatorClass:
+        assert name not in _REGISTRY, f"{name!r} is registered twice"
         operator.name = name
         _REGISTRY[name] = Algorithm(operator, config, layouts, takes_conditions)
         return operator

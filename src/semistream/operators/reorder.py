@@ -25,10 +25,9 @@ __all__ = ["ReorderBuffer"]
 
 _NUMBER = "__number__"
 _MERGE_RUNS = 8
-# A merge in memory holds its inputs and its result.
-_MERGE_HEADROOM = 3
-_DISK_RUNS = 16
-_DISK_SHARE = 8
+_MEMORY_SHARE = 6  # runs in memory; a merge of them holds its inputs and its result
+_PAGE_SHARE = 64  # every run on disk has a page in memory, and there are at most seven to a level
+
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -76,14 +75,15 @@ class _MemoryRun:
 class _DiskRun:
     """A run in a temporary file, of which one page at a time is in memory."""
 
-    def __init__(self, path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], page_bytes: int) -> None:
+    def __init__(
+        self, path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], page_bytes: int, level: int
+    ) -> None:
         rows = 0
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-            for batch in batches:
-                rows_per_page = max(1, page_bytes * batch.num_rows // max(1, batch.nbytes))
-                for start in range(0, batch.num_rows, rows_per_page):
-                    writer.write_batch(batch.slice(start, rows_per_page))
-                rows += batch.num_rows
+            for page in _pages(batches, page_bytes):
+                writer.write_batch(page)
+                rows += page.num_rows
+        self.level = level
         self._path = path
         self._file = pa.OSFile(str(path), "rb")
         self._pages = pa.ipc.open_stream(self._file)
@@ -170,13 +170,12 @@ class ReorderBuffer:
         numbered = pa.RecordBatch.from_arrays([*batch.columns, pa.array(numbers)], schema=self._schema)
         self._runs.append(_MemoryRun(numbered.take(order), 0))
         self._merge_full_levels()
-        while self._runs and self.nbytes * _MERGE_HEADROOM > self.capacity_bytes:
+        while sum(run.nbytes for run in self._runs) * _MEMORY_SHARE > self.capacity_bytes:
             largest = max(self._runs, key=lambda run: run.nbytes)
             self._runs.remove(largest)
             self.spilled_rows += len(largest)
-            self._disk_runs.append(self._disk_run([largest.rest()]))
-            if len(self._disk_runs) == _DISK_RUNS:
-                self._merge_disk_runs()
+            self._disk_runs.append(self._disk_run([largest.rest()], level=0))
+            self._merge_full_disk_levels()
 
     def _merge_full_levels(self) -> None:
         level = 0
@@ -186,19 +185,22 @@ class ReorderBuffer:
             self._runs.append(_MemoryRun(merged, level + 1))
             level += 1
 
-    def _disk_run(self, batches: Iterable[pa.RecordBatch]) -> _DiskRun:
+    def _disk_run(self, batches: Iterable[pa.RecordBatch], level: int) -> _DiskRun:
         if self._directory is None:
             self._directory = tempfile.TemporaryDirectory(prefix="semistream-reorder-")
         self._files_made += 1
         path = Path(self._directory.name) / f"run-{self._files_made}.arrow"
-        # Every run on disk has a page in memory.
-        return _DiskRun(path, self._schema, batches, self.capacity_bytes // (_DISK_RUNS * _DISK_SHARE))
+        return _DiskRun(path, self._schema, batches, self.capacity_bytes // _PAGE_SHARE, level)
 
-    def _merge_disk_runs(self) -> None:
-        merged = self._disk_run(_in_order(self._disk_runs, None))
-        for run in self._disk_runs:
-            run.close()
-        self._disk_runs = [merged]
+    def _merge_full_disk_levels(self) -> None:
+        level = 0
+        while len(runs := [run for run in self._disk_runs if run.level == level]) >= _MERGE_RUNS:
+            merged = self._disk_run(_in_order(runs, None), level + 1)
+            for run in runs:
+                run.close()
+            self._disk_runs = [run for run in self._disk_runs if run.level != level]
+            self._disk_runs.append(merged)
+            level += 1
 
     def release(self, before: int) -> Iterator[pa.RecordBatch]:
         """Return all rows of tuples with arrival numbers below ``before``, in that order, and forget them."""
@@ -234,6 +236,23 @@ class ReorderBuffer:
         if self._directory is not None:
             self._directory.cleanup()
             self._directory = None
+
+
+def _pages(batches: Iterable[pa.RecordBatch], page_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut batches anew into pages of about ``page_bytes``, at least one row each."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(part.nbytes for part in waiting) < page_bytes:
+            continue
+        rows = pa.concat_batches(waiting)
+        rows_per_page = max(1, page_bytes * rows.num_rows // max(1, rows.nbytes))
+        whole = rows.num_rows - rows.num_rows % rows_per_page
+        for start in range(0, whole, rows_per_page):
+            yield rows.slice(start, rows_per_page)
+        waiting = [rows.slice(whole)] if whole < rows.num_rows else []
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def _in_order(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> Iterator[pa.RecordBatch]:

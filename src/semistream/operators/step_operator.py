@@ -59,7 +59,7 @@ class StepOperator(ABC):
 
     def offer(self, batch: pa.RecordBatch) -> int:
         self._require_ready("offer")
-        self.spec.check_batch(batch)
+        batch = self.spec.conform(batch)
         if batch.num_rows == 0:
             return 0
         accepted = self._accept(batch)
@@ -121,7 +121,7 @@ class StepOperator(ABC):
             "version": self.table.version,
             "how": self.spec.how,
             "on": [list(pair) for pair in zip(self.spec.stream_keys, self.spec.master_keys, strict=True)],
-            "condition": None if self.spec.condition is None else str(self.spec.condition),
+            "condition": None if self.spec.condition is None else repr(self.spec.condition),
             "columns": list(self.spec.master_columns),
             "stream": [[field.name, str(field.type)] for field in self.spec.stream_schema],
         }

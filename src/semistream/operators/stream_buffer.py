@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
-from semistream.core.errors import TupleTooLarge
+from semistream.core.errors import TupleTooLarge, UnsupportedType
 from semistream.kernels.key_codes import KeyCodes
 
 __all__ = ["StreamBuffer"]
@@ -41,6 +42,23 @@ class StreamBuffer:
         self._pieces: deque[_Piece] = deque()
         self.nbytes = 0
         self.num_rows = 0
+
+    @staticmethod
+    def require_supported(schema: pa.Schema) -> None:
+        """Raise `UnsupportedType` when a column cannot be copied into the buffer."""
+        for field in schema:
+            dtype = field.type
+            if (
+                pt.is_dictionary(dtype)
+                or pt.is_run_end_encoded(dtype)
+                or pt.is_union(dtype)
+                or pt.is_string_view(dtype)
+                or pt.is_binary_view(dtype)
+            ):
+                raise UnsupportedType(
+                    f"stream column {field.name!r} has type {dtype}, which cannot wait in memory: "
+                    "cast it to its plain value type before the join"
+                )
 
     def offer(self, batch: pa.RecordBatch, code: Callable[[pa.RecordBatch], KeyCodes]) -> int:
         """Copy rows from the front of ``batch`` while they fit and return how many were taken.
@@ -97,6 +115,22 @@ class StreamBuffer:
         if len(parts) == 1:
             return parts[0]
         return pa.concat_batches([batch for batch, _ in parts]), _concat_codes([codes for _, codes in parts])
+
+    def unread_pieces(self) -> list[pa.RecordBatch]:
+        """Return all rows in the pieces in which they lie, for a snapshot."""
+        return [piece.batch.slice(piece.read_rows) for piece in self._pieces]
+
+    def put_back(self, piece: pa.RecordBatch, code: Callable[[pa.RecordBatch], KeyCodes]) -> bool:
+        """Append one of `unread_pieces` as it was, and return whether it fits."""
+        message = piece.serialize()
+        nbytes = message.size + piece.num_rows * _CODE_BYTES
+        if self.nbytes + nbytes > self.capacity_bytes:
+            return False
+        kept = pa.ipc.read_record_batch(message, piece.schema)
+        self._pieces.append(_Piece(kept, code(kept), nbytes))
+        self.nbytes += nbytes
+        self.num_rows += piece.num_rows
+        return True
 
     def consume(self, count: int) -> None:
         """Remove the ``count`` oldest rows."""

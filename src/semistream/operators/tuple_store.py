@@ -67,7 +67,7 @@ class _FixedColumn:
         return (
             (pt.is_primitive(dtype) and not pt.is_boolean(dtype))
             or pt.is_decimal(dtype)
-            or pt.is_fixed_size_binary(dtype)
+            or (pt.is_fixed_size_binary(dtype) and dtype.byte_width > 0)
         )  # fmt: skip
 
     @property
@@ -139,6 +139,8 @@ class _VarlenColumns:
         parts = [_lengths(column) for column in columns]
         sizes = np.sum([lengths for _, _, lengths in parts], axis=0, dtype=np.int64)
         ends = self._tail + np.cumsum(sizes)
+        # Before anything is copied: the kernel below checks no bounds.
+        assert not slots.size or ends[-1] - self._head <= self._ring.size, "the caller checks that the values fit"
         at = ends - sizes
         self._starts[slots] = at
         for index, (offsets, data, lengths) in enumerate(parts):
@@ -147,7 +149,6 @@ class _VarlenColumns:
             at = at + lengths
         if slots.size:
             self._tail = int(ends[-1])
-        assert self._tail - self._head <= self._ring.size, "the caller checks that the values fit"
 
     def take(self, index: int, slots: _Int32s, validity: pa.Buffer | None) -> pa.Array:
         starts = self._starts.take(slots)

@@ -214,9 +214,7 @@ class WindowedStream:
 
     def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return all pending tuples, for a snapshot."""
-        waiting = self._buffer.peek(self._buffer.num_rows)
-        batches = [] if waiting is None else [waiting[0]]
-        tables = {"buffer": pa.Table.from_batches(batches, self._spec.stream_schema)}
+        tables = {"buffer": pa.Table.from_batches(self._buffer.unread_pieces(), self._spec.stream_schema)}
         if self._window is not None:
             tables["window"] = self._window.live_tuples().to_table()
         return {"next_number": self._next_number, "varlen": [self._varlen.mean, self._varlen.largest]}, tables
@@ -230,9 +228,9 @@ class WindowedStream:
             if self.window.fitting_rows(live.batch) < live.batch.num_rows:
                 raise _too_small_for_snapshot(live.batch.num_rows)
             self.window.put_back(live)
-        for batch in tables["buffer"].to_batches():
-            if self.accept(batch) < batch.num_rows:
-                raise _too_small_for_snapshot(batch.num_rows)
+        for piece in tables["buffer"].to_batches():
+            if not self._buffer.put_back(piece, self._matching.stream_codes):
+                raise _too_small_for_snapshot(tables["buffer"].num_rows)
 
 
 def _too_small_for_snapshot(tuples: int) -> BudgetTooSmall:

@@ -7,7 +7,8 @@ import pyarrow.fs as pafs
 
 __all__ = ["LocalFile", "RandomFile", "RemoteFile"]
 
-_DISK_BLOCK_BYTES = 4096
+# The page cache may hold a file in units of up to this size, and drops only units that lie whole inside a range.
+_CACHE_UNIT_BYTES = 4 << 20
 
 
 class RandomFile(Protocol):
@@ -46,11 +47,11 @@ class LocalFile:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def drop(self, offset: int, length: int) -> None:
-        # Only blocks that lie whole inside the range are dropped; the first one was read with the run before.
-        start = offset - offset % _DISK_BLOCK_BYTES
+        # What lies before was read with earlier runs; the unit at the end goes with the next one.
+        start = max(0, offset - _CACHE_UNIT_BYTES)
         end = offset + length
         if end >= self.size:
-            end += _DISK_BLOCK_BYTES
+            end += _CACHE_UNIT_BYTES
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
 

@@ -6,8 +6,9 @@ of another machine. The time that tuples spend between arrival and answer follow
 (Little's law), so nothing is tracked per tuple.
 """
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -82,8 +83,8 @@ class Replay:
         rate: float,
         step_cost_s: Callable[[StepCost], float] = _measured,
     ) -> None:
-        if rate <= 0:
-            raise InvalidArgument(f"rate={rate} must be more than 0 tuples per second")
+        if not 0 < rate < math.inf:
+            raise InvalidArgument(f"rate={rate} must be a finite number of tuples per second above 0")
         self._op = op
         self._batches = iter(batches)
         self._interval_s = 1 / rate
@@ -106,7 +107,7 @@ class Replay:
         """The share of simulated time in which the operator worked."""
         return self.busy_s / self.now_s if self.now_s else 0.0
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
         """Run the replay to its end and yield the results."""
         try:
             while self._has_more() or self._op.pending:

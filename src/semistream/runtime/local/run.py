@@ -1,6 +1,6 @@
 """Runs an operator in this process: offers batches as fast as it takes them, steps, drains."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 import pyarrow as pa
 
@@ -9,7 +9,7 @@ from semistream.core.contract import Operator
 __all__ = ["run"]
 
 
-def run(op: Operator, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run(op: Operator, batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
     """Join all batches of a stream and yield the results as they come.
 
     The operator is closed when the results have been read, or when reading stops early.
