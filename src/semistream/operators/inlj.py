@@ -158,7 +158,7 @@ class Inlj(StepOperator):
             )
 
     def _page_codes(self, rows: pa.RecordBatch) -> _Int64s:
-        return self._matching.master_codes(pa.Table.from_batches([rows])).code
+        return self._matching.master_codes(rows).code
 
     @property
     def pending(self) -> int:

@@ -63,14 +63,8 @@ class Matching(Protocol):
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         """Return (hash bytes, queue bytes) of a window of this capacity."""
 
-    def candidates(self, window: Window, run: pa.Table) -> Candidates:
+    def candidates(self, window: Window, run: pa.RecordBatch) -> Candidates:
         """Return the pairs of rows of ``run`` and slots of the window that may match."""
-
-
-def _plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return column
 
 
 class _KeyCandidates:
@@ -106,8 +100,8 @@ class EqualityMatching:
         columns = [batch.column(name).cast(dtype) for name, dtype in zip(self._stream_keys, self._types, strict=True)]
         return self.coder.codes(columns)
 
-    def master_codes(self, run: pa.Table) -> KeyCodes:
-        return self.coder.codes([_plain(run.column(name)) for name in self._master_keys])
+    def master_codes(self, run: pa.RecordBatch) -> KeyCodes:
+        return self.coder.codes([run.column(name) for name in self._master_keys])
 
     def make_window(self, capacity: int) -> FifoMultimap:
         return FifoMultimap(capacity)
@@ -115,7 +109,7 @@ class EqualityMatching:
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)
 
-    def candidates(self, window: Window, run: pa.Table) -> Candidates:
+    def candidates(self, window: Window, run: pa.RecordBatch) -> Candidates:
         assert isinstance(window, FifoMultimap)
         codes = self.master_codes(run)
         rows, firsts = window.probe(codes.code)
@@ -161,12 +155,12 @@ def _closed_bound(codes: KeyCodes, closed: bool, inwards: int, open_value: int |
     return bound, usable
 
 
-def _bounds(condition: Condition, run: pa.Table | pa.RecordBatch) -> tuple[_Int64s | None, _Int64s | None, _Bools]:
+def _bounds(condition: Condition, run: pa.RecordBatch) -> tuple[_Int64s | None, _Int64s | None, _Bools]:
     """Return (low, high, rows that can match) for every row of R: it matches codes from low to high."""
     limits = np.iinfo(np.int64)
     if isinstance(condition, Between):
-        low_codes = order_codes(_plain(run.column(condition.low_column)))
-        high_codes = order_codes(_plain(run.column(condition.high_column)))
+        low_codes = order_codes(run.column(condition.low_column))
+        high_codes = order_codes(run.column(condition.high_column))
         low, low_usable = _closed_bound(
             low_codes, condition.closed in ("both", "low"), +1, limits.min if condition.null_is_open else None
         )
@@ -177,7 +171,7 @@ def _bounds(condition: Condition, run: pa.Table | pa.RecordBatch) -> tuple[_Int6
             limits.max if condition.null_is_open else None,
         )
         return low, high, low_usable & high_usable
-    codes = order_codes(_plain(run.column(condition.master_column)))
+    codes = order_codes(run.column(condition.master_column))
     closed = condition.operator in ("<=", ">=")
     if condition.operator in ("<", "<="):
         bound, usable = _closed_bound(codes, closed, -1, None)
@@ -203,7 +197,7 @@ class OrderMatching:
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         return OrderIndex.hash_bytes_for(capacity), OrderIndex.queue_bytes_for(capacity)
 
-    def candidates(self, window: Window, run: pa.Table) -> RangeCursor:
+    def candidates(self, window: Window, run: pa.RecordBatch) -> RangeCursor:
         assert isinstance(window, OrderIndex)
         low, high, usable = _bounds(self._condition, run)
         rows = np.flatnonzero(usable).astype(np.int32)

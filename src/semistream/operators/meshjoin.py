@@ -39,8 +39,8 @@ D2  N_R need not be a multiple of b: the scan's last read is shorter, and a read
 D3  A NULL key matches nothing: such a tuple is answered when it is read and never enters H.
 D4  While the stream is silent iterations go on with fewer or no new tuples until every tuple is answered; with
     nothing pending R is not read.
-D5  The next b pages are read while the current ones are joined, so the disk buffer is held twice, and once
-    more while pages are being decoded.
+D5  The next b pages are read and decoded while the current ones are joined, so the disk buffer is held three times:
+    as bytes, as the next pages and as the current pages.
 """
 
 from collections.abc import Iterator
@@ -216,7 +216,7 @@ class Meshjoin(StepOperator):
         if self._reorder is not None:
             yield from self._reorder.release(self._stream.oldest_pending_number)
 
-    def _read_pages(self) -> tuple[pa.Table, int]:
+    def _read_pages(self) -> tuple[pa.RecordBatch, int]:
         first, count = self._run_at(self._scanned_pages)
         run = self._disk_buffer.read(first, count, then=self._run_at(self._scanned_pages + count))
         self.metrics.pages_read = self._disk_buffer.pages_read
@@ -245,24 +245,21 @@ class Meshjoin(StepOperator):
                 batch = self._results.stream_only(admitted.unmatchable.columns)
                 yield from self._deliver(batch, admitted.unmatchable_numbers)
 
-    def _join(self, run: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _join(self, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         window = self._stream.window
         candidates = self._matching.candidates(window.codes, run)
         pair_rows, pair_slots = self._results.pair_rows, self._results.pair_slots
-        decoded: pa.RecordBatch | None = None
         while filled := candidates.fill(pair_rows, pair_slots):
             rows, slots = pair_rows[:filled], pair_slots[:filled]
-            if decoded is None:
-                decoded = run.combine_chunks().to_batches()[0]
             if not self._filter.is_trivial:
-                rows, slots = self._matching_pairs(decoded, rows, slots)
+                rows, slots = self._matching_pairs(run, rows, slots)
             if self.spec.how == "semi":
                 slots = np.unique(slots[~window.matched[slots]])
             window.matched[slots] = True
             if self.spec.how == "semi":
                 yield from self._deliver_tuples(slots)
             elif self.spec.how != "anti":
-                yield from self._deliver_pairs(rows, slots, decoded)
+                yield from self._deliver_pairs(rows, slots, run)
 
     def _matching_pairs(self, run: pa.RecordBatch, rows: _Int32s, slots: _Int32s) -> tuple[_Int32s, _Int32s]:
         store = self._stream.window.store

@@ -16,7 +16,7 @@ from semistream.operators.chunk_queue import CHUNK_BYTES
 from semistream.operators.matching import Matching
 from semistream.operators.stream_window import WindowShape
 from semistream.operators.tuple_store import TupleStore
-from semistream.storage import PageDirectory, PageReader
+from semistream.storage import PageDirectory, PageReader, ReadAhead
 
 __all__ = ["ScanPlan", "ScanPlanner"]
 
@@ -42,7 +42,7 @@ class ScanPlan:
     read_bytes
         The largest read.
     disk_bytes
-        Two reads, and one more while its pages are decoded and probed.
+        The read itself, the pages decoded from it and those in use, and the space to probe them.
     """
 
     b: int
@@ -74,7 +74,7 @@ class ScanPlanner:
         what: str,
     ) -> None:
         TupleStore.require_supported(spec.stream_schema)
-        self._header_bytes = len(reader.header)
+        self._reader = reader
         self._pages: PageDirectory = reader.pages
         self._budget_bytes = budget_bytes
         self._other_bytes = other_bytes + self._pages.nbytes
@@ -124,7 +124,8 @@ class ScanPlanner:
 
     def _disk_bytes(self, b: int) -> int:
         rows = int(self._pages.rows.max()) * min(b, self._pages.num_pages)
-        return 3 * self._pages.max_run_bytes(b) + 2 * self._header_bytes + rows * _PROBE_BYTES_PER_ROW
+        read_bytes = ReadAhead.bytes_for(self._reader, self._pages.max_run_bytes(b))
+        return read_bytes + rows * _PROBE_BYTES_PER_ROW
 
     def _fixed_bytes(self, b: int) -> int:
         return self._disk_bytes(b) + self._other_bytes + (self._iterations(b) + 2) * CHUNK_BYTES

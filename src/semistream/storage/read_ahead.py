@@ -1,12 +1,10 @@
 """Reads the next run of pages in the background while the current one is being used."""
 
-import queue
-import threading
-import weakref
-from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse
 from semistream.storage.page_reader import PageReader
@@ -14,70 +12,15 @@ from semistream.storage.page_reader import PageReader
 __all__ = ["ReadAhead"]
 
 
-class _Run:
-    """A run on its way through a buffer: loaded, then checked and decoded by whoever comes first."""
-
-    def __init__(self, reader: PageReader, first: int, count: int, buffer: memoryview) -> None:
-        self._reader = reader
-        self.first = first
-        self.count = count
-        self._buffer = buffer
-        self._loaded = threading.Event()
-        self._decoded = threading.Event()
-        self._unclaimed = threading.Lock()
-        self._error: BaseException | None = None
-        self._table: pa.Table | None = None
-
-    @property
-    def _pages(self) -> memoryview:
-        return self._buffer[len(self._reader.header) :]
-
-    def load(self) -> None:
-        try:
-            self._reader.load(self.first, self.count, self._pages)
-        except BaseException as error:  # to be raised where the run is asked for
-            self._error = error
-        self._loaded.set()
-
-    def claim(self) -> bool:
-        """Take the right, and with it the duty, to decode; it is there once."""
-        return self._unclaimed.acquire(blocking=False)
-
-    def decode_unless_claimed(self) -> None:
-        if self.claim():
-            self.decode()
-
-    def decode(self) -> None:
-        try:
-            if self._error is None:
-                self._reader.verify(self.first, self.count, self._pages)
-                self._table = self._reader.decode(self.first, self.count, self._buffer)
-        except BaseException as error:
-            self._error = error
-        self._decoded.set()
-
-    def wait_until_loaded(self) -> None:
-        self._loaded.wait()
-
-    def forget(self) -> None:
-        """Return when nobody uses the buffer any more."""
-        self._loaded.wait()
-        if not self.claim():
-            self._decoded.wait()
-
-    def result(self) -> pa.Table:
-        self._decoded.wait()
-        if self._error is not None:
-            raise self._error
-        assert self._table is not None
-        return self._table
-
-
 class ReadAhead:
-    """Two equal buffers: the run in use, and the one that a background thread reads.
+    """Runs of pages as single record batches, each read, verified and decoded before it is asked for.
 
-    A table returned by `read` uses a buffer's memory. It stays valid through the next `read`; the `prefetch`
-    or `read` after that one overwrites it. Copy what has to live longer.
+    A batch has memory of its own and lives as long as it is referred to.
+
+    ::
+
+        file ─► buffer ─ verify, decode ─► next run     (a background thread)
+                                           run in use   (the caller's)
 
     Parameters
     ----------
@@ -89,7 +32,7 @@ class ReadAhead:
     Attributes
     ----------
     pages_read, bytes_read
-        What has been read, runs that were prefetched in vain included.
+        What has been read, runs that were read ahead in vain included.
     """
 
     def __init__(self, reader: PageReader, buffer_bytes: int) -> None:
@@ -97,67 +40,54 @@ class ReadAhead:
             raise InvalidArgument(f"buffer_bytes={buffer_bytes} must be at least 1")
         self._reader = reader
         self._buffer_bytes = buffer_bytes
-        self._buffers = [reader.new_buffer(buffer_bytes) for _ in range(2)]
-        self._free = 0  # the buffer that holds no table in use
-        self._ahead: _Run | None = None
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        # Joining the pages of a run copies them out of the buffer, except that views go on pointing into it.
+        self._buffer = None if any(map(_has_view, reader.schema.types)) else reader.new_buffer(buffer_bytes)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="semistream-read-ahead")
+        self._ahead: tuple[tuple[int, int], Future[pa.RecordBatch]] | None = None
         self._closed = False
         self.pages_read = 0
         self.bytes_read = 0
 
-    @property
-    def nbytes(self) -> int:
-        """How many bytes both buffers take."""
-        return sum(len(buffer) for buffer in self._buffers)
+    @staticmethod
+    def bytes_for(reader: PageReader, buffer_bytes: int) -> int:
+        """Return the most memory that reading takes, the run in use included."""
+        return len(reader.header) + 3 * buffer_bytes
 
-    def prefetch(self, first: int, count: int) -> None:
-        """Begin to read a run in the background; one that was begun before and not used is forgotten."""
-        self._begin(first, count)
-        self._finish_in_background()
-
-    def _begin(self, first: int, count: int) -> None:
-        self._ahead = self._new_run(first, count)
-        if self._thread is None:
-            self._start()
-        self._work.put(self._ahead.load)
-
-    def _finish_in_background(self) -> None:
-        if self._ahead is not None:
-            self._work.put(self._ahead.decode_unless_claimed)
-
-    def read(self, first: int, count: int, then: tuple[int, int] | None = None) -> pa.Table:
-        """Return a run decoded, one chunk per page: the prefetched one if it is the same, else read now.
+    def read(self, first: int, count: int, then: tuple[int, int] | None = None) -> pa.RecordBatch:
+        """Return a run, and begin to read the one after it.
 
         Parameters
         ----------
         first, count
-            The run.
+            The run: consecutive pages of one file.
         then
-            (first, count) of the run to prefetch. As a call of `prefetch` right after this one, but it begins
-            before this run is decoded; so the table of the read before is overwritten from the call on.
+            (first, count) of the run that is likely to be asked for next.
         """
-        run, self._ahead = self._ahead, None
-        if run is not None and (run.first, run.count) == (first, count):
-            # Claimed before the wait: the thread goes on to the next run while this one is decoded here.
-            claimed = run.claim()
-            run.wait_until_loaded()
+        ahead, self._ahead = self._ahead, None
+        self._require_readable(first, count)
+        if ahead is not None and ahead[0] == (first, count):
+            run = ahead[1].result()
         else:
-            if run is not None:
-                run.forget()
-            run = self._new_run(first, count)
-            claimed = run.claim()
-            run.load()
-        self._free = 1 - self._free
+            if ahead is not None:
+                ahead[1].exception()  # the buffer is free once that run is done, well or not
+            self._count(first, count)
+            run = self._load(first, count)
         if then is not None:
-            self._begin(*then)
-        if claimed:
-            run.decode()
-        # Not before: a caller that comes straight back decodes that run too.
-        self._finish_in_background()
-        return run.result()
+            self._require_readable(*then)
+            self._count(*then)
+            self._ahead = then, self._thread.submit(self._load, *then)
+        return run
 
-    def _new_run(self, first: int, count: int) -> _Run:
+    def _load(self, first: int, count: int) -> pa.RecordBatch:
+        if count == 1 or self._buffer is None:
+            pages = self._reader.read(first, count)
+        else:
+            end = len(self._reader.header) + self._reader.run_bytes(first, count)
+            self._reader.read_into(first, count, self._buffer[len(self._reader.header) : end])
+            pages = self._reader.decode(first, count, self._buffer[:end])
+        return pages.combine_chunks().to_batches()[0]
+
+    def _require_readable(self, first: int, count: int) -> None:
         if self._closed:
             raise OperatorMisuse("this ReadAhead is closed: make a new one to read on")
         run_bytes = self._reader.run_bytes(first, count)
@@ -165,31 +95,17 @@ class ReadAhead:
             raise InvalidArgument(
                 f"a run of {run_bytes} bytes exceeds buffer_bytes={self._buffer_bytes}: read fewer pages"
             )
-        self.pages_read += count
-        self.bytes_read += run_bytes
-        buffer = self._buffers[self._free][: len(self._reader.header) + run_bytes]
-        return _Run(self._reader, first, count, buffer)
 
-    def _start(self) -> None:
-        # The thread does not know this object, so that it cannot keep it alive.
-        self._thread = threading.Thread(
-            target=_serve,
-            args=(self._work,),
-            name="semistream-read-ahead",
-            daemon=True,
-        )
-        self._thread.start()
-        weakref.finalize(self, self._work.put, None)
+    def _count(self, first: int, count: int) -> None:
+        self.pages_read += count
+        self.bytes_read += self._reader.run_bytes(first, count)
 
     def close(self) -> None:
-        """Stop the thread and let go of the buffers."""
+        """Stop the thread and let go of the buffer."""
         self._closed = True
+        self._thread.shutdown()
         self._ahead = None
-        if self._thread is not None:
-            self._work.put(None)
-            self._thread.join()
-            self._thread = None
-        self._buffers = []
+        self._buffer = None
 
     def __enter__(self) -> "ReadAhead":
         return self
@@ -200,7 +116,7 @@ class ReadAhead:
         self.close()
 
 
-def _serve(work: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
-    while (task := work.get()) is not None:
-        task()
-        del task  # an idle thread holds no buffer
+def _has_view(dtype: pa.DataType) -> bool:
+    if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
+        return True
+    return any(_has_view(dtype.field(position).type) for position in range(dtype.num_fields))

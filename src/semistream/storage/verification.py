@@ -10,7 +10,6 @@ from semistream.core.errors import DamagedTable
 from semistream.kernels.key_codes import KeyCoder, bucket_ids
 from semistream.storage.page_directory import PageDirectory
 from semistream.storage.page_reader import PageReader
-from semistream.storage.read_ahead import ReadAhead
 
 if TYPE_CHECKING:
     from semistream.storage.table import MasterTable
@@ -30,24 +29,19 @@ def verify_table(table: "MasterTable") -> None:
 
 def _verify_bucket(table: "MasterTable", bucket: int, pages: PageDirectory) -> None:
     coder = KeyCoder(table.key, [table.schema.field(name).type for name in table.key])
-    with (
-        PageReader(table, pages=pages, columns=table.key) as reader,
-        ReadAhead(reader, pages.max_run_bytes(_RUN_PAGES)) as ahead,
-    ):
+    with PageReader(table, pages=pages, columns=table.key) as reader:
         last_code: np.int64 | None = None
         first = 0
         while first < pages.num_pages:
             count = pages.run_length(first, _RUN_PAGES)
-            after = first + count
-            then = (after, pages.run_length(after, _RUN_PAGES)) if after < pages.num_pages else None
-            batches = ahead.read(first, count, then).to_batches()
+            batches = reader.read(first, count).to_batches()
             if len(batches) != count:
                 raise _wrong(table, pages, first, f"begins {len(batches)} pages where {count} are due")
             for page, batch in enumerate(batches, first):
                 if page == pages.file_bounds[pages.file[page]]:
                     last_code = None
                 last_code = _verify_page(table, pages, page, batch, coder, bucket, last_code)
-            first = after
+            first += count
 
 
 def _verify_page(
