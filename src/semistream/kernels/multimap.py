@@ -40,7 +40,7 @@ __all__ = ["NO_SLOT", "FifoMultimap"]
 
 NO_SLOT = np.int32(-1)
 
-_LOAD_FACTOR = 0.6
+_LOAD_FACTOR = 0.5
 
 # Positions in the state array.
 _SIZE, _DISTINCT, _Q_FIRST, _Q_LAST, _FREE_FIRST, _FREE_LAST = range(6)
