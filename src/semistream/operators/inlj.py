@@ -8,7 +8,7 @@ buffer pool as large as the memory that MESHJOIN gets.
     stream ─► stream buffer ─ w tuples ─► page index ─► buffer pool (LRU) ◄─ one page ─ R, clustered by key
                                               └─► rows found in the page ─► results
 
-    memory M = index of pages + buffer pool + stream buffer + pages being gathered
+    memory M = index of pages + buffer pool + stream buffer
 
 Symbols
 -------
@@ -52,8 +52,7 @@ from semistream.storage import MasterTable, PageReader
 __all__ = ["Inlj", "InljConfig"]
 
 _STREAM_BUFFER_SHARE = 1 / 16
-_GATHER_SHARE = 1 / 8
-_LARGEST_W = 1024
+_W = 1024
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _PAIR_BYTES = 12
 
@@ -67,7 +66,7 @@ class InljConfig:
     Attributes
     ----------
     w
-        Stream tuples per step; worked out from the pool's size by default.
+        Stream tuples per step.
     order
         Accepted for symmetry: INLJ answers in stream order either way.
     io
@@ -98,16 +97,25 @@ class _Accesses:
 
 @dataclass(frozen=True)
 class _Found:
-    """Matches: tuples of the chunk beside rows of ``master``; tuples before ``decided`` have all theirs."""
+    """Tuples of the chunk, each beside a row of ``master``; tuples before ``decided`` have all theirs."""
 
     tuples: _Int64s
-    rows: _Int64s
-    master: pa.RecordBatch | None
+    master: pa.RecordBatch
     decided: int
 
-    @classmethod
-    def nothing(cls, decided: int) -> "_Found":
-        return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), None, decided)
+
+def _gather(pages: list[PooledPage], page_of_pair: _Int64s, row_of_pair: _Int64s) -> pa.RecordBatch:
+    """Return one row of a page for every pair, in the order of the pairs."""
+    order = np.argsort(page_of_pair, kind="stable")
+    rows = row_of_pair[order]
+    starts = np.flatnonzero(np.diff(page_of_pair[order], prepend=-1)).tolist()
+    parts = [
+        pages[page_of_pair[order[start]]].rows.take(pa.array(rows[start:stop]))
+        for start, stop in zip(starts, [*starts[1:], rows.size], strict=True)
+    ]
+    place = np.empty(order.size, dtype=np.int64)
+    place[order] = np.arange(order.size)
+    return pa.concat_batches(parts).take(pa.array(place))
 
 
 @register("inlj", InljConfig, ("clustered",))
@@ -124,6 +132,7 @@ class Inlj(StepOperator):
         self._matching = EqualityMatching(spec, key_order=table.key)
         self._filter = PairFilter(spec)
         self._reader = PageReader(table, columns=spec.needed_master_columns, io=self.config.io, access="lookup")
+        self._no_master_rows = pa.RecordBatch.from_pylist([], self._reader.schema)
         self._pooled_bytes = np.array(
             [BufferPool.bytes_for(self._reader, page) for page in range(self._pages.num_pages)],
             dtype=np.int64,
@@ -133,16 +142,13 @@ class Inlj(StepOperator):
         self._pair_access = np.empty(pair_rows, dtype=np.int32)
         self._pair_row = np.empty(pair_rows, dtype=np.int64)
         fixed = self._pages.nbytes + self._pooled_bytes.nbytes + self._pair_access.nbytes + self._pair_row.nbytes
-        # The pool and the gather space each hold the largest page, whatever their shares.
-        least_rest = int(2 * largest_pooled / (1 - _STREAM_BUFFER_SHARE)) + _LEAST_STREAM_BUFFER_BYTES + 1
+        least_rest = int(largest_pooled / (1 - _STREAM_BUFFER_SHARE)) + _LEAST_STREAM_BUFFER_BYTES + 1
         require_at_least(budget_bytes, fixed + least_rest, f"inlj on {table.path}")
         rest = budget_bytes - fixed
         buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
-        # What is gathered at once has to fit the pool as well.
-        self._gather_bytes = min(max(largest_pooled, int(rest * _GATHER_SHARE)), (rest - buffer_bytes) // 2)
         self._buffer = StreamBuffer(buffer_bytes)
-        self._pool = BufferPool(self._reader, rest - buffer_bytes - self._gather_bytes, self._page_codes)
-        self.w = self.config.w or int(np.clip(self._gather_bytes // largest_pooled, 1, _LARGEST_W))
+        self._pool = BufferPool(self._reader, rest - buffer_bytes, self._page_codes)
+        self.w = self.config.w or _W
 
     @staticmethod
     def _require_lookup(table: MasterTable, spec: JoinSpec) -> None:
@@ -183,7 +189,8 @@ class Inlj(StepOperator):
                 matched[found.tuples] = True
                 yield self._results(chunk, found, matched, answered)
                 answered = found.decided
-        yield self._results(chunk, _Found.nothing(chunk.num_rows), matched, answered)
+        nothing = _Found(np.empty(0, dtype=np.int64), self._no_master_rows, chunk.num_rows)
+        yield self._results(chunk, nothing, matched, answered)
         self._buffer.consume(chunk.num_rows)
         self.metrics.tuples_answered += chunk.num_rows
         self.metrics.tuples_through_disk += chunk.num_rows
@@ -213,13 +220,13 @@ class Inlj(StepOperator):
         return _Accesses(asked[order], pages[order])
 
     def _portions(self, pages: _Int64s) -> Iterator[slice]:
-        """Cut accesses so that the different pages of a portion fit the gather space together."""
+        """Cut accesses so that the different pages of a portion fit the pool together."""
         start = 0
         while start < pages.size:
             _, first_seen = np.unique(pages[start:], return_index=True)
             first_seen.sort()
             sizes = np.cumsum(self._pooled_bytes[pages[start:][first_seen]])
-            fitting = max(1, int(np.searchsorted(sizes, self._gather_bytes, side="right")))
+            fitting = max(1, int(np.searchsorted(sizes, self._pool.capacity_bytes, side="right")))
             stop = pages.size if fitting == first_seen.size else start + int(first_seen[fitting])
             yield slice(start, stop)
             start = stop
@@ -242,34 +249,30 @@ class Inlj(StepOperator):
             lows,
             highs,
         )
-        gathered: pa.RecordBatch | None = None
         at = offset = 0
         while at < lows.size:
             at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)
             if not filled:
                 continue
-            if gathered is None:
-                gathered = pa.concat_batches([page.rows for page in in_order])
-            tuples = accesses.tuples[self._pair_access[:filled]]
-            rows = self._pair_row[:filled]
-            keep = self._is_match(chunk, tuples, gathered, rows)
+            asking = self._pair_access[:filled]
+            master = _gather(in_order, which[asking], self._pair_row[:filled] - bounds[which[asking]])
+            tuples = accesses.tuples[asking]
+            keep = self._is_match(chunk, tuples, master)
             decided = int(accesses.tuples[at]) if at < lows.size else end
-            yield _Found(tuples[keep], rows[keep], gathered, decided)
+            yield _Found(tuples[keep], master.filter(pa.array(keep)), decided)
 
-    def _is_match(
-        self, chunk: pa.RecordBatch, tuples: _Int64s, gathered: pa.RecordBatch, rows: _Int64s
-    ) -> npt.NDArray[np.bool_]:
-        asking, positions = pa.array(tuples), pa.array(rows)
-        keep = self._filter.matches(gathered, positions, lambda name: chunk.column(name).take(asking), tuples.size)
+    def _is_match(self, chunk: pa.RecordBatch, tuples: _Int64s, master: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        asking, rows = pa.array(tuples), pa.array(np.arange(tuples.size))
+        keep = self._filter.matches(master, rows, lambda name: chunk.column(name).take(asking), tuples.size)
         for name in self.spec.master_keys:
-            column = gathered.column(name)
+            column = master.column(name)
             if column.null_count:
                 # The smallest integer key has the code of a NULL key.
-                keep &= column.is_valid().take(positions).to_numpy(zero_copy_only=False)
+                keep &= column.is_valid().to_numpy(zero_copy_only=False)
         return keep
 
     def _results(
-        self, chunk: pa.RecordBatch, found: "_Found", matched: npt.NDArray[np.bool_], answered: int
+        self, chunk: pa.RecordBatch, found: _Found, matched: npt.NDArray[np.bool_], answered: int
     ) -> pa.RecordBatch:
         """Return what leaves the join for the tuples from ``answered`` to ``found.decided``, in stream order."""
         how = self.spec.how
@@ -277,20 +280,16 @@ class Inlj(StepOperator):
             wanted = matched if how == "semi" else ~matched
             decided = np.flatnonzero(wanted[answered : found.decided]) + answered
             return chunk.take(pa.array(decided)).cast(self.spec.output_schema)
-        tuples, rows = found.tuples, pa.array(found.rows)
+        tuples = found.tuples
+        rows = pa.array(np.arange(tuples.size))
         if how == "left":
             alone = np.flatnonzero(~matched[answered : found.decided]) + answered
             tuples = np.concatenate([tuples, alone])
-            order = pa.array(np.argsort(tuples, kind="stable"))
-            tuples = tuples[order.to_numpy()]
-            rows = pa.concat_arrays([rows, pa.nulls(alone.size, pa.int64())]).take(order)
+            order = np.argsort(tuples, kind="stable")
+            tuples = tuples[order]
+            rows = pa.concat_arrays([rows, pa.nulls(alone.size, pa.int64())]).take(pa.array(order))
         stream = chunk.take(pa.array(tuples)).columns
-        if found.master is None:
-            master = [
-                pa.nulls(tuples.size, self.spec.output_schema.field(name).type) for name in self.spec.master_columns
-            ]
-        else:
-            master = found.master.select(list(self.spec.master_columns)).take(rows).columns
+        master = found.master.select(list(self.spec.master_columns)).take(rows).columns
         return pa.RecordBatch.from_arrays([*stream, *master], schema=self.spec.output_schema)
 
     # --- contract -----------------------------------------------------------------------------------------------
@@ -300,7 +299,6 @@ class Inlj(StepOperator):
             "index": self._pages.nbytes + self._pooled_bytes.nbytes,
             "buffer pool": self._pool.nbytes,
             "stream buffer": self._buffer.nbytes,
-            "disk buffer": self._gather_bytes,
             "results": self._pair_access.nbytes + self._pair_row.nbytes,
         }
 
