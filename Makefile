@@ -43,7 +43,7 @@ demo: env ## Join a generated stream with a generated table, and check the resul
 
 bench: env ## Run the micro-benchmark; the result goes to bench-data/micro.json and micro.png.
 	mkdir -p bench-data
-	$(BIN)/semistream bench micro --out bench-data/micro.json
+	$(BIN)/semistream bench micro --overwrite --out bench-data/micro.json
 	$(BIN)/semistream bench plot bench-data/micro.json --out bench-data/micro.png
 
 lock: ## Write requirements.lock again, with the newest versions that fit.

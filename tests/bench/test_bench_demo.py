@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semistream.bench.demo import DemoResult, DemoSpec, run_demo, write_report
+from semistream.bench.demo import DemoResult, DemoSpec, report, run_demo, write_report
 from semistream.bench.demo.check import Fingerprint, batch_join_fingerprint, file_fingerprint
 from semistream.bench.extras import import_extra
 from semistream.bench.provenance import collect_provenance
@@ -43,9 +43,15 @@ def test_the_report_says_so(result: DemoResult, tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "Every output equals the batch join." in page
     assert "data:image/png;base64," in page
+    assert "page cache: these are warm rates" in page
+    assert "nothing is answered before the first full scan of the table" in page
     wrong = replace(result.runs[0], output=Fingerprint(1, 1))
     write_report(replace(result, runs=(wrong, *result.runs[1:])), provenance, tmp_path / "wrong.html")
     assert "An output differs!" in (tmp_path / "wrong.html").read_text()
+
+
+def test_components_and_algorithms_share_no_color() -> None:
+    assert set(report._COMPONENT_COLORS).isdisjoint(report._RUN_COLORS.values())
 
 
 def test_the_check_sees_a_lost_a_doubled_and_a_changed_row(tmp_path: Path) -> None:

@@ -34,6 +34,18 @@ def test_every_figure_is_there(result: BenchResult) -> None:
     assert all(np.isfinite(entry.value) and entry.value > 0 for entry in result.entries)
 
 
+def test_every_figure_says_what_it_is_a_ratio_of(result: BenchResult) -> None:
+    assert all(" / " in entry.ratio_of for entry in result.entries)
+    assert len({entry.ratio_of for entry in result.entries}) == 5
+
+
+def test_only_the_default_size_is_judged(result: BenchResult) -> None:
+    assert {entry.met for entry in result.entries} == {None}
+    assert MicroSpec(seed=3, repeats=1).has_target_size
+    assert not MicroSpec(rows=ROWS).has_target_size
+    assert not MicroSpec(page_bytes=4096).has_target_size
+
+
 def test_the_result_survives_its_file(result: BenchResult, tmp_path: Path) -> None:
     write_result(result, tmp_path / "result.json")
     assert read_result(tmp_path / "result.json").entries[0] == result.entries[0]

@@ -1,6 +1,7 @@
 """Result files and plots."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,13 @@ def test_a_result_file_is_read_as_it_was_written(result: BenchResult, tmp_path: 
     write_result(result, tmp_path / "result.json")
     assert read_result(tmp_path / "result.json") == result
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_figure_without_a_verdict_survives_its_file(result: BenchResult, tmp_path: Path) -> None:
+    unjudged = replace(result, entries=(replace(result.entries[0], judged=False),))
+    assert json.loads(unjudged.to_json())["entries"][0]["met"] is None
+    write_result(unjudged, tmp_path / "result.json")
+    assert read_result(tmp_path / "result.json") == unjudged
 
 
 def test_a_result_file_says_what_was_met_and_where(result: BenchResult) -> None:
@@ -53,5 +61,10 @@ def test_absent_files_and_folders_are_named(result: BenchResult, tmp_path: Path)
 def test_a_plot_is_drawn_from_the_file(result: BenchResult, tmp_path: Path) -> None:
     plot_result(result, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    unjudged = replace(result, entries=tuple(replace(entry, judged=False) for entry in result.entries))
+    plot_result(unjudged, tmp_path / "unjudged.svg")
+    assert "#8a8a8a" in (tmp_path / "unjudged.svg").read_text()
+    with pytest.raises(InvalidArgument, match="no figures"):
+        plot_result(replace(result, entries=()), tmp_path / "empty.png")
     with pytest.raises(InvalidArgument, match=r"plot\.nonsense"):
         plot_result(result, tmp_path / "plot.nonsense")

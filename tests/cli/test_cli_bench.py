@@ -20,6 +20,46 @@ def test_micro_prints_json_and_writes_the_same(tmp_path: Path) -> None:
     content = json.loads(result.stdout)
     assert content == json.loads(out.read_text())
     assert {"name", "value", "target", "met", "details"} <= set(content["entries"][0])
+    assert {entry["met"] for entry in content["entries"]} == {None}  # not the size that the targets speak of
+    refused = CliRunner().invoke(app, [*arguments, "--out", str(out)])
+    assert refused.exit_code == 1
+    assert refused.stderr.count("\n") == 1
+    assert "--overwrite" in refused.stderr
+    assert json.loads(out.read_text()) == content
+
+
+def test_micro_at_another_size_gives_no_verdict_and_overwrites_on_request(tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    out.write_text("old")
+    arguments = ["--rows", "20000", "--repeats", "1", "--only", "page-scan", "--data-dir", str(tmp_path / "data")]
+    result = CliRunner().invoke(app, ["bench", "micro", *arguments, "--out", str(out), "--overwrite"])
+    assert result.exit_code == 0, result.output
+    assert "met" not in result.stdout
+    assert "missed" not in result.stdout
+    assert "No verdict: the targets speak of the default size, 20,000,000 rows." in result.stdout
+    assert result.stdout.count("page scan: rate of reading and verifying every page / rate of plain reading") == 1
+    assert json.loads(out.read_text())["benchmark"] == "micro"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["bench", "micro", "--out", "absent/result.json"], "create the folder 'absent'"),
+        (["bench", "micro", "--data-dir", "file"], "'file' is a file"),
+        (["bench", "plot", "file", "--out", "absent/result.png"], "create the folder 'absent'"),
+        (["demo", "--out", "file"], "'file' is a file"),
+    ],
+)
+def test_bad_output_paths_are_one_line_before_any_work(
+    arguments: list[str], part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("precious")
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1, result.output
+    assert result.stderr.count("\n") == 1
+    assert part in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_micro_prints_a_table_and_missing_a_target_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,6 +68,7 @@ def test_micro_prints_a_table_and_missing_a_target_is_no_failure(monkeypatch: py
     result = CliRunner().invoke(app, ["bench", "micro"])
     assert result.exit_code == 0
     assert "missed" in result.stdout
+    assert "No verdict" not in result.stdout
 
 
 def test_plot_draws_without_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,3 +99,4 @@ def test_demo_leaves_a_report(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert "equals DuckDB's batch join" in result.stdout
+    assert "page cache: these are warm rates" in result.stdout

@@ -1,5 +1,6 @@
 """The commands: help, results, exit codes and error lines."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from semistream import __version__
+from semistream import __version__, open_table
 from semistream.cli.app import app
 
 COMMANDS = ["demo", "stage", "join", "doctor", "bench", "bench micro", "bench plot"]
@@ -113,7 +114,7 @@ def test_join_prints_metrics_and_memory(files: Path) -> None:
     table = stage(files)
     result = invoke("join", files / "orders-1.parquet", "--table", table, "--on", "buyer=custkey", "--out", files / "o")
     assert "2,000 tuples answered" in result.stdout
-    assert "H_S" in result.stdout
+    assert "stream buffer" in result.stdout
 
 
 def test_existing_output_is_kept_unless_told_otherwise(files: Path) -> None:
@@ -171,8 +172,47 @@ def test_bad_files_are_one_line(files: Path) -> None:
     assert_one_error_line(invoke("join", *both, *rest), "customers.parquet", "other columns")
     no_table = ("--table", files / "absent", *rest[2:])
     assert_one_error_line(invoke("join", files / "orders-1.parquet", *no_table), "absent")
-    no_folder = (*rest[:-1], files / "absent" / "out.parquet")
-    assert_one_error_line(invoke("join", files / "orders-1.parquet", *no_folder), "out.parquet")
+    (files / "empty").mkdir()
+    assert_one_error_line(invoke("join", files / "empty", *rest), "empty", "no Parquet files")
+
+
+def test_outputs_that_cannot_be_written_are_one_line(files: Path) -> None:
+    table = stage(files)
+    arguments = ("join", files / "orders-1.parquet", "--table", table, "--on", "buyer=custkey", "--out")
+    no_folder = invoke(*arguments, files / "absent" / "out.parquet")
+    assert_one_error_line(no_folder, "out.parquet", f"create the folder '{files / 'absent'}'")
+    assert ".tmp" not in no_folder.stderr
+    assert_one_error_line(invoke(*arguments, files / "out.csv"), "Parquet only", "name it 'out.parquet'")
+    assert_one_error_line(invoke(*arguments, files), "is a folder")
+    assert not (files / "out.csv").exists()
+
+
+def test_the_temporary_name_of_an_output_is_not_told(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(errno.EACCES, f"cannot open {path}")
+
+    table, out = stage(files), files / "out.parquet"
+    monkeypatch.setattr(pq, "ParquetWriter", refuse)
+    result = invoke("join", files / "orders-1.parquet", "--table", table, "--on", "buyer=custkey", "--out", out)
+    assert_one_error_line(result, "cannot write", "out.parquet", "Permission denied")
+    assert ".tmp" not in result.stderr
+
+
+def test_a_folder_is_a_stream_of_its_files(files: Path) -> None:
+    table, folder = stage(files), files / "orders"
+    for year in (1, 2):
+        (folder / f"year={year}").mkdir(parents=True)
+        (files / f"orders-{year}.parquet").rename(folder / f"year={year}" / "orders.parquet")
+    out = files / "out.parquet"
+    result = invoke("join", folder, "--table", table, "--on", "buyer=custkey", "--how", "left", "--out", out)
+    assert result.exit_code == 0, result.output
+    joined = pq.read_table(out, columns=["order", "year"]).sort_by("order")
+    assert joined["order"].to_pylist() == list(range(5000))
+    assert joined["year"].to_pylist() == [1] * 2000 + [2] * 3000  # from the folders' names, as stage reads them
+    (folder / "notes.txt").write_text("not Parquet")
+    result = invoke("join", folder, "--table", table, "--on", "buyer=custkey", "--out", files / "new.parquet")
+    assert_one_error_line(result, "cannot be read as Parquet", "notes.txt")
+    assert not (files / "new.parquet").exists()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +234,50 @@ def test_staging_refuses_absent_data_and_taken_paths(files: Path) -> None:
     assert_one_error_line(absent, "absent.parquet", "does not exist")
     stage(files)
     again = invoke("stage", files / "customers.parquet", files / "table", "--key", "custkey")
-    assert_one_error_line(again, "table", "not empty")
+    assert_one_error_line(again, "table", "--replace", "--append")
+    foreign = invoke("stage", files / "customers.parquet", files, "--key", "custkey")
+    assert_one_error_line(foreign, "not empty", "holds no table")
+    on_a_file = invoke("stage", files / "customers.parquet", files / "orders-1.parquet", "--key", "custkey")
+    assert_one_error_line(on_a_file, "orders-1.parquet' is a file")
+    below_a_file = invoke("stage", files / "customers.parquet", files / "orders-1.parquet" / "t", "--key", "custkey")
+    assert_one_error_line(below_a_file, "orders-1.parquet' is a file")
+
+
+@pytest.mark.parametrize(("option", "rows"), [("--append", 6000), ("--replace", 3000)])
+def test_staging_onto_a_table_writes_a_new_version(files: Path, option: str, rows: int) -> None:
+    table = stage(files, "--page-bytes", "8KB", "--buckets", 2)
+    plain = invoke("stage", files / "customers.parquet", table, option, "--json")
+    assert plain.exit_code == 0, plain.output
+    content = json.loads(plain.stdout)
+    assert (content["version"], content["num_rows"], content["buckets"]) == (2, rows, 2)
+    same = ("--key", "custkey", "--layout", "clustered", "--buckets", 2, "--page-bytes", 8192)
+    assert invoke("stage", files / "customers.parquet", table, option, *same).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--append", "--replace"], ["exclude each other"]),
+        (["--append", "--key", "name"], ["key=('name',) contradicts", "('custkey',)"]),
+        (["--append", "--layout", "heap"], ["layout='heap' contradicts", "'clustered'"]),
+        (["--replace", "--buckets", "7"], ["buckets=7 contradicts"]),
+        (["--replace", "--page-bytes", "1MB"], ["page_bytes=1048576 contradicts", "65536"]),
+    ],
+)
+def test_options_that_contradict_the_table_are_one_line(files: Path, options: list[str], parts: list[str]) -> None:
+    table = stage(files)
+    assert_one_error_line(invoke("stage", files / "customers.parquet", table, *options), *parts)
+    assert open_table(table).version == 1
+
+
+def test_staging_needs_a_key_or_a_table(files: Path) -> None:
+    assert_one_error_line(invoke("stage", files / "customers.parquet", files / "t"), "--key")
+    assert_one_error_line(invoke("stage", files / "customers.parquet", files / "t", "--append"), "no master table")
+    assert not (files / "t").exists()
+
+
+def test_usage_errors_end_with_2(files: Path) -> None:
+    assert invoke("stage", files / "customers.parquet", files / "t", "--nonsense").exit_code == 2
 
 
 def test_unexpected_errors_keep_their_traceback(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """``semistream doctor``."""
 
 import json
+import re
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +18,7 @@ def test_healthy_here() -> None:
     content = json.loads(result.stdout)
     assert content["healthy"]
     found = {check["name"]: check for check in content["checks"]}
-    assert {"python", "pyarrow", "java", "pyspark", "kernel cache", "free disk", "drop-behind reading"} <= set(found)
+    assert {"python", "pyarrow", "duckdb", "kernel cache", "free disk", "drop-behind reading"} <= set(found)
     assert found["numpy"]["found"] == version("numpy")
 
 
@@ -33,9 +35,18 @@ def test_only_a_required_package_is_a_failure(package: str, exit_code: int, monk
     assert "pip install" in result.stdout
 
 
-def test_java_that_is_not_there_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    result = CliRunner().invoke(app, ["doctor"])
-    assert result.exit_code == 0
-    assert "java                 not found" in result.stdout
+def test_duckdb_comes_with_the_extra_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_duckdb(name: str) -> str:
+        if name == "duckdb":
+            raise PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(doctor, "version", without_duckdb)
+    assert "pip install 'semistream[clustered]'" in CliRunner().invoke(app, ["doctor"]).stdout
+
+
+def test_spark_is_not_asked_for_before_there_is_a_runtime_for_it() -> None:
+    checks = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)["checks"]
+    assert {"pyspark", "java"}.isdisjoint(check["name"] for check in checks)
+    pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert re.findall(r"^all = (.*)$", pyproject, flags=re.MULTILINE) == ['["semistream[clustered,cli,bench]"]']

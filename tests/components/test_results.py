@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.core.semantics import How, JoinSpec
-from semistream.operators.results import ResultBuilder
+from semistream.operators.results import ResultBuilder, batch_bytes_for
 from semistream.operators.tuple_store import TupleStore
 
 STREAM = pa.schema([("k", pa.int64()), ("t", pa.string())])
@@ -71,5 +71,5 @@ def test_unmatched_tuples_have_null_master_columns_if_any(how: How, nulls: dict[
 @pytest.mark.parametrize("budget", [1, 10**6, 10**9, 10**12])
 def test_a_builder_is_small_beside_its_budget_and_counts_its_arrays(budget: int) -> None:
     builder = ResultBuilder.for_budget(JoinSpec.resolve(STREAM, MASTER, "k"), budget)
-    assert builder.nbytes == builder.max_rows * 8
+    assert builder.nbytes == builder.max_rows * 8 + batch_bytes_for(budget)
     assert 256 <= builder.max_rows <= 65536

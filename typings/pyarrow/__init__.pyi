@@ -76,6 +76,7 @@ class RecordBatch(_Container):
 class Table(_Container):
     schema: Schema
     num_rows: int
+    num_columns: int
     nbytes: int
     column_names: list[str]
     columns: list[ChunkedArray]

@@ -27,6 +27,10 @@ class Entry:
         Whether the target is the least or the most that the value may be.
     details
         What the ratio was worked out from, with units in the names.
+    ratio_of
+        What is divided by what, in one line; figures of one kind share it.
+    judged
+        Whether the run had the size that the target speaks of; otherwise the target is neither met nor missed.
     """
 
     name: str
@@ -34,9 +38,13 @@ class Entry:
     target: float
     bound: Literal["at least", "at most"]
     details: dict[str, Any] = field(default_factory=dict)
+    ratio_of: str = ""
+    judged: bool = True
 
     @property
-    def met(self) -> bool:
+    def met(self) -> bool | None:
+        if not self.judged:
+            return None
         return self.value >= self.target if self.bound == "at least" else self.value <= self.target
 
 

@@ -12,9 +12,12 @@ from semistream.bench.micro.spec import PARTS
 from semistream.bench.plot import plot_result
 from semistream.bench.result_file import BenchResult, read_result, write_result
 from semistream.cli.help_text import example
+from semistream.cli.output_path import require_folder_path, require_output_path
 from semistream.cli.progress import telling
 
 __all__ = ["app"]
+
+_VERDICTS = {True: "[green]met[/]", False: "[red]missed[/]", None: "-"}
 
 app = typer.Typer(
     help="Run benchmarks, and plot their result files.",
@@ -32,12 +35,18 @@ def micro(
     only: Annotated[
         list[str] | None, typer.Option(help=f"Part to measure, of {', '.join(PARTS)}; can be repeated.")
     ] = None,
-    data_dir: Annotated[Path, typer.Option(help="Where the table is kept.")] = Path("bench-data"),
+    data_dir: Annotated[Path, typer.Option(help="Where the table is kept: 2.4 GB at the default size.")] = Path(
+        "bench-data"
+    ),
     out: Annotated[Path | None, typer.Option(help="Result file to write.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing result file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result file to stdout.")] = False,
 ) -> None:
     """Measure page scans, multi-map kernels, MESHJOIN's service rate and resident memory."""
     spec = MicroSpec(rows=rows, seed=seed, repeats=repeats, parts=tuple(only) if only else PARTS)
+    require_folder_path(data_dir, "data_dir")
+    if out is not None:
+        require_output_path(out, overwrite=overwrite)
     with telling() as report:
         result = run_micro(spec, data_dir, report)
     if out is not None:
@@ -45,7 +54,7 @@ def micro(
     if as_json:
         typer.echo(result.to_json())
     else:
-        Console().print(_as_table(result))
+        _print(result)
 
 
 @app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))
@@ -54,8 +63,17 @@ def plot(
     out: Annotated[Path, typer.Option(help="Picture to write: .png, .svg or .pdf.")],
 ) -> None:
     """Draw the figures of a result file against their targets; nothing is measured again."""
+    require_output_path(out, overwrite=True)
     plot_result(read_result(result), out)
     typer.echo(f"{out} written")
+
+
+def _print(result: BenchResult) -> None:
+    Console().print(_as_table(result))
+    for line in dict.fromkeys(entry.ratio_of for entry in result.entries if entry.ratio_of):
+        typer.echo(line)
+    if not all(entry.judged for entry in result.entries):
+        typer.echo(f"No verdict: the targets speak of the default size, {MicroSpec.rows:,} rows.")
 
 
 def _as_table(result: BenchResult) -> Table:
@@ -63,6 +81,5 @@ def _as_table(result: BenchResult) -> Table:
     for column in table.columns[1:3]:
         column.justify = "right"
     for entry in result.entries:
-        mark = "[green]met[/]" if entry.met else "[red]missed[/]"
-        table.add_row(entry.name, f"{entry.value:.3f}", f"{entry.bound} {entry.target:g}", mark)
+        table.add_row(entry.name, f"{entry.value:.3f}", f"{entry.bound} {entry.target:g}", _VERDICTS[entry.met])
     return table

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from semistream.bench.demo import DemoResult, DemoSpec, run_demo, write_report
+from semistream.bench.demo import WARM_NOTE, DemoResult, DemoSpec, run_demo, write_report
 from semistream.bench.provenance import collect_provenance
 from semistream.cli.help_text import example
+from semistream.cli.output_path import require_folder_path
 from semistream.cli.progress import stderr
 from semistream.core.sizes import format_bytes
 
@@ -27,6 +28,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of table and stream.")] = DemoSpec.seed,
 ) -> None:
     """Generate a table and a stream, join them with every algorithm, and check against DuckDB."""
+    require_folder_path(out, "out")
     spec = DemoSpec(master_rows=master_rows, stream_tuples=stream_tuples, lookup_tuples=lookup_tuples, seed=seed)
     provenance = collect_provenance(seed)
     percentage = TextColumn("{task.percentage:>4.0f}%")
@@ -43,6 +45,7 @@ def demo(
     report = out / "report.html"
     write_report(result, provenance, report)
     _print(result)
+    typer.echo(WARM_NOTE)
     typer.echo(f"Report: {report}")
     if not result.exact:
         typer.echo("semistream: an output differs from DuckDB's batch join: please report it", err=True)
@@ -60,7 +63,7 @@ def _print(result: DemoResult) -> None:
     runs = result.runs
     table.add_row("stream tuples answered", *(f"{run.metrics.tuples_answered:,}" for run in runs))
     table.add_row("rows out", *(f"{run.metrics.rows_out:,}" for run in runs))
-    table.add_row("service rate, tuples/s", *(f"{run.service_rate:,.0f}" for run in runs))
+    table.add_row("service rate (warm), tuples/s", *(f"{run.service_rate:,.0f}" for run in runs))
     table.add_row("memory held", *(format_bytes(run.memory.total_bytes) for run in runs))
     table.add_row("memory budget", *(format_bytes(run.memory.budget_bytes) for run in runs))
     table.add_row("pages read", *(f"{run.metrics.pages_read:,}" for run in runs))

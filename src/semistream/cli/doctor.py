@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -30,8 +29,7 @@ _EXTRAS = {
     "rich": "cli",
     "matplotlib": "bench",
     "psutil": "bench",
-    "duckdb": "all",
-    "pyspark": "spark",
+    "duckdb": "clustered",
 }
 
 
@@ -48,13 +46,12 @@ def doctor(
     data_dir: Annotated[Path, typer.Option(help="Folder where tables will be staged.")] = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check versions, Java, the kernel cache and the disk; exit with 1 if something required is missing."""
+    """Check versions, the kernel cache and the disk; exit with 1 if something required is missing."""
     checks = [
         _Check("semistream", __version__, ok=True, required=True),
         _python(),
         *(_library(name, name, required=True) for name in _REQUIRED_LIBRARIES),
         *(_library(name, f"semistream[{extra}]", required=False) for name, extra in _EXTRAS.items()),
-        _java(),
         _guarded("kernel cache", _kernel_cache, required=True),
         _guarded("free disk", lambda: _free_disk(data_dir), required=True),
         _guarded("drop-behind reading", lambda: _fadvise(data_dir), required=False),
@@ -81,20 +78,6 @@ def _library(name: str, package: str, *, required: bool) -> _Check:
         return _Check(name, version(name), True, required)
     except PackageNotFoundError:
         return _Check(name, "not installed", False, required, f"pip install '{package}'")
-
-
-def _java() -> _Check:
-    remedy = "install a JDK (17 or newer) for the Spark runtime"
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java is None:
-        return _Check("java", "not found", False, False, remedy)
-    try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=30)
-    except (OSError, subprocess.SubprocessError) as error:
-        return _Check("java", f"does not run: {error}", False, False, remedy)
-    first_line = (done.stderr or done.stdout).splitlines()[0]
-    return _Check("java", first_line, True, False)
 
 
 def _guarded(name: str, find: Callable[[], _Check], *, required: bool) -> _Check:

@@ -7,9 +7,11 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from semistream.cli.condition_text import parse_condition
 from semistream.cli.help_text import example
-from semistream.cli.parquet_files import ParquetStream, writing_parquet
+from semistream.cli.parquet_files import ParquetStream, require_parquet_output, writing_parquet
 from semistream.cli.progress import counting
+from semistream.core.conditions import Condition
 from semistream.core.contract import Operator
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import How
@@ -20,15 +22,26 @@ __all__ = ["EXAMPLE", "join"]
 
 EXAMPLE = example(
     "semistream join orders.parquet --table warehouse/customers --on custkey --out enriched.parquet",
-    "semistream join 2024/*.parquet --table t --on buyer=custkey --how left --memory 256MB --out out.parquet",
+    "semistream join 2024/ --table t --on buyer=custkey --how left --memory 256MB --out out.parquet",
+    "semistream join sales.parquet --table t --on id --condition 'valid_from <= ts < valid_to' --out out.parquet",
 )
 
 
 def join(
-    stream: Annotated[list[Path], typer.Argument(help="Parquet files, read in this order as one stream.")],
+    stream: Annotated[list[Path], typer.Argument(help="Parquet files or folders, read in this order as one stream.")],
     table: Annotated[Path, typer.Option(help="Folder of the master table.")],
-    on: Annotated[str, typer.Option(help="Key: NAME, or STREAM=MASTER; several separated by commas.")],
     out: Annotated[Path, typer.Option(help="Parquet file to write.")],
+    on: Annotated[str | None, typer.Option(help="Key: NAME, or STREAM=MASTER; several separated by commas.")] = None,
+    condition: Annotated[
+        str | None,
+        typer.Option(
+            help="Further condition: 'STREAM <= MASTER' (or <, >, >=), or 'MASTER <= STREAM < MASTER'; "
+            "meshjoin takes one without --on."
+        ),
+    ] = None,
+    null_is_open: Annotated[
+        bool, typer.Option("--null-is-open", help="Read a NULL bound of a range condition as no bound.")
+    ] = False,
     how: Annotated[str, typer.Option(help="inner, left, semi or anti.")] = "inner",
     algorithm: Annotated[str, typer.Option(help="meshjoin or inlj.")] = "meshjoin",
     memory: Annotated[str, typer.Option(help="The operator's budget.")] = "64MB",
@@ -40,26 +53,39 @@ def join(
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON.")] = False,
 ) -> None:
     """Join a stream of Parquet files with a master table."""
+    compared = _condition(condition, null_is_open)
+    if on is None and compared is None:
+        raise InvalidArgument("the join compares nothing: give --on or --condition")
+    require_parquet_output(out, overwrite=overwrite)
     source = ParquetStream(stream)
     op = operator(
         algorithm,
         open_table(table),
         source.schema,
-        on=_key_columns(on),
+        on=None if on is None else _key_columns(on),
         how=cast(How, how),  # checked by the operator
+        condition=compared,
         columns=columns.split(",") if columns else None,
         memory=memory,
         order=order,
     )
     started_s = time.perf_counter()
     with (
-        writing_parquet(out, op.spec.output_schema, overwrite=overwrite) as writer,
+        writing_parquet(out, op.spec.output_schema) as writer,
         counting(source.num_rows, "joining tuples") as progress,
     ):
         for batch in run(op, source):
             writer.write_batch(batch)
             progress(op.metrics.tuples_answered)
     _print_result(op, time.perf_counter() - started_s, as_json)
+
+
+def _condition(text: str | None, null_is_open: bool) -> Condition | None:
+    if text is not None:
+        return parse_condition(text, null_is_open=null_is_open)
+    if null_is_open:
+        raise InvalidArgument("null_is_open goes with a range: give --condition, or leave it out")
+    return None
 
 
 def _key_columns(on: str) -> dict[str, str]:

@@ -9,79 +9,111 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from semistream.cli.output_path import require_output_path
 from semistream.core.errors import InvalidArgument, SchemaMismatch
+from semistream.storage.sources import open_source
 
-__all__ = ["ParquetStream", "num_parquet_rows", "writing_parquet"]
+__all__ = ["ParquetStream", "num_parquet_rows", "require_parquet_output", "writing_parquet"]
 
 _BATCH_ROWS = 16_384
+_SUFFIXES = ("", ".parquet", ".pq")
 
 
 def _open(path: Path) -> pq.ParquetFile:
     if not path.is_file():
-        raise InvalidArgument(f"{os.fspath(path)!r} is not a file: give Parquet files")
+        raise InvalidArgument(f"{os.fspath(path)!r} does not exist: give Parquet files or folders")
     try:
         # Pre-buffering would hold whole row groups in memory.
         return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
-    except OSError as error:
-        raise InvalidArgument(f"cannot read {os.fspath(path)!r}: {error.strerror or error}") from None
-    except pa.ArrowInvalid as error:
-        reason = str(error).splitlines()[0]
-        raise InvalidArgument(f"{os.fspath(path)!r} cannot be read as Parquet: {reason}") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> InvalidArgument:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return InvalidArgument(f"{os.fspath(path)!r} cannot be read as Parquet: {reason}")
 
 
 def num_parquet_rows(path: Path) -> int | None:
     """Return the rows of a Parquet file; None for a folder, whose files are not opened for this."""
-    if not path.is_file():
+    if path.is_dir():
         return None
     with _open(path) as file:
         return int(file.metadata.num_rows)
 
 
 class ParquetStream:
-    """The batches of Parquet files of one schema, file after file.
+    """The batches of Parquet files of one schema, file after file; a folder is read as `stage` reads it.
 
     Attributes
     ----------
     schema
         Of all files.
     num_rows
-        Of all files together.
+        Of all files together; None when there is a folder among them.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = list(paths)
-        self.num_rows = 0
-        schemas = []
-        for path in self._paths:
-            with _open(path) as file:
-                schemas.append(file.schema_arrow)
-                self.num_rows += file.metadata.num_rows
-        self.schema: pa.Schema = schemas[0].remove_metadata()
+        schemas = [_schema(path) for path in self._paths]
+        self.schema: pa.Schema = schemas[0]
         for path, schema in zip(self._paths, schemas, strict=True):
             if not schema.equals(schemas[0]):
                 raise SchemaMismatch(
                     f"{os.fspath(path)!r} has other columns than {os.fspath(self._paths[0])!r}: "
                     "give files of one schema"
                 )
+        counts = [num_parquet_rows(path) for path in self._paths]
+        known = [count for count in counts if count is not None]
+        self.num_rows = sum(known) if len(known) == len(counts) else None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for path in self._paths:
-            with _open(path) as file:
-                for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+            try:
+                for batch in _batches(path):
                     yield batch.replace_schema_metadata(None)
+            except (OSError, pa.ArrowInvalid) as error:
+                raise _unreadable(path, error) from None
+
+
+def _schema(path: Path) -> pa.Schema:
+    if path.is_dir():
+        schema: pa.Schema = open_source(path).schema
+        if not schema.names:
+            raise InvalidArgument(f"{os.fspath(path)!r} holds no Parquet files: give another folder, or files")
+    else:
+        with _open(path) as file:
+            schema = file.schema_arrow
+    bare: pa.Schema = schema.remove_metadata()
+    return bare
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    if path.is_dir():
+        yield from open_source(path).batches
+    else:
+        with _open(path) as file:
+            yield from file.iter_batches(batch_size=_BATCH_ROWS)
+
+
+def require_parquet_output(path: Path, *, overwrite: bool) -> None:
+    """Raise `InvalidArgument` unless a Parquet file can be written to ``path``."""
+    if path.suffix.lower() not in _SUFFIXES:
+        named = path.with_suffix(".parquet").name
+        raise InvalidArgument(f"out={os.fspath(path)!r}: the output is Parquet only, name it {named!r}")
+    require_output_path(path, overwrite=overwrite)
 
 
 @contextmanager
-def writing_parquet(path: Path, schema: pa.Schema, *, overwrite: bool) -> Iterator[pq.ParquetWriter]:
+def writing_parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Give a writer; the file gets its name only when the block ends without an error."""
-    if path.exists() and (path.is_dir() or not overwrite):
-        remedy = "choose a file" if path.is_dir() else "choose another path or give --overwrite"
-        raise InvalidArgument(f"out={os.fspath(path)!r} exists: {remedy}")
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         writer = pq.ParquetWriter(unfinished, schema)
     except OSError as error:
-        raise InvalidArgument(f"cannot write {os.fspath(path)!r}: {error.strerror or error}") from None
+        # The error's own text has the temporary name.
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise InvalidArgument(f"cannot write {os.fspath(path)!r}: {reason}") from None
     try:
         with writer:
             yield writer

@@ -1,4 +1,4 @@
-"""The operator contract: a step machine with no thread, clock or session of its own."""
+"""The operator contract: a step machine that does nothing unless it is called, and knows no clock and no Spark."""
 
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable

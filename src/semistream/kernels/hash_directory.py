@@ -49,6 +49,7 @@ _Tags = npt.NDArray[np.uint8]
 
 @kernel
 def mix(code: np.int64) -> np.uint64:
+    """Spread a code over 64 bits, as MurmurHash3's finaliser does up to its last shift."""
     mixed = np.uint64(code)
     mixed = (mixed ^ (mixed >> np.uint64(33))) * _MIX1
     return (mixed ^ (mixed >> np.uint64(33))) * _MIX2
@@ -125,7 +126,10 @@ def line_of(directory: _Int64s, mixed: np.uint64, code: np.int64) -> np.int64:
 
 @kernel
 def touch(directory: _Int64s, tags: _Tags, code: np.int64) -> np.int64:
-    """Read a key's line, so that it is in the cache when it is needed."""
+    """Read a key's line, so that it is in the cache when it is needed.
+
+    Callers return what they touched, or the compiler would leave the reading out.
+    """
     line = home_line(mix(code), directory.shape[0])
     return np.int64(directory[line, 1] ^ tags[line])
 

@@ -13,6 +13,9 @@ walks through memory sequentially.
      23  |   2   |  2      ──►      2
                                     1 ─► 2 ─► 3 ─► 4   Q
 
+Scanning joins expire from the front of Q; joins that look keys up (S1) take the oldest entry of Q and delete keys
+in its middle, and joins with a cache (S0) ask how many entries a key has.
+
 Insert, probe, count, expire and delete are O(1) per entry: a key's list is appended to at its end and
 expired from its front. The directory is in `semistream.kernels.hash_directory`.
 """
@@ -249,6 +252,7 @@ class FifoMultimap:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         lines = self._lines(capacity)
+        # Touched here and not in the first insert, so that memory is there or is refused at once.
         self._directory = np.empty((lines, 2), dtype=np.int64)
         self._directory.fill(0)
         self._tags = np.empty(lines + TAG_WORD, dtype=np.uint8)
@@ -268,12 +272,13 @@ class FifoMultimap:
     @classmethod
     def hash_bytes_for(cls, capacity: int) -> int:
         """Return the bytes of the hash side (H_S) of a multi-map of this capacity."""
-        return cls._lines(capacity) * 17 + TAG_WORD + capacity * 16
+        # A line is two words and a tag; an entry is its code, the next of its key and the key's count.
+        return cls._lines(capacity) * (16 + 1) + TAG_WORD + capacity * (8 + 4 + 4)
 
     @classmethod
     def queue_bytes_for(cls, capacity: int) -> int:
         """Return the bytes of the queue (Q) of a multi-map of this capacity."""
-        return capacity * 8
+        return capacity * (4 + 4)
 
     @property
     def hash_bytes(self) -> int:

@@ -1,23 +1,27 @@
 """INLJ: indexed nested-loop join over a clustered table, the baseline of the papers.
 
-S3 (section 4.1) examines each stream tuple in turn and finds its master rows through a clustered index, with a
-buffer pool as large as the memory that MESHJOIN gets.
+N. Polyzotis, S. Skiadopoulos, P. Vassiliadis, A. Simitsis, N.-E. Frantzell: "Supporting Streaming Updates in an
+Active Data Warehouse", ICDE 2007 (S3), section 4.1.
+
+Each stream tuple is examined in turn and its master rows are found through a clustered index, with a buffer pool in
+memory. What one look-up costs is not shared with other tuples, except by pages that happen to be in the pool.
 
 ::
 
-    stream ─► stream buffer ─ w tuples ─► page index ─► buffer pool (LRU) ◄─ one page ─ R, clustered by key
-                                              └─► rows found in the page ─► results
+    stream ─► stream buffer ─ w tuples ─► first keys of pages ─► buffer pool (LRU) ◄─ one page ─ R, clustered by key
+                                                                     └─► rows found in the page ─► results
 
-    memory M = index of pages + buffer pool + stream buffer
+    memory M = index (where pages lie, and their first keys) + buffer pool + pages being searched
+               + stream buffer + results being built
 
 Symbols
 -------
-==========  ==========================  =====================
+==========  ==========================  =======================
 paper       here                        unit
-==========  ==========================  =====================
+==========  ==========================  =======================
 ``M``       ``budget_bytes``            bytes
 --          ``w``                       stream tuples per step
-==========  ==========================  =====================
+==========  ==========================  =======================
 
 Deviations
 ----------
@@ -27,6 +31,8 @@ D1  A step looks up w tuples, not one: pages are fetched in the order in which t
 D2  A key's rows may cross pages, and lie in several sorted files after an append: each page that can hold the key
     is searched.
 D3  A NULL key matches nothing and is answered without a look-up.
+D4  The paper's index is a B+-tree on disk whose pages share the pool. Here it is the first key of every page, kept in
+    memory, and the pool is what the budget leaves.
 """
 
 from collections.abc import Iterator
@@ -45,6 +51,7 @@ from semistream.kernels.page_search import expand_ranges, search_pages
 from semistream.operators.buffer_pool import BufferPool, PooledPage
 from semistream.operators.matching import EqualityMatching, PairFilter
 from semistream.operators.registry import register
+from semistream.operators.results import batch_bytes_for, byte_portions
 from semistream.operators.step_operator import StepOperator
 from semistream.operators.stream_buffer import StreamBuffer
 from semistream.storage import MasterTable, PageReader
@@ -54,7 +61,10 @@ __all__ = ["Inlj", "InljConfig"]
 _STREAM_BUFFER_SHARE = 1 / 16
 _W = 1024
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
+_SEARCH_SHARE = 1 / 8
 _PAIR_BYTES = 12
+_ACCESS_BYTES = 64  # which tuple asks for which page, sorted, and what was found there
+_COPIES_OF_RESULTS = 4  # rows by page, joined, in stream order, beside the stream's columns
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -93,6 +103,13 @@ class _Accesses:
 
     def __getitem__(self, portion: slice) -> "_Accesses":
         return _Accesses(self.tuples[portion], self.pages[portion])
+
+
+def _expand(asking: _Int64s, first_page: _Int64s, count: _Int64s) -> _Accesses:
+    """Return an access for each of the ``count`` pages from ``first_page`` on, for every asking tuple."""
+    first = np.cumsum(count) - count
+    within = np.arange(count.sum()) - np.repeat(first, count)
+    return _Accesses(np.repeat(asking, count), np.repeat(first_page, count) + within)
 
 
 @dataclass(frozen=True)
@@ -141,13 +158,21 @@ class Inlj(StepOperator):
         pair_rows = int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 65536))
         self._pair_access = np.empty(pair_rows, dtype=np.int32)
         self._pair_row = np.empty(pair_rows, dtype=np.int64)
-        fixed = self._pages.nbytes + self._pooled_bytes.nbytes + self._pair_access.nbytes + self._pair_row.nbytes
-        least_rest = int(largest_pooled / (1 - _STREAM_BUFFER_SHARE)) + _LEAST_STREAM_BUFFER_BYTES + 1
+        self._max_accesses = int(np.clip(budget_bytes // 64 // _ACCESS_BYTES, 64, 1 << 20))
+        self._max_batch_bytes = batch_bytes_for(budget_bytes) // 2
+        self._building_bytes = (
+            pair_rows * _PAIR_BYTES + self._max_accesses * _ACCESS_BYTES + self._max_batch_bytes * _COPIES_OF_RESULTS
+        )
+        fixed = self._pages.nbytes + self._pooled_bytes.nbytes + self._building_bytes
+        # The pool holds the largest page, and so does the space to search pages in.
+        least_rest = int(2 * largest_pooled / (1 - _STREAM_BUFFER_SHARE)) + _LEAST_STREAM_BUFFER_BYTES + 1
         require_at_least(budget_bytes, fixed + least_rest, f"inlj on {table.path}")
         rest = budget_bytes - fixed
         buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
+        # Pages that are searched together have to fit the pool together.
+        self._search_bytes = min(max(largest_pooled, int(rest * _SEARCH_SHARE)), (rest - buffer_bytes) // 2)
         self._buffer = StreamBuffer(buffer_bytes)
-        self._pool = BufferPool(self._reader, rest - buffer_bytes, self._page_codes)
+        self._pool = BufferPool(self._reader, rest - buffer_bytes - self._search_bytes, self._page_codes)
         self.w = self.config.w or _W
 
     @staticmethod
@@ -179,7 +204,8 @@ class Inlj(StepOperator):
         waiting = self._buffer.peek(self.w)
         assert waiting is not None
         chunk, codes = waiting
-        accesses = self._locate(codes)
+        accesses, tuples = self._locate(codes)
+        chunk = chunk.slice(0, tuples)
         matched = np.zeros(chunk.num_rows, dtype=np.bool_)
         answered = 0
         for portion in self._portions(accesses.pages):
@@ -193,40 +219,40 @@ class Inlj(StepOperator):
         yield self._results(chunk, nothing, matched, answered)
         self._buffer.consume(chunk.num_rows)
         self.metrics.tuples_answered += chunk.num_rows
-        self.metrics.tuples_through_disk += chunk.num_rows
+        self.metrics.tuples_through_disk += int(chunk.num_rows if codes.valid is None else codes.valid[:tuples].sum())
         self.metrics.tuples_without_match += chunk.num_rows - int(matched.sum())
         self.metrics.pages_read = self._pool.pages_read
         self.metrics.bytes_read = self._pool.bytes_read
 
-    def _locate(self, codes: KeyCodes) -> _Accesses:
-        """Return the pages that can hold each key (D2)."""
-        tuples = np.arange(codes.code.size) if codes.valid is None else np.flatnonzero(codes.valid)
-        buckets = bucket_ids(self._matching.coder, codes, self.table.buckets)[tuples]
-        parts = []
+    def _locate(self, codes: KeyCodes) -> tuple[_Accesses, int]:
+        """Return the pages that can hold each key (D2), for as many tuples as the budget allows, and their number."""
+        valid = np.arange(codes.code.size) if codes.valid is None else np.flatnonzero(codes.valid)
+        buckets = bucket_ids(self._matching.coder, codes, self.table.buckets)[valid]
+        ranges = []
+        pages_per_tuple = np.zeros(codes.code.size, dtype=np.int64)
         for bucket in np.unique(buckets):
-            asking = tuples[buckets == bucket]
-            ranges = self._bucket_pages[bucket].locate(codes.code[asking])
-            offset = self._pages.bucket_bounds[bucket]
-            for low, high in zip(ranges.lo, ranges.hi, strict=True):
+            asking = valid[buckets == bucket]
+            found = self._bucket_pages[bucket].locate(codes.code[asking])
+            first_page = self._pages.bucket_bounds[bucket]
+            for low, high in zip(found.lo, found.hi, strict=True):
                 count = np.maximum(high - low, 0)
-                first = np.cumsum(count) - count
-                within = np.arange(count.sum()) - np.repeat(first, count)
-                parts.append((np.repeat(asking, count), np.repeat(low, count) + within + offset))
-        if not parts:
-            return _Accesses(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-        asked = np.concatenate([part[0] for part in parts])
-        pages = np.concatenate([part[1] for part in parts])
+                ranges.append((asking, low + first_page, count))
+                pages_per_tuple[asking] += count
+        tuples = max(1, int(np.searchsorted(np.cumsum(pages_per_tuple), self._max_accesses, side="right")))
+        parts = [_expand(asking, low, np.where(asking < tuples, count, 0)) for asking, low, count in ranges]
+        asked = np.concatenate([np.empty(0, dtype=np.int64), *(part.tuples for part in parts)])
+        pages = np.concatenate([np.empty(0, dtype=np.int64), *(part.pages for part in parts)])
         order = np.argsort(asked, kind="stable")
-        return _Accesses(asked[order], pages[order])
+        return _Accesses(asked[order], pages[order]), tuples
 
     def _portions(self, pages: _Int64s) -> Iterator[slice]:
-        """Cut accesses so that the different pages of a portion fit the pool together."""
+        """Cut accesses so that the different pages of a portion can be searched together."""
         start = 0
         while start < pages.size:
             _, first_seen = np.unique(pages[start:], return_index=True)
             first_seen.sort()
             sizes = np.cumsum(self._pooled_bytes[pages[start:][first_seen]])
-            fitting = max(1, int(np.searchsorted(sizes, self._pool.capacity_bytes, side="right")))
+            fitting = max(1, int(np.searchsorted(sizes, self._search_bytes, side="right")))
             stop = pages.size if fitting == first_seen.size else start + int(first_seen[fitting])
             yield slice(start, stop)
             start = stop
@@ -249,17 +275,21 @@ class Inlj(StepOperator):
             lows,
             highs,
         )
+        row_bytes = np.array([page.nbytes // page.codes.size for page in in_order]) + chunk.nbytes // chunk.num_rows
         at = offset = 0
         while at < lows.size:
             at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)
-            if not filled:
-                continue
-            asking = self._pair_access[:filled]
-            master = _gather(in_order, which[asking], self._pair_row[:filled] - bounds[which[asking]])
-            tuples = accesses.tuples[asking]
-            keep = self._is_match(chunk, tuples, master)
-            decided = int(accesses.tuples[at]) if at < lows.size else end
-            yield _Found(tuples[keep], master.filter(pa.array(keep)), decided)
+            page_of_pair = which[self._pair_access[:filled]]
+            row_of_pair = self._pair_row[:filled] - bounds[page_of_pair]
+            tuples = accesses.tuples[self._pair_access[:filled]]
+            following = int(accesses.tuples[at]) if at < lows.size else end
+            for portion in byte_portions(row_bytes[page_of_pair], self._max_batch_bytes):
+                master = _gather(in_order, page_of_pair[portion], row_of_pair[portion])
+                asking = tuples[portion]
+                keep = self._is_match(chunk, asking, master)
+                if not keep.all():
+                    asking, master = asking[keep], master.filter(pa.array(keep))
+                yield _Found(asking, master, int(tuples[portion.stop]) if portion.stop < filled else following)
 
     def _is_match(self, chunk: pa.RecordBatch, tuples: _Int64s, master: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         asking, rows = pa.array(tuples), pa.array(np.arange(tuples.size))
@@ -299,7 +329,8 @@ class Inlj(StepOperator):
             "index": self._pages.nbytes + self._pooled_bytes.nbytes,
             "buffer pool": self._pool.nbytes,
             "stream buffer": self._buffer.nbytes,
-            "results": self._pair_access.nbytes + self._pair_row.nbytes,
+            "disk buffer": self._search_bytes,
+            "results": self._building_bytes,
         }
 
     def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:

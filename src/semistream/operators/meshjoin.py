@@ -5,7 +5,7 @@ Active Data Warehouse", ICDE 2007 (S3).
 
 R is scanned over and over, b pages at a time. In every iteration w new stream tuples join the window; a chunk of
 stream tuples leaves it when it has met every page of R. One read of b pages is shared by the whole window, so
-the disk's cost per stream tuple falls with the memory given to the window. No index, no order, any condition.
+the disk's cost per stream tuple falls with the memory given to the window. No index of keys, no order, any condition.
 
 ::
 
@@ -13,7 +13,8 @@ the disk's cost per stream tuple falls with the memory given to the window. No i
                                           Q  (chunks, oldest first)            │
                                           └─ the oldest chunk expires          └─► results
 
-    memory M = disk buffer + index of pages + stream buffer + H_S + Q (+ results that wait, for stream order)
+    memory M = disk buffer + index (where pages lie) + stream buffer + H_S + Q + results being built
+               (+ results that wait, for stream order)
 
 Symbols
 -------
@@ -25,7 +26,7 @@ paper       here                          unit
 ``b``       ``b``                         pages read per iteration
 ``w``       ``w``                         stream tuples read per iteration
 ``k``       ``iterations_per_cycle``      iterations for one scan of R
-``H``       ``_stream.window``            stream tuples, hashed by key
+``H``       ``_stream.window``            stream tuples, hashed by key (H_S in later papers)
 ``Q``       ``_chunks``, and the order    chunks of w tuples, oldest first
             inside the window
 ==========  ============================  ==============================================
@@ -38,9 +39,16 @@ D2  N_R need not be a multiple of b: the scan's last read is shorter, and a read
     counts pages met and not iterations, so b may change in flight: a read is then cut where the oldest chunk completes.
 D3  A NULL key matches nothing: such a tuple is answered when it is read and never enters H.
 D4  While the stream is silent iterations go on with fewer or no new tuples until every tuple is answered; with
-    nothing pending R is not read.
+    nothing pending R is not read. A chunk is also smaller than w when less than w tuples fit the window, because their
+    text is long or because b was changed.
 D5  The next b pages are read and decoded while the current ones are joined, so the disk buffer is held three times:
     as bytes, as the next pages and as the current pages.
+D6  Theorem 3.1 asks for an arrival rate of at most the service rate. Here the stream buffer refuses tuples when it is
+    full, so that a faster stream waits instead of being lost.
+D7  Without a given b, it is as large as pays: at most 30% of the budget and 2 MB a read, not the optimum of the cost
+    model (section 3.2).
+D8  For output in stream order results wait in memory and, beyond a share of the budget, on disk (section 3.3 attaches
+    them to H).
 """
 
 from collections.abc import Iterator
@@ -140,8 +148,9 @@ class Meshjoin(StepOperator):
             window_bytes=self._plan.window_bytes,
             max_tuples=None if self._w is None else self._w * self._plan.iterations_per_cycle,
         )
-        self._chunks = ChunkQueue(self._plan.iterations_per_cycle + 2)
+        self._chunks = ChunkQueue(self._plan.chunks)
         self._scanned_pages = 0
+        self._cycles_before = 0  # those of the operator whose snapshot was restored
 
     # --- the paper's parameters ---------------------------------------------------------------------------------
 
@@ -186,9 +195,9 @@ class Meshjoin(StepOperator):
 
     def _share_out(self, plan: ScanPlan, chunks: list[tuple[int, int]]) -> None:
         """Give the stream side its shares of ``plan``, with these chunks pending."""
-        queue = ChunkQueue.holding(chunks, plan.iterations_per_cycle + 2)
+        queue = ChunkQueue.holding(chunks, plan.chunks)
         # Chunks of a smaller b may be more than a cycle of this plan has.
-        extra_bytes = queue.nbytes - (plan.iterations_per_cycle + 2) * CHUNK_BYTES
+        extra_bytes = queue.nbytes - plan.chunks * CHUNK_BYTES
         self._stream.resize(
             plan.stream_buffer_bytes,
             plan.window_bytes - extra_bytes,
@@ -211,7 +220,7 @@ class Meshjoin(StepOperator):
         yield from self._admit_chunk()  # l. 2, w tuples; ll. 7-8
         yield from self._join(run)  # ll. 9-10
         self._scanned_pages += pages
-        self.metrics.cycles = self._scanned_pages // self.num_pages
+        self.metrics.cycles = self._scanned_pages // self.num_pages - self._cycles_before
         yield from self._expire_chunks()  # ll. 3-6 (D1)
         if self._reorder is not None:
             yield from self._reorder.release(self._stream.oldest_pending_number)
@@ -224,7 +233,10 @@ class Meshjoin(StepOperator):
         return run, count
 
     def _run_at(self, scanned_pages: int) -> tuple[int, int]:
-        """Return (page, count) of the read at this position of the scan (D2)."""
+        """Return (page, count) of the read at this position of the scan (D2).
+
+        The next chunk to complete has to complete exactly at the end of a read.
+        """
         first = scanned_pages % self.num_pages
         count = self._pages.run_length(first, self.b)
         start = self._chunks.first_start_after(scanned_pages - self.num_pages)
@@ -234,7 +246,7 @@ class Meshjoin(StepOperator):
 
     def _admit_chunk(self) -> Iterator[pa.RecordBatch]:
         if self._chunks.is_full:
-            return
+            return  # only while chunks of a smaller b are pending: the next expiry makes room
         admitted = self._stream.admit(self.w)
         if admitted.tuples:
             self._chunks.push(self._scanned_pages, admitted.tuples)
@@ -334,6 +346,7 @@ class Meshjoin(StepOperator):
         self._share_out(self._plan, [(start, tuples) for start, tuples in header["chunks"]])
         self._stream.set_state(header, tables)
         self._scanned_pages = header["scanned_pages"]
+        self._cycles_before = self._scanned_pages // self.num_pages
         if self._reorder is not None:
             self._reorder.add_table(tables["results"])
 
@@ -351,4 +364,4 @@ class Meshjoin(StepOperator):
         starts = [start for start, _ in chunks]
         assert starts == sorted(starts)
         # Theorem 3.1: a live chunk has met its first pages and still has some to meet.
-        assert all(self._scanned_pages - self.num_pages < start <= self._scanned_pages for start in starts)
+        assert all(self._scanned_pages - self.num_pages < start < self._scanned_pages for start in starts)

@@ -23,10 +23,11 @@ import pyarrow as pa
 
 __all__ = ["ReorderBuffer"]
 
-_NUMBER = "__number__"
 _MERGE_RUNS = 8
-_MEMORY_SHARE = 6  # runs in memory; a merge of them holds its inputs and its result
-_PAGE_SHARE = 64  # every run on disk has a page in memory, and there are at most seven to a level
+# Parts of the capacity: what runs in memory take, a merge of which holds its inputs and its result; and the page in
+# memory of a run on disk, of which there are at most seven to a level.
+_MEMORY_RUNS_PART = 6
+_DISK_PAGE_PART = 64
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -37,11 +38,14 @@ class _MemoryRun:
     def __init__(self, batch: pa.RecordBatch, level: int) -> None:
         self.level = level
         self._batch = batch
-        self._numbers = np.asarray(batch.column(_NUMBER).to_numpy())
+        self._numbers = _numbers(batch)
 
     @property
     def nbytes(self) -> int:
         return int(self._batch.get_total_buffer_size())
+
+    def fill(self) -> None:
+        """All rows are in memory."""
 
     def rest(self) -> pa.RecordBatch:
         return self._batch
@@ -87,7 +91,7 @@ class _DiskRun:
         self._path = path
         self._file = pa.OSFile(str(path), "rb")
         self._pages = pa.ipc.open_stream(self._file)
-        self._unread_rows = rows
+        self._rows = self._unread_rows = rows
         self._page = self._next_page()
 
     def _next_page(self) -> _MemoryRun:
@@ -104,7 +108,6 @@ class _DiskRun:
 
     @property
     def first_number(self) -> int | None:
-        self._fill()
         return self._page.first_number
 
     @property
@@ -117,25 +120,22 @@ class _DiskRun:
     def last_number(self) -> int:
         return self._page.last_number
 
-    def _fill(self) -> None:
+    def fill(self) -> None:
+        """Have rows in memory, if there are any left."""
         while not len(self._page) and self._unread_rows:
             self._page = self._next_page()
 
     def take_until(self, number: int) -> pa.RecordBatch:
-        self._fill()
         return self._page.take_until(number)
 
     def read_all(self) -> Iterator[pa.RecordBatch]:
         """Return all rows that were not released, for a snapshot; the run stays as it is."""
         yield self._page.rest()
-        read = len(self) - self._unread_rows
-        assert read == len(self._page)
+        skipped = self._rows - self._unread_rows
         with pa.OSFile(str(self._path), "rb") as file:
-            pages = list(pa.ipc.open_stream(file))
-        skipped = sum(page.num_rows for page in pages) - self._unread_rows
-        for page in pages:
-            yield page.slice(min(skipped, page.num_rows))
-            skipped = max(0, skipped - page.num_rows)
+            for page in pa.ipc.open_stream(file):
+                yield page.slice(min(skipped, page.num_rows))
+                skipped = max(0, skipped - page.num_rows)
 
     def close(self) -> None:
         self._file.close()
@@ -147,7 +147,7 @@ class ReorderBuffer:
 
     def __init__(self, schema: pa.Schema, capacity_bytes: int, max_rows: int) -> None:
         self.capacity_bytes = capacity_bytes
-        self._schema = schema.append(pa.field(_NUMBER, pa.int64()))
+        self._schema = schema.append(pa.field("", pa.int64()))
         self._max_rows = max_rows
         self._runs: list[_MemoryRun] = []
         self._disk_runs: list[_DiskRun] = []
@@ -170,7 +170,7 @@ class ReorderBuffer:
         numbered = pa.RecordBatch.from_arrays([*batch.columns, pa.array(numbers)], schema=self._schema)
         self._runs.append(_MemoryRun(numbered.take(order), 0))
         self._merge_full_levels()
-        while sum(run.nbytes for run in self._runs) * _MEMORY_SHARE > self.capacity_bytes:
+        while sum(run.nbytes for run in self._runs) * _MEMORY_RUNS_PART > self.capacity_bytes:
             largest = max(self._runs, key=lambda run: run.nbytes)
             self._runs.remove(largest)
             self.spilled_rows += len(largest)
@@ -190,7 +190,7 @@ class ReorderBuffer:
             self._directory = tempfile.TemporaryDirectory(prefix="semistream-reorder-")
         self._files_made += 1
         path = Path(self._directory.name) / f"run-{self._files_made}.arrow"
-        return _DiskRun(path, self._schema, batches, self.capacity_bytes // _PAGE_SHARE, level)
+        return _DiskRun(path, self._schema, batches, self.capacity_bytes // _DISK_PAGE_PART, level)
 
     def _merge_full_disk_levels(self) -> None:
         level = 0
@@ -227,7 +227,7 @@ class ReorderBuffer:
     def add_table(self, table: pa.Table) -> None:
         """Take over what `to_table` returned."""
         for batch in table.to_batches(max_chunksize=self._max_rows):
-            self.add(np.asarray(batch.column(_NUMBER).to_numpy()), batch.select(range(len(self._schema) - 1)))
+            self.add(_numbers(batch), batch.select(range(len(self._schema) - 1)))
 
     def close(self) -> None:
         for run in self._disk_runs:
@@ -236,6 +236,11 @@ class ReorderBuffer:
         if self._directory is not None:
             self._directory.cleanup()
             self._directory = None
+
+
+def _numbers(batch: pa.RecordBatch) -> _Int64s:
+    """Return the arrival numbers: the last column, whatever the others are called."""
+    return np.asarray(batch.column(batch.num_columns - 1).to_numpy())
 
 
 def _pages(batches: Iterable[pa.RecordBatch], page_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -259,6 +264,8 @@ def _in_order(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> 
     """Take the rows with numbers below ``before``, or all rows, out of the runs, in order."""
     while True:
         runs = [run for run in all_runs if len(run)]
+        for run in runs:
+            run.fill()
         firsts = [first for run in runs if (first := run.first_number) is not None]
         if not firsts or (before is not None and min(firsts) >= before):
             return
@@ -270,5 +277,5 @@ def _in_order(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> 
 
 def _sorted_rows(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    order = np.argsort(rows.column(_NUMBER).to_numpy(), kind="stable")
+    order = np.argsort(_numbers(rows), kind="stable")
     return rows.take(pa.array(order))

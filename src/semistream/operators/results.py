@@ -9,9 +9,24 @@ import pyarrow as pa
 from semistream.core.semantics import JoinSpec
 from semistream.operators.tuple_store import TupleStore
 
-__all__ = ["ResultBuilder"]
+__all__ = ["ResultBuilder", "batch_bytes_for", "byte_portions"]
 
 _Int32s = npt.NDArray[np.int32]
+
+
+def batch_bytes_for(budget_bytes: int) -> int:
+    """Return how large an output batch may be under this budget."""
+    return int(np.clip(budget_bytes // 16, 16 << 10, 16 << 20))
+
+
+def byte_portions(row_bytes: npt.NDArray[np.int64], max_bytes: int) -> list[slice]:
+    """Cut rows of these sizes into portions of at most ``max_bytes``, at least one row each."""
+    ends = np.cumsum(row_bytes)
+    cuts = [0]
+    while cuts[-1] < row_bytes.size:
+        done = ends[cuts[-1] - 1] if cuts[-1] else 0
+        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, done + max_bytes, side="right"))))
+    return [slice(start, stop) for start, stop in pairwise(cuts)]
 
 
 class ResultBuilder:
@@ -37,12 +52,12 @@ class ResultBuilder:
     def for_budget(cls, spec: JoinSpec, budget_bytes: int) -> "ResultBuilder":
         """Return a builder whose batches are small beside the budget."""
         max_rows = int(np.clip(budget_bytes // 2048, 256, 65536))
-        max_bytes = int(np.clip(budget_bytes // 16, 1 << 16, 16 << 20))
-        return cls(spec, max_rows, max_bytes)
+        return cls(spec, max_rows, batch_bytes_for(budget_bytes))
 
     @property
     def nbytes(self) -> int:
-        return self.pair_rows.nbytes + self.pair_slots.nbytes
+        """The pairs being matched, and one output batch."""
+        return self.pair_rows.nbytes + self.pair_slots.nbytes + self._max_bytes
 
     def portions(self, store: TupleStore, slots: _Int32s, other_bytes_per_row: int) -> list[slice]:
         """Cut rows with these stream tuples into portions of at most ``max_bytes``, at least one row each."""
@@ -51,12 +66,7 @@ class ResultBuilder:
         if sizes is None:
             rows = max(1, self._max_bytes // fixed)
             return [slice(start, start + rows) for start in range(0, slots.size, rows)]
-        ends = np.cumsum(sizes + fixed)
-        cuts = [0]
-        while cuts[-1] < slots.size:
-            done = ends[cuts[-1] - 1] if cuts[-1] else 0
-            cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, done + self._max_bytes, side="right"))))
-        return [slice(start, stop) for start, stop in pairwise(cuts)]
+        return byte_portions(sizes + fixed, self._max_bytes)
 
     def joined(self, store: TupleStore, slots: _Int32s, run: pa.RecordBatch, rows: _Int32s) -> pa.RecordBatch:
         """Return stream tuples beside the master rows they match."""

@@ -2,8 +2,8 @@
 
 ::
 
-    M = disk buffer + index of pages + pairs being built + chunks of Q (+ waiting results)   fixed by b
-      + stream buffer + window                                                               what is left
+    M = disk buffer + index (where pages lie) + results being built + chunks of Q (+ waiting results)   fixed by b
+      + stream buffer + window                                                                          what is left
 """
 
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ _DISK_SHARE = 0.3
 _LARGEST_READ_BYTES = 2 << 20  # fits the cache of a core; larger reads gained nothing
 _STREAM_BUFFER_SHARE = 1 / 32
 _LEAST_TUPLES = 64
+_LEAST_BUFFER_BYTES = 4096  # the stream buffer copies whole messages
+_EXTRA_CHUNKS = 2
 _PROBE_BYTES_PER_ROW = 24  # the code of a master row, its position and the slot it found
 _UNMEASURED_VARLEN_BYTES = 32
 
@@ -51,6 +53,11 @@ class ScanPlan:
     disk_bytes: int
     stream_buffer_bytes: int
     window_bytes: int
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks are pending at most: those of a cycle, the one that just came, and one to spare."""
+        return self.iterations_per_cycle + _EXTRA_CHUNKS
 
 
 class ScanPlanner:
@@ -81,7 +88,7 @@ class ScanPlanner:
         self._what = what
         varlen_bytes = _UNMEASURED_VARLEN_BYTES * TupleStore.num_varlen_columns(spec.stream_schema)
         least = WindowShape(_LEAST_TUPLES, 2 * _LEAST_TUPLES * varlen_bytes)
-        self._least_stream_bytes = 2 * sum(least.nbytes(matching, spec.stream_schema, ordered)) + 4096
+        self._least_stream_bytes = 2 * sum(least.nbytes(matching, spec.stream_schema, ordered)) + _LEAST_BUFFER_BYTES
 
     def plan(self, b: int | None) -> ScanPlan:
         """Return the plan for ``b`` pages per read, or for a good choice of b.
@@ -128,4 +135,4 @@ class ScanPlanner:
         return read_bytes + rows * _PROBE_BYTES_PER_ROW
 
     def _fixed_bytes(self, b: int) -> int:
-        return self._disk_bytes(b) + self._other_bytes + (self._iterations(b) + 2) * CHUNK_BYTES
+        return self._disk_bytes(b) + self._other_bytes + (self._iterations(b) + _EXTRA_CHUNKS) * CHUNK_BYTES

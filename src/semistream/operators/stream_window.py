@@ -68,9 +68,6 @@ class WindowShape:
         return hash_bytes + self.capacity * per_tuple + self.ring_bytes, queue_bytes
 
 
-_MATCHED, _NUMBER = "__matched__", "__number__"
-
-
 @dataclass(frozen=True)
 class LiveTuples:
     """The tuples of a window, oldest first, taken out of their slots."""
@@ -85,17 +82,19 @@ class LiveTuples:
 
     def to_table(self) -> pa.Table:
         """Return the tuples as a table, for a snapshot."""
-        table = pa.Table.from_batches([self.batch]).append_column(_MATCHED, pa.array(self.matched))
-        return table if self.number is None else table.append_column(_NUMBER, pa.array(self.number))
+        # After the stream's own columns, and found by position: the stream may use any name.
+        table = pa.Table.from_batches([self.batch]).append_column("matched", pa.array(self.matched))
+        return table if self.number is None else table.append_column("number", pa.array(self.number))
 
     @classmethod
     def from_table(cls, table: pa.Table, schema: pa.Schema) -> "LiveTuples":
         """Return what `to_table` was called on."""
-        tuples = table.select(schema.names).combine_chunks().to_batches()
+        columns = len(schema)
+        tuples = table.select(range(columns)).combine_chunks().to_batches()
         return cls(
             batch=tuples[0] if tuples else pa.RecordBatch.from_pylist([], schema),
-            matched=table.column(_MATCHED).to_numpy(),
-            number=table.column(_NUMBER).to_numpy() if _NUMBER in table.column_names else None,
+            matched=table.column(columns).to_numpy(),
+            number=table.column(columns + 1).to_numpy() if table.num_columns > columns + 1 else None,
         )
 
 

@@ -26,9 +26,10 @@ from semistream.storage.row_sizes import row_bits
 
 __all__ = ["RowSorter"]
 
-_IN_MEMORY_SHARE = 4  # rows are collected, then copied in order
-_SORT_SHARE = 2
-_PARTITION_SHARE = 8
+# Parts of the memory.
+_COLLECTED_PART = 4  # rows are collected, then copied in order
+_SORT_PART = 2
+_PARTITION_PART = 8
 _MAX_PARTITION_BYTES = 1 << 30  # text has 32-bit offsets
 _ROW_OVERHEAD_BYTES = 24  # code, bucket and place
 
@@ -68,7 +69,7 @@ class RowSorter:
         self._collected.append(rows)
         self._keys.append(keys)
         self._collected_bytes += int(nbytes.sum())
-        if self._collected_bytes * _IN_MEMORY_SHARE > self._memory_bytes:
+        if self._collected_bytes * _COLLECTED_PART > self._memory_bytes:
             self._arrivals = _Arrivals(self._make_scratch(), self._movable_schema)
             for waiting in zip(self._collected, self._keys, strict=True):
                 self._arrivals.write(*waiting)
@@ -124,9 +125,9 @@ class _Arrivals:
         return self._partitions_in_order(memory_bytes), self._rows_per_bucket
 
     def _partitions_in_order(self, memory_bytes: int) -> Iterator[pa.RecordBatch]:
-        partition_bytes = min(memory_bytes // _PARTITION_SHARE, _MAX_PARTITION_BYTES)
+        partition_bytes = min(memory_bytes // _PARTITION_PART, _MAX_PARTITION_BYTES)
         places = places_in_arrival_order(
-            self._paths[1], self._scratch, memory_bytes // _SORT_SHARE, max(1, partition_bytes)
+            self._paths[1], self._scratch, memory_bytes // _SORT_PART, max(1, partition_bytes)
         )
         paths = self._distribute(_RowStream(places))
         first_rank = 0

@@ -14,12 +14,12 @@ import pyarrow as pa
 from semistream.core.errors import BudgetTooSmall, MissingExtra
 from semistream.core.sizes import format_bytes
 
-__all__ = ["KEY_SCHEMA", "PLACE_SCHEMA", "places_in_arrival_order"]
+__all__ = ["KEY_SCHEMA", "places_in_arrival_order"]
 
 KEY_SCHEMA = pa.schema([("bucket", pa.int32()), ("code", pa.int64()), ("nbytes", pa.int64())])
-PLACE_SCHEMA = pa.schema([("rank", pa.int64()), ("partition", pa.int32())])
+_PLACE_SCHEMA = pa.schema([("rank", pa.int64()), ("partition", pa.int32())])
 
-_RANKED_SCHEMA = pa.schema([("arrival", pa.int64()), *PLACE_SCHEMA])
+_RANKED_SCHEMA = pa.schema([("arrival", pa.int64()), *_PLACE_SCHEMA])
 _ROWS_PER_BATCH = 1 << 16
 _LEAST_BYTES = 64 << 20  # below this DuckDB's sort has been seen to fail whatever it sorts
 _BYTES_PER_THREAD = 128 << 20
@@ -43,7 +43,7 @@ def places_in_arrival_order(
 
     Yields
     ------
-    Batches of `PLACE_SCHEMA`: the row's rank by bucket, code and arrival, and its partition.
+    Batches of `_PLACE_SCHEMA`: the row's rank by bucket, code and arrival, and its partition.
     """
     ranked_path = os.path.join(scratch, "ranked.arrow")
     in_order = _sorted(
@@ -57,11 +57,11 @@ def places_in_arrival_order(
             writer.write_batch(batch)
     by_arrival = "SELECT rank, partition FROM rows ORDER BY arrival"
     for batch in _sorted(_read(ranked_path), by_arrival, scratch, memory_bytes):
-        yield batch.cast(PLACE_SCHEMA)
+        yield batch.cast(_PLACE_SCHEMA)
     os.unlink(ranked_path)
 
 
-def _ranked(in_order: pa.RecordBatchReader, partition_bytes: int) -> Iterator[pa.RecordBatch]:
+def _ranked(in_order: Iterator[pa.RecordBatch], partition_bytes: int) -> Iterator[pa.RecordBatch]:
     rank = bytes_before = 0
     for batch in in_order:
         ranks = np.arange(rank, rank + batch.num_rows)
@@ -91,12 +91,13 @@ def _with_arrival(keys_path: str) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(pa.schema([arrival, *KEY_SCHEMA]), numbered())
 
 
-def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: int) -> pa.RecordBatchReader:
+def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: int) -> Iterator[pa.RecordBatch]:
     try:
         import duckdb
     except ImportError:
         raise MissingExtra(
-            "sorting a table larger than memory= needs DuckDB: pip install 'semistream[clustered]', or raise memory="
+            "sorting a table larger than a quarter of memory= needs DuckDB: "
+            "pip install 'semistream[clustered]', or raise memory="
         ) from None
     limit_bytes = max(_LEAST_BYTES, memory_bytes)
     connection = duckdb.connect(
@@ -107,21 +108,12 @@ def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: 
             "preserve_insertion_order": False,
         }
     )
-    connection.register("rows", rows)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            with connection:
-                yield from result
-        except duckdb.OutOfMemoryException as error:
-            raise BudgetTooSmall(
-                f"memory={format_bytes(memory_bytes)} is too small to sort this table ({error}): raise memory="
-            ) from None
-
     try:
-        result = connection.sql(query).to_arrow_reader(_ROWS_PER_BATCH)
+        with connection:
+            connection.register("rows", rows)
+            yield from connection.sql(query).to_arrow_reader(_ROWS_PER_BATCH)
     except duckdb.OutOfMemoryException as error:
+        reason = str(error).splitlines()[0]
         raise BudgetTooSmall(
-            f"memory={format_bytes(memory_bytes)} is too small to sort this table ({error}): raise memory="
+            f"memory={format_bytes(memory_bytes)} is too small to sort this table ({reason}): raise memory="
         ) from None
-    return pa.RecordBatchReader.from_batches(result.schema, batches())

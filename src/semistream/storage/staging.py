@@ -54,7 +54,8 @@ def stage(
     page_bytes
         The unit of reading. A page is at most this large, unless a single row is larger.
     memory
-        What sorting may take; data beyond it goes through a temporary folder inside ``path``.
+        What sorting may take; data beyond a quarter of it goes through a temporary folder inside ``path``, and
+        is then sorted by DuckDB, which takes at least 64 MB.
     progress
         Called with the number of rows taken from ``data`` so far.
 

@@ -35,7 +35,7 @@ def _file(path: Path) -> str:
 
 
 def _fingerprint(relation: str) -> Fingerprint:
-    duckdb = import_extra("duckdb", "all", "the independent batch join")
+    duckdb = import_extra("duckdb", "clustered", "the independent batch join")
     with duckdb.connect() as connection:
         connection.execute("SET enable_progress_bar = false")
         rows, hash_sum = connection.execute(

@@ -14,11 +14,21 @@ from semistream.core.sizes import format_bytes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["write_report"]
+__all__ = ["WARM_NOTE", "write_report"]
+
+WARM_NOTE = (
+    "The table was just written, so its pages come from the operating system's page cache: these are warm rates, "
+    "and a table that has to come from the disk is read more slowly."
+)
+_CURVE_NOTE = (
+    "MESHJOIN's curve is flat at first because a tuple is complete only when it has met every page: nothing is "
+    "answered before the first full scan of the table."
+)
 
 _RUN_COLORS = {"meshjoin": "#1b6ca8", "inlj": "#d98324"}
 _OTHER_RUN_COLOR = "#666666"
-_COMPONENT_COLORS = ("#1b6ca8", "#4fa3d1", "#9fd0e8", "#d98324", "#f0c27b", "#7a9e7e", "#b7c9b0")
+# Neither the blue nor the orange of the algorithms: a component belongs to both.
+_COMPONENT_COLORS = ("#6a4c93", "#b79fd6", "#2a7f62", "#8fc9a8", "#8c3b60", "#d99bb8", "#6b705c")
 _REST, _REST_COLOR = "other", "#b8b8b8"
 
 _PAGE = """<!doctype html>
@@ -43,6 +53,8 @@ _PAGE = """<!doctype html>
 <p class="verdict">{verdict}</p>
 {table}
 <img alt="Tuples answered over time, and memory by component" src="data:image/png;base64,{picture}">
+<p>{curve_note}</p>
+<p>{warm_note}</p>
 <footer>{footer}</footer>
 </html>
 """
@@ -57,6 +69,8 @@ def write_report(result: DemoResult, provenance: Provenance, path: Path) -> None
         verdict=verdict,
         table=_table(result),
         picture=base64.b64encode(_picture(result)).decode(),
+        curve_note=html.escape(_CURVE_NOTE),
+        warm_note=html.escape(WARM_NOTE),
         footer=html.escape(_footer(provenance)),
     )
     path.write_text(page, encoding="utf-8")
@@ -76,7 +90,7 @@ def _introduction(result: DemoResult) -> str:
 
 
 def _table(result: DemoResult) -> str:
-    head = ("", "tuples", "rows out", "without a match", "tuples/s", "pages read", "memory used", "exact")
+    head = ("", "tuples", "rows out", "without a match", "tuples/s (warm)", "pages read", "memory used", "exact")
     rows = [
         (
             run.algorithm.upper(),

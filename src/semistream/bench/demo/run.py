@@ -108,7 +108,7 @@ def run_demo(spec: DemoSpec, folder: Path, progress: Progress) -> DemoResult:
 
     ``progress`` is told what is being done, how much of it is done, and how much there is.
     """
-    import_extra("duckdb", "all", "the independent batch join")
+    import_extra("duckdb", "clustered", "the independent batch join")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".demo-") as scratch_name:
         scratch = Path(scratch_name)

@@ -1,7 +1,7 @@
 """Runs the micro-benchmark from beginning to end."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from semistream.bench.micro.multimap import bench_multimap
@@ -37,5 +37,6 @@ def run_micro(spec: MicroSpec, data_dir: Path, report: Callable[[str], None] = l
         "service-rate": lambda: bench_service_rate(spec, table, report),
         "resident-memory": lambda: bench_resident_memory(spec, table, report),
     }
-    entries = [entry for part in PARTS if part in spec.parts for entry in measure[part]()]
-    return BenchResult("micro", asdict(spec), provenance, tuple(entries))
+    found = [entry for part in PARTS if part in spec.parts for entry in measure[part]()]
+    entries = tuple(replace(entry, judged=spec.has_target_size) for entry in found)
+    return BenchResult("micro", asdict(spec), provenance, entries)

@@ -50,6 +50,11 @@ class MicroSpec:
             raise InvalidArgument(f"budget_shares={self.budget_shares} must be above 0 and at most 1")
 
     @property
+    def has_target_size(self) -> bool:
+        """Whether the table is the one that the targets speak of."""
+        return (self.rows, self.page_bytes) == (MicroSpec.rows, MicroSpec.page_bytes)
+
+    @property
     def multimap_entries(self) -> int:
         return min(8_000_000, self.rows * 2 // 5)
 
