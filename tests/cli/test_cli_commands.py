@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import duckdb
@@ -287,3 +288,24 @@ def test_unexpected_errors_keep_their_traceback(files: Path, monkeypatch: pytest
     monkeypatch.setattr("semistream.cli.stage.stage_table", broken)
     result = invoke("stage", files / "customers.parquet", files / "t", "--key", "custkey")
     assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_join_replaces_regular_files_only_and_follows_links(files: Path) -> None:
+    arguments = [
+        "join",
+        files / "orders.parquet",
+        "--table",
+        files / "table",
+        "--on",
+        "custkey",
+        "--overwrite",
+        "--out",
+    ]
+    os.mkfifo(files / "pipe.parquet")
+    assert_one_error_line(invoke(*arguments, files / "pipe.parquet"), "not a regular file")
+    target, link = files / "target.parquet", files / "link.parquet"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert invoke(*arguments, link).exit_code == 0
+    assert link.is_symlink()
+    assert pq.read_table(target).num_rows > 0

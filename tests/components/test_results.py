@@ -29,7 +29,7 @@ def test_portions_cover_all_rows_and_only_single_rows_exceed_the_bound(
     store = _store(["x" * size for size in sizes])
     builder = ResultBuilder(JoinSpec.resolve(STREAM, MASTER, "k"), 100, max_bytes)
     slots = np.arange(len(sizes), dtype=np.int32)
-    portions = builder.portions(store, slots, other)
+    portions = builder.portions(store, slots, np.full(len(sizes), other))
     assert [slot for portion in portions for slot in slots[portion].tolist()] == slots.tolist()
     for portion in portions:
         chosen = slots[portion]
@@ -40,9 +40,9 @@ def test_portions_cover_all_rows_and_only_single_rows_exceed_the_bound(
 def test_portions_without_text_are_of_equal_size() -> None:
     schema = pa.schema([pa.field("k", pa.int64(), nullable=False)])
     builder = ResultBuilder(JoinSpec.resolve(schema, MASTER, "k"), 100, 100)
-    portions = builder.portions(TupleStore(schema, 20, 0), np.arange(20, dtype=np.int32), 2)
+    portions = builder.portions(TupleStore(schema, 20, 0), np.arange(20, dtype=np.int32), np.full(20, 2))
     assert [portion.indices(20)[:2] for portion in portions] == [(0, 10), (10, 20)]
-    assert builder.portions(TupleStore(schema, 20, 0), np.empty(0, dtype=np.int32), 2) == []
+    assert builder.portions(TupleStore(schema, 20, 0), np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)) == []
 
 
 def test_joined_rows_stand_beside_their_master_rows() -> None:

@@ -284,3 +284,8 @@ def test_an_unsupported_key_type_is_an_error_that_names_column_and_type(dtype: p
     assert str(dtype) in str(caught.value)
     assert "cast" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_decimals_with_a_negative_scale_are_refused() -> None:
+    with pytest.raises(UnsupportedType, match=r"'price' has type decimal128\(5, -2\)"):
+        KeyCoder(["price"], [pa.decimal128(5, -2)])

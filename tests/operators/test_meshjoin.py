@@ -169,8 +169,8 @@ def test_results_in_stream_order_spill_and_stay_inside_the_budget(tmp_path: Path
         for batch in op.step():
             numbers += batch.column("number").to_pylist()
         op._check()
-    assert op._reorder is not None
-    assert op._reorder.spilled_rows > 0
+    assert op._delivery._reorder is not None
+    assert op._delivery._reorder.spilled_rows > 0
     op.close()
     expected = oracle.join([stream], master, [("id", "id")], "left", None, ["label"])
     assert numbers == [row[1] for row in expected]

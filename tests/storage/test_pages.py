@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+import time
 import weakref
 from pathlib import Path
 
@@ -237,7 +238,11 @@ def test_neither_threads_nor_files_leak(table: MasterTable) -> None:
     (thread,) = [t for t in threading.enumerate() if t.name.startswith("semistream-read-ahead")]
     gone = weakref.ref(forgotten)
     del forgotten
-    gc.collect()
+    for _ in range(100):  # while the thread reads on, it holds the object
+        gc.collect()
+        if gone() is None:
+            break
+        time.sleep(0.05)
     assert gone() is None
     thread.join(5)
     assert not thread.is_alive()

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -79,6 +80,31 @@ def test_sorting_beyond_memory_without_duckdb_names_the_extra(tmp_path: Path, mo
     with pytest.raises(MissingExtra, match=r"semistream\[clustered\]"):
         stage(make_rows(20_000), tmp_path / "larger", key="k", memory=200_000)
     assert not list((tmp_path / "larger").glob("versions/*"))
+
+
+def test_more_partitions_than_files_that_may_be_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semistream.storage.clustering._MAX_OPEN_PARTITIONS", 3)
+    rows = make_rows(20_000)
+    table = stage(rows, tmp_path / "t", key="k", page_bytes="4KB", memory=200_000)
+    stored = read_all(table)
+    order = np.lexsort((stored["arrival"].to_numpy(), codes_of(table, stored)))
+    assert (order == np.arange(20_000)).all()
+    assert by_arrival(stored).equals(rows.combine_chunks())
+
+
+def test_a_filtered_dataset_is_staged_filtered(tmp_path: Path) -> None:
+    pq.write_table(make_rows(1_000), tmp_path / "rows.parquet")
+    filtered = ds.dataset(tmp_path / "rows.parquet").filter(pc.field("arrival") < 100)
+    assert stage(filtered, tmp_path / "t", key="k").num_rows == 100
+
+
+def test_a_folder_with_a_file_that_is_not_parquet_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    pq.write_table(make_rows(1_000), tmp_path / "rows" / "a.parquet")
+    (tmp_path / "rows" / "notes.txt").write_text("not Parquet")
+    with pytest.raises(InvalidArgument, match="cannot be read as Parquet") as caught:
+        stage(tmp_path / "rows", tmp_path / "t", key="k")
+    assert "\n" not in str(caught.value)
 
 
 def test_composite_and_text_keys_sort_by_hash(tmp_path: Path) -> None:

@@ -273,6 +273,26 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
     assert sorted(p.name for p in path.iterdir()) == [".lock", "data", "versions"]
 
 
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError])
+def test_what_fails_after_publishing_leaves_the_new_version_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
+) -> None:
+    table = stage(make_rows(500), tmp_path / "t", key="k")
+
+    def fail(store: LocalStore, folder: str) -> None:
+        if folder == "versions":
+            raise failure
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "sync_folder", fail)
+        with pytest.raises(failure):
+            table.append(make_rows(100))
+    newest = open_table(tmp_path / "t")
+    newest.verify()
+    assert (newest.version, newest.num_rows) == (2, 600)
+    assert newest.append(make_rows(50)).num_rows == 650
+
+
 def test_a_failing_source_leaves_no_files(tmp_path: Path) -> None:
     def failing() -> Iterator[pa.RecordBatch]:
         yield from make_rows(2_000).to_batches()

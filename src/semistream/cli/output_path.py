@@ -12,6 +12,8 @@ def require_output_path(path: Path, *, overwrite: bool) -> None:
     """Raise `InvalidArgument` unless a file can be written to ``path``."""
     if path.is_dir():
         raise InvalidArgument(f"out={os.fspath(path)!r} is a folder: give the name of a file")
+    if path.exists() and not path.is_file():
+        raise InvalidArgument(f"out={os.fspath(path)!r} is not a regular file: give another path")
     if path.exists() and not overwrite:
         raise InvalidArgument(f"out={os.fspath(path)!r} exists: choose another path or give --overwrite")
     if not path.parent.is_dir():

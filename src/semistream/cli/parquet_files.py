@@ -107,6 +107,7 @@ def require_parquet_output(path: Path, *, overwrite: bool) -> None:
 @contextmanager
 def writing_parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Give a writer; the file gets its name only when the block ends without an error."""
+    path = path.resolve()  # a link stays, and what it points to is replaced
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         writer = pq.ParquetWriter(unfinished, schema)

@@ -64,7 +64,7 @@ class KeyCoder:
                 or pt.is_boolean(dtype)
                 or pt.is_float32(dtype)
                 or pt.is_float64(dtype)
-                or pt.is_decimal128(dtype)
+                or (pt.is_decimal128(dtype) and dtype.scale >= 0)
                 or pt.is_fixed_size_binary(dtype)
             )
             if not supported:

@@ -54,7 +54,7 @@ from semistream.operators.registry import register
 from semistream.operators.results import batch_bytes_for, byte_portions
 from semistream.operators.step_operator import StepOperator
 from semistream.operators.stream_buffer import StreamBuffer
-from semistream.storage import MasterTable, PageReader
+from semistream.storage import MasterTable, PageReader, row_bits
 
 __all__ = ["Inlj", "InljConfig"]
 
@@ -275,7 +275,8 @@ class Inlj(StepOperator):
             lows,
             highs,
         )
-        row_bytes = np.array([page.nbytes // page.codes.size for page in in_order]) + chunk.nbytes // chunk.num_rows
+        master_bytes = np.concatenate([row_bits(page.rows) // 8 for page in in_order])
+        stream_bytes = row_bits(chunk) // 8
         at = offset = 0
         while at < lows.size:
             at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)
@@ -283,7 +284,8 @@ class Inlj(StepOperator):
             row_of_pair = self._pair_row[:filled] - bounds[page_of_pair]
             tuples = accesses.tuples[self._pair_access[:filled]]
             following = int(accesses.tuples[at]) if at < lows.size else end
-            for portion in byte_portions(row_bytes[page_of_pair], self._max_batch_bytes):
+            pair_bytes = master_bytes[self._pair_row[:filled]] + stream_bytes[tuples]
+            for portion in byte_portions(pair_bytes, self._max_batch_bytes):
                 master = _gather(in_order, page_of_pair[portion], row_of_pair[portion])
                 asking = tuples[portion]
                 keep = self._is_match(chunk, asking, master)

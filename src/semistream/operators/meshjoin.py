@@ -62,10 +62,9 @@ import pyarrow as pa
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.operators.chunk_queue import CHUNK_BYTES, ChunkQueue
+from semistream.operators.delivery import Delivery
 from semistream.operators.matching import PairFilter, matching_for
 from semistream.operators.registry import register
-from semistream.operators.reorder import ReorderBuffer
-from semistream.operators.results import ResultBuilder
 from semistream.operators.scan_plan import ScanPlan, ScanPlanner
 from semistream.operators.step_operator import StepOperator
 from semistream.operators.windowed_stream import WindowedStream
@@ -73,10 +72,7 @@ from semistream.storage import MasterTable, PageReader, ReadAhead
 
 __all__ = ["Meshjoin", "MeshjoinConfig"]
 
-_REORDER_SHARE = 0.25
-
 _Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +113,9 @@ class Meshjoin(StepOperator):
     ) -> None:
         super().__init__(table, spec, budget_bytes)
         self.config = config or MeshjoinConfig()
-        self._ordered = self.config.order == "stream"
         self._matching = matching_for(spec)
         self._filter = PairFilter(spec)
-        self._results = ResultBuilder.for_budget(spec, budget_bytes)
-        reorder_bytes = int(budget_bytes * _REORDER_SHARE) if self._ordered else 0
-        self._reorder = (
-            ReorderBuffer(spec.output_schema, reorder_bytes, self._results.max_rows) if self._ordered else None
-        )
+        self._delivery = Delivery(spec, budget_bytes, ordered=self.config.order == "stream")
         self._reader = PageReader(table, columns=spec.needed_master_columns, io=self.config.io)
         self._pages = self._reader.pages
         self.num_pages = self._pages.num_pages
@@ -133,8 +124,8 @@ class Meshjoin(StepOperator):
             spec,
             self._matching,
             budget_bytes=budget_bytes,
-            other_bytes=self._results.nbytes + reorder_bytes,
-            ordered=self._ordered,
+            other_bytes=self._delivery.reserved_bytes,
+            ordered=self._delivery.ordered,
             what=f"meshjoin on {table.path}",
         )
         self._plan = self._planner.plan(self.config.b)
@@ -143,7 +134,7 @@ class Meshjoin(StepOperator):
         self._stream = WindowedStream(
             spec,
             self._matching,
-            ordered=self._ordered,
+            ordered=self._delivery.ordered,
             buffer_bytes=self._plan.stream_buffer_bytes,
             window_bytes=self._plan.window_bytes,
             max_tuples=None if self._w is None else self._w * self._plan.iterations_per_cycle,
@@ -222,8 +213,8 @@ class Meshjoin(StepOperator):
         self._scanned_pages += pages
         self.metrics.cycles = self._scanned_pages // self.num_pages - self._cycles_before
         yield from self._expire_chunks()  # ll. 3-6 (D1)
-        if self._reorder is not None:
-            yield from self._reorder.release(self._stream.oldest_pending_number)
+        if self._delivery.ordered:
+            yield from self._delivery.release(self._stream.oldest_pending_number)
 
     def _read_pages(self) -> tuple[pa.RecordBatch, int]:
         first, count = self._run_at(self._scanned_pages)
@@ -254,24 +245,28 @@ class Meshjoin(StepOperator):
             self.metrics.tuples_answered += admitted.unmatchable.num_rows
             self.metrics.tuples_without_match += admitted.unmatchable.num_rows
             if self.spec.how in ("left", "anti"):
-                batch = self._results.stream_only(admitted.unmatchable.columns)
-                yield from self._deliver(batch, admitted.unmatchable_numbers)
+                yield from self._delivery.outside(admitted.unmatchable, admitted.unmatchable_numbers)
 
     def _join(self, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         window = self._stream.window
         candidates = self._matching.candidates(window.codes, run)
-        pair_rows, pair_slots = self._results.pair_rows, self._results.pair_slots
+        pair_rows, pair_slots = self._delivery.pair_rows, self._delivery.pair_slots
+        row_bytes = self._delivery.row_bytes(run)
         while filled := candidates.fill(pair_rows, pair_slots):
-            rows, slots = pair_rows[:filled], pair_slots[:filled]
-            if not self._filter.is_trivial:
-                rows, slots = self._matching_pairs(run, rows, slots)
-            if self.spec.how == "semi":
-                slots = np.unique(slots[~window.matched[slots]])
-            window.matched[slots] = True
-            if self.spec.how == "semi":
-                yield from self._deliver_tuples(slots)
-            elif self.spec.how != "anti":
-                yield from self._deliver_pairs(rows, slots, run)
+            for portion in self._delivery.portions(window, pair_slots[:filled], row_bytes[pair_rows[:filled]]):
+                yield from self._join_pairs(run, pair_rows[portion], pair_slots[portion])
+
+    def _join_pairs(self, run: pa.RecordBatch, rows: _Int32s, slots: _Int32s) -> Iterator[pa.RecordBatch]:
+        window = self._stream.window
+        if not self._filter.is_trivial:
+            rows, slots = self._matching_pairs(run, rows, slots)
+        if self.spec.how == "semi":
+            slots = np.unique(slots[~window.matched[slots]])
+        window.matched[slots] = True
+        if self.spec.how == "semi":
+            yield from self._delivery.tuples(window, slots)
+        elif self.spec.how != "anti":
+            yield from self._delivery.pairs(window, slots, run, rows)
 
     def _matching_pairs(self, run: pa.RecordBatch, rows: _Int32s, slots: _Int32s) -> tuple[_Int32s, _Int32s]:
         store = self._stream.window.store
@@ -292,69 +287,39 @@ class Meshjoin(StepOperator):
             self.metrics.tuples_through_disk += tuples
             self.metrics.tuples_without_match += unmatched.size
             if self.spec.how in ("left", "anti"):
-                yield from self._deliver_tuples(unmatched)
-
-    # --- results ------------------------------------------------------------------------------------------------
-
-    def _deliver_pairs(self, rows: _Int32s, slots: _Int32s, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        window = self._stream.window
-        master_bytes_per_row = run.nbytes // max(1, run.num_rows)
-        for portion in self._results.portions(window.store, slots, master_bytes_per_row):
-            chosen = slots[portion]
-            batch = self._results.joined(window.store, chosen, run, rows[portion])
-            yield from self._deliver(batch, window.number[chosen] if self._ordered else None)
-
-    def _deliver_tuples(self, slots: _Int32s) -> Iterator[pa.RecordBatch]:
-        window = self._stream.window
-        for portion in self._results.portions(window.store, slots, 0):
-            chosen = slots[portion]
-            batch = self._results.stream_only(window.store.take(chosen))
-            yield from self._deliver(batch, window.number[chosen] if self._ordered else None)
-
-    def _deliver(self, batch: pa.RecordBatch, numbers: _Int64s | None) -> Iterator[pa.RecordBatch]:
-        if self._reorder is None:
-            yield batch
-        else:
-            assert numbers is not None
-            self._reorder.add(numbers, batch)
+                yield from self._delivery.tuples(window, unmatched)
 
     # --- contract -----------------------------------------------------------------------------------------------
 
     def _components(self) -> dict[str, int]:
-        components = {
+        return {
             "disk buffer": self._plan.disk_bytes,
             "index": self._pages.nbytes,
             "stream buffer": self._stream.buffer_bytes,
             "H_S": self._stream.hash_bytes,
             "queue": self._chunks.nbytes + self._stream.queue_bytes,
-            "results": self._results.nbytes,
+            **self._delivery.components(),
         }
-        if self._reorder is not None:
-            components["waiting results"] = self._reorder.nbytes
-        return components
 
     def _identity(self) -> dict[str, Any]:
         return {**super()._identity(), "order": self.config.order}
 
     def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         header, tables = self._stream.state()
-        if self._reorder is not None:
-            tables["results"] = self._reorder.to_table()
-        return {**header, "scanned_pages": self._scanned_pages, "chunks": self._chunks.items()}, tables
+        header = {**header, "scanned_pages": self._scanned_pages, "chunks": self._chunks.items()}
+        return header, {**tables, **self._delivery.state()}
 
     def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
         self._share_out(self._plan, [(start, tuples) for start, tuples in header["chunks"]])
         self._stream.set_state(header, tables)
         self._scanned_pages = header["scanned_pages"]
         self._cycles_before = self._scanned_pages // self.num_pages
-        if self._reorder is not None:
-            self._reorder.add_table(tables["results"])
+        self._delivery.set_state(tables)
 
     def _release(self) -> None:
         self._disk_buffer.close()
         self._reader.close()
-        if self._reorder is not None:
-            self._reorder.close()
+        self._delivery.close()
 
     def _check(self) -> None:
         """Assert the invariants; for tests."""

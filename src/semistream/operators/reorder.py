@@ -176,6 +176,7 @@ class ReorderBuffer:
             self.spilled_rows += len(largest)
             self._disk_runs.append(self._disk_run([largest.rest()], level=0))
             self._merge_full_disk_levels()
+            self._merge_while_pages_are_too_large()
 
     def _merge_full_levels(self) -> None:
         level = 0
@@ -195,12 +196,21 @@ class ReorderBuffer:
     def _merge_full_disk_levels(self) -> None:
         level = 0
         while len(runs := [run for run in self._disk_runs if run.level == level]) >= _MERGE_RUNS:
-            merged = self._disk_run(_in_order(runs, None), level + 1)
-            for run in runs:
-                run.close()
-            self._disk_runs = [run for run in self._disk_runs if run.level != level]
-            self._disk_runs.append(merged)
+            self._merge_disk_runs(runs, level + 1)
             level += 1
+
+    def _merge_while_pages_are_too_large(self) -> None:
+        """Have fewer runs on disk when a page, which holds at least a row, is larger than its part."""
+        while len(self._disk_runs) > 1 and sum(run.nbytes for run in self._disk_runs) * 2 > self.capacity_bytes:
+            smallest = sorted(self._disk_runs, key=len)[:2]
+            self._merge_disk_runs(smallest, max(run.level for run in smallest))
+
+    def _merge_disk_runs(self, runs: list[_DiskRun], level: int) -> None:
+        merged = self._disk_run(_in_order(runs, None), level)
+        for run in runs:
+            run.close()
+        self._disk_runs = [run for run in self._disk_runs if run not in runs]
+        self._disk_runs.append(merged)
 
     def release(self, before: int) -> Iterator[pa.RecordBatch]:
         """Return all rows of tuples with arrival numbers below ``before``, in that order, and forget them."""

@@ -22,6 +22,8 @@ def batch_bytes_for(budget_bytes: int) -> int:
 def byte_portions(row_bytes: npt.NDArray[np.int64], max_bytes: int) -> list[slice]:
     """Cut rows of these sizes into portions of at most ``max_bytes``, at least one row each."""
     ends = np.cumsum(row_bytes)
+    if not row_bytes.size or ends[-1] <= max_bytes:
+        return [slice(0, row_bytes.size)][: row_bytes.size]
     cuts = [0]
     while cuts[-1] < row_bytes.size:
         done = ends[cuts[-1] - 1] if cuts[-1] else 0
@@ -59,14 +61,13 @@ class ResultBuilder:
         """The pairs being matched, and one output batch."""
         return self.pair_rows.nbytes + self.pair_slots.nbytes + self._max_bytes
 
-    def portions(self, store: TupleStore, slots: _Int32s, other_bytes_per_row: int) -> list[slice]:
-        """Cut rows with these stream tuples into portions of at most ``max_bytes``, at least one row each."""
-        sizes = store.sizes(slots)
-        fixed = max(1, store.fixed_bytes + other_bytes_per_row)
-        if sizes is None:
-            rows = max(1, self._max_bytes // fixed)
-            return [slice(start, start + rows) for start in range(0, slots.size, rows)]
-        return byte_portions(sizes + fixed, self._max_bytes)
+    def portions(self, store: TupleStore, slots: _Int32s, other_bytes: npt.NDArray[np.int64]) -> list[slice]:
+        """Cut rows with these stream tuples, and so many bytes beside each, into portions of at most ``max_bytes``."""
+        row_bytes = other_bytes + store.fixed_bytes
+        text_bytes = store.sizes(slots)
+        if text_bytes is not None:
+            row_bytes += text_bytes
+        return byte_portions(row_bytes, self._max_bytes)
 
     def joined(self, store: TupleStore, slots: _Int32s, run: pa.RecordBatch, rows: _Int32s) -> pa.RecordBatch:
         """Return stream tuples beside the master rows they match."""

@@ -112,7 +112,11 @@ class StepOperator(ABC):
                     f"the snapshot has {name} {header.get(name)!r}, this operator {ours!r}: "
                     "restore into an operator of the same join, table and version"
                 )
-        self._set_state(header, tables)
+        try:
+            self._set_state(header, tables)
+        except BaseException:
+            self._failed = True
+            raise
 
     def _identity(self) -> dict[str, Any]:
         return {

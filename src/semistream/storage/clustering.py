@@ -13,8 +13,8 @@ Rows only move between Arrow buffers, so every type keeps every bit of its value
 """
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,9 @@ __all__ = ["RowSorter"]
 _COLLECTED_PART = 4  # rows are collected, then copied in order
 _SORT_PART = 2
 _PARTITION_PART = 8
+_MIN_PARTITION_BYTES = 16 << 10
 _MAX_PARTITION_BYTES = 1 << 30  # text has 32-bit offsets
+_MAX_OPEN_PARTITIONS = 128
 _ROW_OVERHEAD_BYTES = 24  # code, bucket and place
 
 
@@ -125,46 +127,83 @@ class _Arrivals:
         return self._partitions_in_order(memory_bytes), self._rows_per_bucket
 
     def _partitions_in_order(self, memory_bytes: int) -> Iterator[pa.RecordBatch]:
-        partition_bytes = min(memory_bytes // _PARTITION_PART, _MAX_PARTITION_BYTES)
-        places = places_in_arrival_order(
-            self._paths[1], self._scratch, memory_bytes // _SORT_PART, max(1, partition_bytes)
-        )
-        paths = self._distribute(_RowStream(places))
+        partition_bytes = int(np.clip(memory_bytes // _PARTITION_PART, _MIN_PARTITION_BYTES, _MAX_PARTITION_BYTES))
+        places = places_in_arrival_order(self._paths[1], self._scratch, memory_bytes // _SORT_PART, partition_bytes)
+        partitions = self._distribute(_RowStream(places))
         first_rank = 0
-        for _, path in sorted(paths.items()):
-            with pa.OSFile(path, "rb") as file:
-                batches = list(pa.ipc.open_stream(file))
-            os.unlink(path)
+        for partition in partitions.numbers():
+            batches = partitions.read(partition)
             ranks = np.concatenate([batch.column(len(self._schema)).to_numpy() for batch in batches])
             order = np.empty(ranks.size, dtype=np.int64)
             order[ranks - first_rank] = np.arange(ranks.size)
             first_rank += ranks.size
             yield _take([batch.select(range(len(self._schema))) for batch in batches], self._schema, order)
 
-    def _distribute(self, places: "_RowStream") -> dict[int, str]:
-        """Write every row with its rank to the file of its partition, and return the files."""
-        paths: dict[int, str] = {}
+    def _distribute(self, places: "_RowStream") -> "_PartitionFiles":
+        """Write every row with its rank to its partition."""
         schema = self._schema.append(pa.field("", pa.int64()))
-        with ExitStack() as outputs:
-            writers: dict[int, pa.RecordBatchStreamWriter] = {}
-            with pa.OSFile(self._paths[0], "rb") as file:
-                for batch in pa.ipc.open_stream(file):
-                    place = pa.Table.from_batches(places.take(batch.num_rows)).combine_chunks().to_batches()[0]
-                    partitions = place.column("partition").to_numpy()
-                    order = np.argsort(partitions, kind="stable")
-                    ranked = pa.RecordBatch.from_arrays([*batch.columns, place.column("rank")], schema=schema)
-                    ranked = ranked.take(pa.array(order))
-                    starts = np.flatnonzero(np.diff(partitions[order], prepend=-1)).tolist()
-                    for start, stop in zip(starts, [*starts[1:], order.size], strict=True):
-                        partition = int(partitions[order[start]])
-                        if partition not in writers:
-                            paths[partition] = os.path.join(self._scratch, f"partition-{partition}.arrow")
-                            output = outputs.enter_context(pa.OSFile(paths[partition], "wb"))
-                            writers[partition] = outputs.enter_context(pa.ipc.new_stream(output, schema))
-                        writers[partition].write_batch(ranked.slice(start, stop - start))
+        files = _PartitionFiles(self._scratch, schema)
+        with pa.OSFile(self._paths[0], "rb") as file:
+            for batch in pa.ipc.open_stream(file):
+                place = pa.Table.from_batches(places.take(batch.num_rows)).combine_chunks().to_batches()[0]
+                partitions = place.column("partition").to_numpy()
+                order = np.argsort(partitions, kind="stable")
+                ranked = pa.RecordBatch.from_arrays([*batch.columns, place.column("rank")], schema=schema)
+                ranked = ranked.take(pa.array(order))
+                starts = np.flatnonzero(np.diff(partitions[order], prepend=-1)).tolist()
+                for start, stop in zip(starts, [*starts[1:], order.size], strict=True):
+                    files.write(int(partitions[order[start]]), ranked.slice(start, stop - start))
+        files.close()
         os.unlink(self._paths[0])
         os.unlink(self._paths[1])
-        return paths
+        return files
+
+
+class _PartitionFiles:
+    """A file for every partition, of which only some are open at a time."""
+
+    def __init__(self, scratch: str, schema: pa.Schema) -> None:
+        self._scratch = scratch
+        self._schema = schema
+        self._open: OrderedDict[int, tuple[pa.OSFile, pa.RecordBatchStreamWriter]] = OrderedDict()
+        self._numbers: set[int] = set()
+
+    def numbers(self) -> list[int]:
+        """Return the partitions that have rows, in order; a row larger than a partition leaves some without."""
+        return sorted(self._numbers)
+
+    def _path(self, partition: int) -> str:
+        return os.path.join(self._scratch, f"partition-{partition}.arrow")
+
+    def write(self, partition: int, rows: pa.RecordBatch) -> None:
+        self._numbers.add(partition)
+        if partition in self._open:
+            self._open.move_to_end(partition)
+        else:
+            if len(self._open) == _MAX_OPEN_PARTITIONS:
+                self._close(self._open.popitem(last=False)[1])
+            # A file that is opened again gets a further Arrow stream behind those it has.
+            file = pa.OSFile(self._path(partition), "ab")
+            self._open[partition] = file, pa.ipc.new_stream(file, self._schema)
+        self._open[partition][1].write_batch(rows)
+
+    def _close(self, output: tuple[pa.OSFile, pa.RecordBatchStreamWriter]) -> None:
+        file, writer = output
+        writer.close()
+        file.close()
+
+    def close(self) -> None:
+        while self._open:
+            self._close(self._open.popitem()[1])
+
+    def read(self, partition: int) -> list[pa.RecordBatch]:
+        """Return the rows of a partition, and remove its file."""
+        batches: list[pa.RecordBatch] = []
+        with pa.OSFile(self._path(partition), "rb") as file:
+            while file.tell() < file.size():
+                batches.extend(pa.ipc.open_stream(file))
+        os.unlink(self._path(partition))
+        return batches
 
 
 class _RowStream:

@@ -34,7 +34,8 @@ def open_source(data: object) -> Source:
     if isinstance(data, pa.RecordBatchReader):
         return Source(data.schema, iter(data))
     if isinstance(data, str | os.PathLike):
-        data = _parquet_dataset(os.fspath(data))
+        dataset = _parquet_dataset(os.fspath(data))
+        return Source(dataset.schema, _readable(_scan(dataset), os.fspath(data)))
     if isinstance(data, ds.Dataset):
         return Source(data.schema, _scan(data))
     raise InvalidArgument(f"data of type {type(data).__name__} cannot be staged: give {_ACCEPTED}")
@@ -53,8 +54,21 @@ def _parquet_dataset(path: str) -> ds.Dataset:
         raise InvalidArgument(f"data={path!r} cannot be read as Parquet ({reason}): give {_ACCEPTED}") from None
 
 
+def _readable(batches: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidArgument(f"data={path!r} cannot be read as Parquet ({reason}): give {_ACCEPTED}") from None
+
+
 def _scan(dataset: ds.Dataset) -> Iterator[pa.RecordBatch]:
-    for fragment in dataset.get_fragments():
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # a filtered dataset does not tell its fragments
+        yield from dataset.to_batches(batch_size=_ROWS_PER_BATCH, batch_readahead=1, fragment_readahead=1)
+        return
+    for fragment in fragments:
         if isinstance(fragment, ds.ParquetFileFragment) and fragment.physical_schema.equals(dataset.schema):
             yield from _parquet_batches(fragment)
         else:

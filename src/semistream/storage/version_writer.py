@@ -64,9 +64,11 @@ def write_version(
             raise EmptyTable(f"the data for {store.locate()} has no rows: give at least one")
         return publish_version(store, form, version, (*kept_files, *written))
     except BaseException:
-        for file in written:
-            store.remove(file.path)
-            store.remove(file.index_path)
+        # What fails after the manifest has its name, an interrupt for one, must not take the version's files away.
+        if version not in list_versions(store):
+            for file in written:
+                store.remove(file.path)
+                store.remove(file.index_path)
         raise
     finally:
         for folder in scratch:

@@ -1,0 +1,106 @@
+"""How results leave a join that keeps its stream tuples in a window: at once, or in stream order."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.semantics import JoinSpec
+from semistream.operators.reorder import ReorderBuffer
+from semistream.operators.results import ResultBuilder
+from semistream.operators.stream_window import StreamWindow
+from semistream.storage import row_bits
+
+__all__ = ["Delivery"]
+
+_REORDER_SHARE = 0.25
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+class Delivery:
+    """Builds output batches of bounded size; in stream order they wait until all older tuples are answered.
+
+    Attributes
+    ----------
+    ordered
+        Whether output follows the order of the stream.
+    pair_rows, pair_slots
+        Space for candidate pairs: as many as are worked on at once.
+    """
+
+    def __init__(self, spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> None:
+        self.ordered = ordered
+        self._builder = ResultBuilder.for_budget(spec, budget_bytes)
+        self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
+        self._reorder = (
+            ReorderBuffer(spec.output_schema, int(budget_bytes * _REORDER_SHARE), self._builder.max_rows)
+            if ordered
+            else None
+        )
+
+    @property
+    def reserved_bytes(self) -> int:
+        """The share of the budget that results have."""
+        waiting = 0 if self._reorder is None else self._reorder.capacity_bytes
+        return self._builder.nbytes + waiting
+
+    def components(self) -> dict[str, int]:
+        """Return the bytes in use, for the memory report."""
+        components = {"results": self._builder.nbytes}
+        if self._reorder is not None:
+            components["waiting results"] = self._reorder.nbytes
+        return components
+
+    def row_bytes(self, run: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """Return the bytes of every row of ``run``: one long text must not hide behind a short average."""
+        return row_bits(run) // 8
+
+    def portions(self, window: StreamWindow, slots: _Int32s, master_bytes: npt.NDArray[np.int64]) -> list[slice]:
+        """Cut pairs of tuples and master rows of these sizes into portions that are small enough to be copied."""
+        return self._builder.portions(window.store, slots, master_bytes)
+
+    def pairs(
+        self, window: StreamWindow, slots: _Int32s, run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
+    ) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples of the window, each beside a row of ``run``: one of `portions`, as one batch."""
+        batch = self._builder.joined(window.store, slots, run, rows)
+        yield from self._deliver(batch, window.number[slots] if self.ordered else None)
+
+    def tuples(self, window: StreamWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples of the window alone."""
+        for portion in self._builder.portions(window.store, slots, np.zeros(slots.size, dtype=np.int64)):
+            chosen = slots[portion]
+            batch = self._builder.stream_only(window.store.take(chosen))
+            yield from self._deliver(batch, window.number[chosen] if self.ordered else None)
+
+    def outside(self, batch: pa.RecordBatch, numbers: _Int64s | None) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples alone that never entered the window."""
+        yield from self._deliver(self._builder.stream_only(batch.columns), numbers)
+
+    def _deliver(self, batch: pa.RecordBatch, numbers: _Int64s | None) -> Iterator[pa.RecordBatch]:
+        if self._reorder is None:
+            yield batch
+        else:
+            assert numbers is not None
+            self._reorder.add(numbers, batch)
+
+    def release(self, before: int) -> Iterator[pa.RecordBatch]:
+        """Return results that waited for tuples with arrival numbers below ``before``."""
+        if self._reorder is not None:
+            yield from self._reorder.release(before)
+
+    def state(self) -> dict[str, pa.Table]:
+        """Return the results that wait, for a snapshot."""
+        return {} if self._reorder is None else {"results": self._reorder.to_table()}
+
+    def set_state(self, tables: dict[str, pa.Table]) -> None:
+        """Take over what `state` returned."""
+        if self._reorder is not None:
+            self._reorder.add_table(tables["results"])
+
+    def close(self) -> None:
+        if self._reorder is not None:
+            self._reorder.close()
