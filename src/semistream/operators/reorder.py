@@ -47,6 +47,9 @@ class _MemoryRun:
     def fill(self) -> None:
         """All rows are in memory."""
 
+    def drop(self) -> None:
+        """They stay there."""
+
     def rest(self) -> pa.RecordBatch:
         return self._batch
 
@@ -77,67 +80,82 @@ class _MemoryRun:
 
 
 class _DiskRun:
-    """A run in a temporary file, of which one page at a time is in memory."""
+    """A run in a temporary file, of which at most one page at a time is in memory."""
 
     def __init__(
         self, path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], page_bytes: int, level: int
     ) -> None:
-        rows = 0
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        self.level = level
+        self.widest_page_bytes = 0
+        self._page_numbers: list[int] = []
+        self._page_rows: list[int] = []
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             for page in _pages(batches, page_bytes):
                 writer.write_batch(page)
-                rows += page.num_rows
-        self.level = level
+                self._page_numbers.append(int(_numbers(page)[0]))
+                self._page_rows.append(page.num_rows)
+                self.widest_page_bytes = max(self.widest_page_bytes, page.nbytes)
         self._path = path
         self._file = pa.OSFile(str(path), "rb")
-        self._pages = pa.ipc.open_stream(self._file)
-        self._rows = self._unread_rows = rows
-        self._page = self._next_page()
-
-    def _next_page(self) -> _MemoryRun:
-        page = _MemoryRun(self._pages.read_next_batch(), 0)
-        self._unread_rows -= len(page)
-        return page
+        self._pages = pa.ipc.open_file(self._file)
+        self._at = 0  # the page that is next, or in memory
+        self._released = 0  # rows of it
+        self._unread_rows = sum(self._page_rows)
+        self._page: _MemoryRun | None = None
+        self._first_number = self._page_numbers[0]
 
     def __len__(self) -> int:
-        return len(self._page) + self._unread_rows
+        return self._unread_rows
 
     @property
     def nbytes(self) -> int:
-        return self._page.nbytes
+        return 0 if self._page is None else self._page.nbytes
 
     @property
     def first_number(self) -> int | None:
-        return self._page.first_number
-
-    @property
-    def safe_number(self) -> int | None:
-        if not self._unread_rows:
-            return None
-        return self._page.last_number
-
-    @property
-    def last_number(self) -> int:
-        return self._page.last_number
+        return self._first_number if self._unread_rows else None
 
     def fill(self) -> None:
         """Have rows in memory, if there are any left."""
-        while not len(self._page) and self._unread_rows:
-            self._page = self._next_page()
+        if self._page is None and self._unread_rows:
+            self._page = _MemoryRun(self._pages.get_batch(self._at).slice(self._released), 0)
+
+    def drop(self) -> None:
+        """Have no rows in memory."""
+        self._page = None
+
+    @property
+    def safe_number(self) -> int | None:
+        return None if self._at + 1 == len(self._page_rows) else self.last_number
+
+    @property
+    def last_number(self) -> int:
+        assert self._page is not None
+        return self._page.last_number
 
     def take_until(self, number: int) -> pa.RecordBatch:
-        return self._page.take_until(number)
+        assert self._page is not None
+        rows = self._page.take_until(number)
+        self._released += rows.num_rows
+        self._unread_rows -= rows.num_rows
+        if self._page.first_number is not None:
+            self._first_number = self._page.first_number
+        elif self._unread_rows:
+            self._page = None
+            self._at += 1
+            self._released = 0
+            self._first_number = self._page_numbers[self._at]
+        return rows
 
     def read_all(self) -> Iterator[pa.RecordBatch]:
         """Return all rows that were not released, for a snapshot; the run stays as it is."""
-        yield self._page.rest()
-        skipped = self._rows - self._unread_rows
-        with pa.OSFile(str(self._path), "rb") as file:
-            for page in pa.ipc.open_stream(file):
-                yield page.slice(min(skipped, page.num_rows))
-                skipped = max(0, skipped - page.num_rows)
+        skipped = self._released
+        for page in range(self._at, len(self._page_rows)):
+            yield self._pages.get_batch(page).slice(skipped)
+            skipped = 0
 
     def close(self) -> None:
+        self._page = None
         self._file.close()
         self._path.unlink(missing_ok=True)
 
@@ -176,7 +194,6 @@ class ReorderBuffer:
             self.spilled_rows += len(largest)
             self._disk_runs.append(self._disk_run([largest.rest()], level=0))
             self._merge_full_disk_levels()
-            self._merge_while_pages_are_too_large()
 
     def _merge_full_levels(self) -> None:
         level = 0
@@ -196,29 +213,27 @@ class ReorderBuffer:
     def _merge_full_disk_levels(self) -> None:
         level = 0
         while len(runs := [run for run in self._disk_runs if run.level == level]) >= _MERGE_RUNS:
-            self._merge_disk_runs(runs, level + 1)
+            merged = self._disk_run(self._in_order(runs, None), level + 1)
+            for run in runs:
+                run.close()
+            self._disk_runs = [run for run in self._disk_runs if run.level != level]
+            self._disk_runs.append(merged)
             level += 1
-
-    def _merge_while_pages_are_too_large(self) -> None:
-        """Have fewer runs on disk when a page, which holds at least a row, is larger than its part."""
-        while len(self._disk_runs) > 1 and sum(run.nbytes for run in self._disk_runs) * 2 > self.capacity_bytes:
-            smallest = sorted(self._disk_runs, key=len)[:2]
-            self._merge_disk_runs(smallest, max(run.level for run in smallest))
-
-    def _merge_disk_runs(self, runs: list[_DiskRun], level: int) -> None:
-        merged = self._disk_run(_in_order(runs, None), level)
-        for run in runs:
-            run.close()
-        self._disk_runs = [run for run in self._disk_runs if run not in runs]
-        self._disk_runs.append(merged)
 
     def release(self, before: int) -> Iterator[pa.RecordBatch]:
         """Return all rows of tuples with arrival numbers below ``before``, in that order, and forget them."""
-        for rows in _in_order([*self._runs, *self._disk_runs], before):
+        for rows in self._in_order([*self._runs, *self._disk_runs], before):
             for start in range(0, rows.num_rows, self._max_rows):
                 portion = rows.slice(start, self._max_rows)
                 yield portion.select(range(len(self._schema) - 1))
         self._drop_empty()
+
+    def _in_order(self, runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> Iterator[pa.RecordBatch]:
+        """Take the rows with numbers below ``before``, or all rows, out of the runs, in order."""
+        widest_bytes = max((run.widest_page_bytes for run in self._disk_runs), default=0)
+        if widest_bytes * len(self._disk_runs) * 2 > self.capacity_bytes:
+            return _by_number(runs, before)
+        return _by_page(runs, before)
 
     def _drop_empty(self) -> None:
         self._runs = [run for run in self._runs if len(run)]
@@ -270,19 +285,31 @@ def _pages(batches: Iterable[pa.RecordBatch], page_bytes: int) -> Iterator[pa.Re
         yield pa.concat_batches(waiting)
 
 
-def _in_order(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> Iterator[pa.RecordBatch]:
-    """Take the rows with numbers below ``before``, or all rows, out of the runs, in order."""
-    while True:
-        runs = [run for run in all_runs if len(run)]
+def _by_page(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> Iterator[pa.RecordBatch]:
+    """Merge runs with a page of each in memory."""
+    while runs := [run for run in all_runs if len(run)]:
         for run in runs:
             run.fill()
-        firsts = [first for run in runs if (first := run.first_number) is not None]
-        if not firsts or (before is not None and min(firsts) >= before):
+        first = min(number for run in runs if (number := run.first_number) is not None)
+        if before is not None and first >= before:
             return
         # Rows up to this number are all in memory: a page on disk starts no earlier than the one before it ends.
         limits = [number for run in runs if (number := run.safe_number) is not None]
         limits.append(max(run.last_number for run in runs) if before is None else before - 1)
         yield _sorted_rows([run.take_until(min(limits)) for run in runs])
+
+
+def _by_number(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> Iterator[pa.RecordBatch]:
+    """Merge runs with one page in memory at a time: for rows so long that a page of each run would not fit."""
+    while runs := [run for run in all_runs if len(run)]:
+        number = min(first for run in runs if (first := run.first_number) is not None)
+        if before is not None and number >= before:
+            return
+        for run in runs:
+            while run.first_number == number:
+                run.fill()
+                yield run.take_until(number)
+            run.drop()
 
 
 def _sorted_rows(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
