@@ -144,7 +144,7 @@ def remove_line(directory: _Int64s, tags: _Tags, line: np.int64) -> None:
         at += 1
         if at == lines:
             at = np.int64(0)
-        if directory[at, 1] == 0:
+        if tags[at] == 0:
             break
         home = home_line(mix(directory[at, 0]), lines)
         from_home = at - home if at >= home else at - home + lines

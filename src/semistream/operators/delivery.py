@@ -34,6 +34,7 @@ class Delivery:
     def __init__(self, spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> None:
         self.ordered = ordered
         self._builder = ResultBuilder.for_budget(spec, budget_bytes)
+        self._master_row_bytes = _fixed_row_bytes([spec.master_schema.field(n) for n in spec.needed_master_columns])
         self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
         self._reorder = (
             ReorderBuffer(spec.output_schema, int(budget_bytes * _REORDER_SHARE), self._builder.max_rows)
@@ -54,13 +55,21 @@ class Delivery:
             components["waiting results"] = self._reorder.nbytes
         return components
 
-    def row_bytes(self, run: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """Return the bytes of every row of ``run``: one long text must not hide behind a short average."""
-        return row_bits(run) // 8
+    def row_bytes(self, run: pa.RecordBatch) -> int | _Int64s:
+        """Return the bytes of every row of ``run``, or of any row where all are of one size.
 
-    def portions(self, window: StreamWindow, slots: _Int32s, master_bytes: npt.NDArray[np.int64]) -> list[slice]:
-        """Cut pairs of tuples and master rows of these sizes into portions that are small enough to be copied."""
-        return self._builder.portions(window.store, slots, master_bytes)
+        One long text must not hide behind a short average.
+        """
+        if self._master_row_bytes is None:
+            return row_bits(run) // 8
+        return self._master_row_bytes
+
+    def portions(
+        self, window: StreamWindow, slots: _Int32s, row_bytes: int | _Int64s, rows: npt.NDArray[np.signedinteger]
+    ) -> list[slice]:
+        """Cut pairs of tuples and rows of these sizes into portions that are small enough to be copied."""
+        beside = row_bytes if isinstance(row_bytes, int) else row_bytes[rows]
+        return self._builder.portions(window.store, slots, beside)
 
     def pairs(
         self, window: StreamWindow, slots: _Int32s, run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
@@ -71,7 +80,7 @@ class Delivery:
 
     def tuples(self, window: StreamWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
         """Deliver tuples of the window alone."""
-        for portion in self._builder.portions(window.store, slots, np.zeros(slots.size, dtype=np.int64)):
+        for portion in self._builder.portions(window.store, slots, 0):
             chosen = slots[portion]
             batch = self._builder.stream_only(window.store.take(chosen))
             yield from self._deliver(batch, window.number[chosen] if self.ordered else None)
@@ -104,3 +113,14 @@ class Delivery:
     def close(self) -> None:
         if self._reorder is not None:
             self._reorder.close()
+
+
+def _fixed_row_bytes(fields: list[pa.Field]) -> int | None:
+    """Return the bytes of a row of these columns, NULL bits included, or None when rows differ."""
+    total_bits = 0
+    for field in fields:
+        try:
+            total_bits += field.type.bit_width + 1
+        except ValueError:  # text, lists and the like have no width
+            return None
+    return -(-total_bits // 8)

@@ -253,7 +253,7 @@ class Meshjoin(StepOperator):
         pair_rows, pair_slots = self._delivery.pair_rows, self._delivery.pair_slots
         row_bytes = self._delivery.row_bytes(run)
         while filled := candidates.fill(pair_rows, pair_slots):
-            for portion in self._delivery.portions(window, pair_slots[:filled], row_bytes[pair_rows[:filled]]):
+            for portion in self._delivery.portions(window, pair_slots[:filled], row_bytes, pair_rows[:filled]):
                 yield from self._join_pairs(run, pair_rows[portion], pair_slots[portion])
 
     def _join_pairs(self, run: pa.RecordBatch, rows: _Int32s, slots: _Int32s) -> Iterator[pa.RecordBatch]:

@@ -61,12 +61,15 @@ class ResultBuilder:
         """The pairs being matched, and one output batch."""
         return self.pair_rows.nbytes + self.pair_slots.nbytes + self._max_bytes
 
-    def portions(self, store: TupleStore, slots: _Int32s, other_bytes: npt.NDArray[np.int64]) -> list[slice]:
+    def portions(self, store: TupleStore, slots: _Int32s, beside_bytes: int | npt.NDArray[np.int64]) -> list[slice]:
         """Cut rows with these stream tuples, and so many bytes beside each, into portions of at most ``max_bytes``."""
-        row_bytes = other_bytes + store.fixed_bytes
+        row_bytes = beside_bytes + store.fixed_bytes
         text_bytes = store.sizes(slots)
         if text_bytes is not None:
-            row_bytes += text_bytes
+            row_bytes = row_bytes + text_bytes
+        if isinstance(row_bytes, int):
+            rows = max(1, self._max_bytes // max(1, row_bytes))
+            return [slice(start, min(start + rows, slots.size)) for start in range(0, slots.size, rows)]
         return byte_portions(row_bytes, self._max_bytes)
 
     def joined(self, store: TupleStore, slots: _Int32s, run: pa.RecordBatch, rows: _Int32s) -> pa.RecordBatch:
