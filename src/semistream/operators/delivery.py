@@ -33,6 +33,7 @@ class Delivery:
 
     def __init__(self, spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> None:
         self.ordered = ordered
+        self._how = spec.how
         self._builder = ResultBuilder.for_budget(spec, budget_bytes)
         self._master_row_bytes = _fixed_row_bytes([spec.master_schema.field(n) for n in spec.needed_master_columns])
         self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
@@ -71,23 +72,41 @@ class Delivery:
         beside = row_bytes if isinstance(row_bytes, int) else row_bytes[rows]
         return self._builder.portions(window.store, slots, beside)
 
-    def pairs(
+    def _pairs(
         self, window: StreamWindow, slots: _Int32s, run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
     ) -> Iterator[pa.RecordBatch]:
         """Deliver tuples of the window, each beside a row of ``run``: one of `portions`, as one batch."""
         batch = self._builder.joined(window.store, slots, run, rows)
         yield from self._deliver(batch, window.number[slots] if self.ordered else None)
 
-    def tuples(self, window: StreamWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
+    def _tuples(self, window: StreamWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
         """Deliver tuples of the window alone."""
         for portion in self._builder.portions(window.store, slots, 0):
             chosen = slots[portion]
             batch = self._builder.stream_only(window.store.take(chosen))
             yield from self._deliver(batch, window.number[chosen] if self.ordered else None)
 
+    def matched(
+        self, window: StreamWindow, slots: _Int32s, run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
+    ) -> Iterator[pa.RecordBatch]:
+        """Deliver what the join returns of tuples that match rows of ``run``: pairs, or each tuple once, or nothing."""
+        if self._how == "semi":
+            slots = np.unique(slots[~window.matched[slots]])
+        window.matched[slots] = True
+        if self._how == "semi":
+            yield from self._tuples(window, slots)
+        elif self._how != "anti":
+            yield from self._pairs(window, slots, run, rows)
+
+    def unmatched(self, window: StreamWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
+        """Deliver what the join returns of tuples of the window that matched nothing."""
+        if self._how in ("left", "anti"):
+            yield from self._tuples(window, slots)
+
     def outside(self, batch: pa.RecordBatch, numbers: _Int64s | None) -> Iterator[pa.RecordBatch]:
-        """Deliver tuples alone that never entered the window."""
-        yield from self._deliver(self._builder.stream_only(batch.columns), numbers)
+        """Deliver what the join returns of tuples that can match nothing and never entered the window."""
+        if self._how in ("left", "anti"):
+            yield from self._deliver(self._builder.stream_only(batch.columns), numbers)
 
     def _deliver(self, batch: pa.RecordBatch, numbers: _Int64s | None) -> Iterator[pa.RecordBatch]:
         if self._reorder is None:

@@ -49,7 +49,7 @@ from semistream.core.semantics import JoinSpec
 from semistream.kernels.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.page_search import expand_ranges, search_pages
 from semistream.operators.buffer_pool import BufferPool, PooledPage
-from semistream.operators.matching import EqualityMatching, PairFilter
+from semistream.operators.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.operators.registry import register
 from semistream.operators.results import batch_bytes_for, byte_portions
 from semistream.operators.step_operator import StepOperator
@@ -142,7 +142,7 @@ class Inlj(StepOperator):
     def __init__(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: InljConfig | None = None) -> None:
         super().__init__(table, spec, budget_bytes)
         self.config = config or InljConfig()
-        self._require_lookup(table, spec)
+        require_key_join("inlj", table, spec)
         StreamBuffer.require_supported(spec.stream_schema)
         self._pages = table.pages
         self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
@@ -174,19 +174,6 @@ class Inlj(StepOperator):
         self._buffer = StreamBuffer(buffer_bytes)
         self._pool = BufferPool(self._reader, rest - buffer_bytes - self._search_bytes, self._page_codes)
         self.w = self.config.w or _W
-
-    @staticmethod
-    def _require_lookup(table: MasterTable, spec: JoinSpec) -> None:
-        if table.layout != "clustered":
-            raise InvalidArgument(
-                f"inlj looks keys up and {table.path} has layout {table.layout!r}: stage it with layout='clustered', "
-                "or use 'meshjoin'"
-            )
-        if sorted(spec.master_keys) != sorted(table.key):
-            raise InvalidArgument(
-                f"inlj finds rows by the table's key {list(table.key)}, the join compares {list(spec.master_keys)}: "
-                "join on the key, or use 'meshjoin'"
-            )
 
     def _page_codes(self, rows: pa.RecordBatch) -> _Int64s:
         return self._matching.master_codes(rows).code
@@ -296,12 +283,7 @@ class Inlj(StepOperator):
     def _is_match(self, chunk: pa.RecordBatch, tuples: _Int64s, master: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         asking, rows = pa.array(tuples), pa.array(np.arange(tuples.size))
         keep = self._filter.matches(master, rows, lambda name: chunk.column(name).take(asking), tuples.size)
-        for name in self.spec.master_keys:
-            column = master.column(name)
-            if column.null_count:
-                # The smallest integer key has the code of a NULL key.
-                keep &= column.is_valid().to_numpy(zero_copy_only=False)
-        return keep
+        return keep & keys_are_valid(master, self.spec.master_keys, rows)
 
     def _results(
         self, chunk: pa.RecordBatch, found: _Found, matched: npt.NDArray[np.bool_], answered: int

@@ -14,14 +14,25 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from semistream.core.conditions import Between, Condition
-from semistream.core.errors import KeyTypeMismatch, UnsupportedType
+from semistream.core.errors import InvalidArgument, KeyTypeMismatch, UnsupportedType
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.key_codes import KeyCoder, KeyCodes
 from semistream.kernels.multimap import FifoMultimap
 from semistream.kernels.order_codes import has_order_code, order_codes
 from semistream.kernels.order_index import OrderIndex, RangeCursor
+from semistream.storage import MasterTable
 
-__all__ = ["Candidates", "EqualityMatching", "Matching", "OrderMatching", "PairFilter", "matching_for"]
+__all__ = [
+    "Candidates",
+    "EqualityMatching",
+    "Matching",
+    "OrderMatching",
+    "PairFilter",
+    "WindowCodes",
+    "keys_are_valid",
+    "matching_for",
+    "require_key_join",
+]
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
@@ -52,8 +63,8 @@ class Window(Protocol):
     def oldest(self, count: int) -> _Int32s: ...
 
 
-class Matching(Protocol):
-    """How a join finds its matches."""
+class WindowCodes(Protocol):
+    """Under which codes stream tuples are kept in a window."""
 
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
         """Return the codes under which stream tuples are kept; not valid means that nothing can match."""
@@ -62,6 +73,10 @@ class Matching(Protocol):
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         """Return (hash bytes, queue bytes) of a window of this capacity."""
+
+
+class Matching(WindowCodes, Protocol):
+    """How a join finds its matches by the codes of a window."""
 
     def candidates(self, window: Window, run: pa.RecordBatch) -> Candidates:
         """Return the pairs of rows of ``run`` and slots of the window that may match."""
@@ -207,6 +222,30 @@ class OrderMatching:
 def matching_for(spec: JoinSpec) -> Matching:
     """Return how this join finds its matches: by its keys if it has any, else by its condition."""
     return EqualityMatching(spec) if spec.stream_keys else OrderMatching(spec)
+
+
+def require_key_join(name: str, table: MasterTable, spec: JoinSpec) -> None:
+    """Raise unless the join can find its rows through the order of a clustered table."""
+    if table.layout != "clustered":
+        raise InvalidArgument(
+            f"{name} looks keys up and {table.path} has layout {table.layout!r}: stage it with layout='clustered', "
+            "or use 'meshjoin'"
+        )
+    if sorted(spec.master_keys) != sorted(table.key):
+        raise InvalidArgument(
+            f"{name} finds rows by the table's key {list(table.key)}, the join compares {list(spec.master_keys)}: "
+            "join on the key, or use 'meshjoin'"
+        )
+
+
+def keys_are_valid(run: pa.RecordBatch, names: Sequence[str], rows: pa.Array) -> _Bools:
+    """Return which of these rows have no NULL key; the smallest integer key has the code of a NULL key."""
+    valid = np.ones(len(rows), dtype=np.bool_)
+    for name in names:
+        column = run.column(name)
+        if column.null_count:
+            valid &= column.is_valid().take(rows).to_numpy(zero_copy_only=False)
+    return valid
 
 
 class PairFilter:

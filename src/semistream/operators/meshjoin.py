@@ -244,8 +244,7 @@ class Meshjoin(StepOperator):
         if admitted.unmatchable is not None:  # D3
             self.metrics.tuples_answered += admitted.unmatchable.num_rows
             self.metrics.tuples_without_match += admitted.unmatchable.num_rows
-            if self.spec.how in ("left", "anti"):
-                yield from self._delivery.outside(admitted.unmatchable, admitted.unmatchable_numbers)
+            yield from self._delivery.outside(admitted.unmatchable, admitted.unmatchable_numbers)
 
     def _join(self, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         window = self._stream.window
@@ -259,19 +258,12 @@ class Meshjoin(StepOperator):
     def _join_pairs(self, run: pa.RecordBatch, rows: _Int32s, slots: _Int32s) -> Iterator[pa.RecordBatch]:
         window = self._stream.window
         if not self._filter.is_trivial:
-            rows, slots = self._matching_pairs(run, rows, slots)
-        if self.spec.how == "semi":
-            slots = np.unique(slots[~window.matched[slots]])
-        window.matched[slots] = True
-        if self.spec.how == "semi":
-            yield from self._delivery.tuples(window, slots)
-        elif self.spec.how != "anti":
-            yield from self._delivery.pairs(window, slots, run, rows)
-
-    def _matching_pairs(self, run: pa.RecordBatch, rows: _Int32s, slots: _Int32s) -> tuple[_Int32s, _Int32s]:
-        store = self._stream.window.store
-        keep = self._filter.matches(run, pa.array(rows), lambda name: store.take_column(name, slots), rows.size)
-        return rows[keep], slots[keep]
+            tuples = slots
+            keep = self._filter.matches(
+                run, pa.array(rows), lambda name: window.store.take_column(name, tuples), rows.size
+            )
+            rows, slots = rows[keep], slots[keep]
+        yield from self._delivery.matched(window, slots, run, rows)
 
     def _expire_chunks(self) -> Iterator[pa.RecordBatch]:
         window = self._stream.window
@@ -286,8 +278,7 @@ class Meshjoin(StepOperator):
             self.metrics.tuples_answered += tuples
             self.metrics.tuples_through_disk += tuples
             self.metrics.tuples_without_match += unmatched.size
-            if self.spec.how in ("left", "anti"):
-                yield from self._delivery.tuples(window, unmatched)
+            yield from self._delivery.unmatched(window, unmatched)
 
     # --- contract -----------------------------------------------------------------------------------------------
 

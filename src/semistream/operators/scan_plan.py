@@ -13,7 +13,7 @@ import numpy as np
 from semistream.core.budget import require_at_least
 from semistream.core.semantics import JoinSpec
 from semistream.operators.chunk_queue import CHUNK_BYTES
-from semistream.operators.matching import Matching
+from semistream.operators.matching import WindowCodes
 from semistream.operators.stream_window import WindowShape
 from semistream.operators.tuple_store import TupleStore
 from semistream.storage import PageDirectory, PageReader, ReadAhead
@@ -67,18 +67,21 @@ class ScanPlanner:
     ----------
     other_bytes
         What the operator holds besides, whatever b is.
+    largest_read_bytes
+        The largest read that a good choice of b makes.
     """
 
     def __init__(
         self,
         reader: PageReader,
         spec: JoinSpec,
-        matching: Matching,
+        matching: WindowCodes,
         *,
         budget_bytes: int,
         other_bytes: int,
         ordered: bool,
         what: str,
+        largest_read_bytes: int = _LARGEST_READ_BYTES,
     ) -> None:
         TupleStore.require_supported(spec.stream_schema)
         self._reader = reader
@@ -86,6 +89,7 @@ class ScanPlanner:
         self._budget_bytes = budget_bytes
         self._other_bytes = other_bytes + self._pages.nbytes
         self._what = what
+        self._largest_read_bytes = largest_read_bytes
         varlen_bytes = _UNMEASURED_VARLEN_BYTES * TupleStore.num_varlen_columns(spec.stream_schema)
         least = WindowShape(_LEAST_TUPLES, 2 * _LEAST_TUPLES * varlen_bytes)
         self._least_stream_bytes = 2 * sum(least.nbytes(matching, spec.stream_schema, ordered)) + _LEAST_BUFFER_BYTES
@@ -120,7 +124,7 @@ class ScanPlanner:
         while (
             b < self._pages.num_pages
             and self._disk_bytes(2 * b) <= self._budget_bytes * _DISK_SHARE
-            and self._pages.max_run_bytes(2 * b) <= _LARGEST_READ_BYTES
+            and self._pages.max_run_bytes(2 * b) <= self._largest_read_bytes
         ):
             b *= 2
         return b

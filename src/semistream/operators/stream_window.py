@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec
-from semistream.operators.matching import Matching
+from semistream.kernels.multimap import FifoMultimap
+from semistream.operators.matching import WindowCodes
 from semistream.operators.tuple_store import TupleStore, varlen_bytes
 
 __all__ = ["LiveTuples", "StreamWindow", "VarlenSizes", "WindowShape"]
@@ -45,7 +46,7 @@ class WindowShape:
 
     @classmethod
     def fitting(
-        cls, matching: Matching, schema: pa.Schema, ordered: bool, varlen: VarlenSizes, window_bytes: int
+        cls, matching: WindowCodes, schema: pa.Schema, ordered: bool, varlen: VarlenSizes, window_bytes: int
     ) -> "WindowShape":
         """Return the largest shape that takes at most ``window_bytes``; its capacity may be 0."""
 
@@ -61,7 +62,7 @@ class WindowShape:
                 high = middle - 1
         return shape(low)
 
-    def nbytes(self, matching: Matching, schema: pa.Schema, ordered: bool) -> tuple[int, int]:
+    def nbytes(self, matching: WindowCodes, schema: pa.Schema, ordered: bool) -> tuple[int, int]:
         """Return (H_S with payload, queue) bytes."""
         hash_bytes, queue_bytes = matching.window_bytes(self.capacity)
         per_tuple = TupleStore.fixed_bytes_per_tuple(schema) + 1 + (8 if ordered else 0)
@@ -109,7 +110,7 @@ class StreamWindow:
         Per slot, the tuple's arrival number; only kept when output follows stream order.
     """
 
-    def __init__(self, spec: JoinSpec, matching: Matching, shape: WindowShape, ordered: bool) -> None:
+    def __init__(self, spec: JoinSpec, matching: WindowCodes, shape: WindowShape, ordered: bool) -> None:
         self.shape = shape
         self._schema = spec.stream_schema
         self._matching = matching
@@ -152,6 +153,13 @@ class StreamWindow:
     def expire(self, count: int) -> _Int32s:
         """Remove the oldest tuples and return their slots; their payload stays readable until the next insert."""
         slots = self.codes.expire(count)
+        self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
+        return slots
+
+    def remove(self, code: int) -> _Int32s:
+        """Remove all tuples with this code and return their slots, readable until the next insert."""
+        assert isinstance(self.codes, FifoMultimap)
+        slots = self.codes.delete(np.array([code], dtype=np.int64))
         self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
         return slots
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TupleTooLarge
 from semistream.core.semantics import JoinSpec
-from semistream.operators.matching import Matching
+from semistream.operators.matching import WindowCodes
 from semistream.operators.stream_buffer import StreamBuffer
 from semistream.operators.stream_window import LiveTuples, StreamWindow, VarlenSizes, WindowShape
 from semistream.operators.tuple_store import TupleStore, varlen_bytes
@@ -53,7 +53,7 @@ class WindowedStream:
     def __init__(
         self,
         spec: JoinSpec,
-        matching: Matching,
+        matching: WindowCodes,
         *,
         ordered: bool,
         buffer_bytes: int,

@@ -73,10 +73,16 @@ class ReadAhead:
             self._count(first, count)
             run = self._load(first, count)
         if then is not None:
-            self._require_readable(*then)
-            self._count(*then)
-            self._ahead = then, self._thread.submit(self._load, *then)
+            self.begin(*then)
         return run
+
+    def begin(self, first: int, count: int) -> None:
+        """Begin to read a run that is likely to be asked for next."""
+        self._require_readable(first, count)
+        if self._ahead is not None:
+            self._ahead[1].exception()
+        self._count(first, count)
+        self._ahead = (first, count), self._thread.submit(self._load, first, count)
 
     def _load(self, first: int, count: int) -> pa.RecordBatch:
         if count == 1 or self._buffer is None:
