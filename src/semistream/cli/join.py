@@ -43,7 +43,7 @@ def join(
         bool, typer.Option("--null-is-open", help="Read a NULL bound of a range condition as no bound.")
     ] = False,
     how: Annotated[str, typer.Option(help="inner, left, semi or anti.")] = "inner",
-    algorithm: Annotated[str, typer.Option(help="meshjoin or inlj.")] = "meshjoin",
+    algorithm: Annotated[str, typer.Option(help="meshjoin, hybridjoin or inlj.")] = "meshjoin",
     memory: Annotated[str, typer.Option(help="The operator's budget.")] = "64MB",
     columns: Annotated[
         str | None, typer.Option(help="Master columns wanted, separated by commas; all by default.")

@@ -25,7 +25,7 @@ _CURVE_NOTE = (
     "answered before the first full scan of the table."
 )
 
-_RUN_COLORS = {"meshjoin": "#1b6ca8", "inlj": "#d98324"}
+_RUN_COLORS = {"meshjoin": "#1b6ca8", "hybridjoin": "#3a9d5d", "inlj": "#d98324"}
 _OTHER_RUN_COLOR = "#666666"
 # Neither the blue nor the orange of the algorithms: a component belongs to both.
 _COMPONENT_COLORS = ("#6a4c93", "#b79fd6", "#2a7f62", "#8fc9a8", "#8c3b60", "#d99bb8", "#6b705c")

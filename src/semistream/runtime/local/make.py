@@ -32,7 +32,7 @@ def operator(
     Parameters
     ----------
     name
-        The algorithm: ``"meshjoin"`` or ``"inlj"``.
+        The algorithm: ``"meshjoin"``, ``"hybridjoin"`` or ``"inlj"``.
     table
         The master table, from `stage` or `open_table`.
     stream_schema
@@ -48,7 +48,7 @@ def operator(
     memory
         The budget, in bytes or as text like ``"64MB"``.
     options
-        Settings of the algorithm: see `MeshjoinConfig` and `InljConfig`.
+        Settings of the algorithm: see `MeshjoinConfig`, `HybridjoinConfig` and `InljConfig` in `semistream.operators`.
 
     Examples
     --------
