@@ -17,9 +17,10 @@ from semistream.storage.random_file import RandomFile
 if TYPE_CHECKING:
     from semistream.storage.table import MasterTable
 
-__all__ = ["PageReader"]
+__all__ = ["PLACING_BYTES", "PageReader"]
 
 _MAX_OPEN_FILES = 128
+PLACING_BYTES = 4096
 _REMEDY = "restore it from a copy, or stage the table again"
 
 
@@ -99,15 +100,28 @@ class PageReader:
 
     def read(self, first: int, count: int = 1) -> pa.Table:
         """Read a run into memory of its own and return it decoded, one chunk per page."""
-        buffer = self.new_buffer(self.run_bytes(first, count))
+        buffer: memoryview = np.empty(len(self.header) + self.run_bytes(first, count), dtype=np.uint8).data
+        buffer[: len(self.header)] = self.header
         self.read_into(first, count, buffer[len(self.header) :])
         return self.decode(first, count, buffer)
 
     def new_buffer(self, run_bytes: int) -> memoryview:
-        """Return memory for a run of ``run_bytes``, with `header` in place before it."""
-        buffer: memoryview = np.empty(len(self.header) + run_bytes, dtype=np.uint8).data
-        buffer[: len(self.header)] = self.header
+        """Return memory in which any run of up to ``run_bytes`` can be placed."""
+        buffer: memoryview = np.empty(len(self.header) + run_bytes + PLACING_BYTES, dtype=np.uint8).data
         return buffer
+
+    def place(self, first: int, count: int, buffer: memoryview) -> memoryview:
+        """Return the part of a new buffer to read a run into, with `header` in place before it.
+
+        The operating system copies at a fifth of its speed to an address that is just ahead of the place in the
+        file, counted within blocks of 4 KB; half a block away it is at full speed.
+        """
+        pages_at = np.frombuffer(buffer, dtype=np.uint8).ctypes.data + len(self.header)
+        shift = (int(self.pages.offset[first]) + PLACING_BYTES // 2 - pages_at) % PLACING_BYTES
+        shift -= shift % 8  # Arrow wants words where they belong
+        placed = buffer[shift : shift + len(self.header) + self.run_bytes(first, count)]
+        placed[: len(self.header)] = self.header
+        return placed
 
     def read_into(self, first: int, count: int, view: memoryview) -> int:
         """Read ``count`` consecutive pages of one file into ``view``, verify them, and return their bytes."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse
-from semistream.storage.page_reader import PageReader
+from semistream.storage.page_reader import PLACING_BYTES, PageReader
 
 __all__ = ["ReadAhead"]
 
@@ -51,7 +51,7 @@ class ReadAhead:
     @staticmethod
     def bytes_for(reader: PageReader, buffer_bytes: int) -> int:
         """Return the most memory that reading takes, the run in use included."""
-        return len(reader.header) + 3 * buffer_bytes
+        return len(reader.header) + PLACING_BYTES + 3 * buffer_bytes
 
     def read(self, first: int, count: int, then: tuple[int, int] | None = None) -> pa.RecordBatch:
         """Return a run, and begin to read the one after it.
@@ -88,9 +88,9 @@ class ReadAhead:
         if count == 1 or self._buffer is None:
             pages = self._reader.read(first, count)
         else:
-            end = len(self._reader.header) + self._reader.run_bytes(first, count)
-            self._reader.read_into(first, count, self._buffer[len(self._reader.header) : end])
-            pages = self._reader.decode(first, count, self._buffer[:end])
+            placed = self._reader.place(first, count, self._buffer)
+            self._reader.read_into(first, count, placed[len(self._reader.header) :])
+            pages = self._reader.decode(first, count, placed)
         return pages.combine_chunks().to_batches()[0]
 
     def _require_readable(self, first: int, count: int) -> None:

@@ -84,8 +84,12 @@ def _page_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "dr
         drop_from_cache(table_files(table))
     started_s = time.perf_counter()
     with PageReader(table, io=io) as reader:
-        buffer = reader.new_buffer(table.pages.max_run_bytes(run_pages))[len(reader.header) :]
-        read_bytes = sum(reader.read_into(first, count, buffer) for first, count in _runs(table, run_pages))
+        buffer = reader.new_buffer(table.pages.max_run_bytes(run_pages))
+        header = len(reader.header)
+        read_bytes = sum(
+            reader.read_into(first, count, reader.place(first, count, buffer)[header:])
+            for first, count in _runs(table, run_pages)
+        )
     elapsed_s = time.perf_counter() - started_s
     assert read_bytes == table.num_bytes
     return elapsed_s
