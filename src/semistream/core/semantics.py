@@ -15,10 +15,17 @@ from semistream.core.casts import casts_without_loss
 from semistream.core.conditions import Condition
 from semistream.core.errors import InvalidArgument, KeyTypeMismatch, SchemaMismatch, UnknownColumn
 
-__all__ = ["How", "JoinSpec", "On", "require_unique_names"]
+__all__ = ["How", "JoinSpec", "On", "Order", "require_order", "require_unique_names"]
 
 How: TypeAlias = Literal["inner", "left", "semi", "anti"]
+Order: TypeAlias = Literal["any", "stream"]
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
+
+
+def require_order(order: str) -> None:
+    """Raise `InvalidArgument` unless the order of output is a known one."""
+    if order not in get_args(Order):
+        raise InvalidArgument(f"order={order!r} is unknown: use 'any' or 'stream'")
 
 
 def require_unique_names(schema: pa.Schema, what: str) -> None:
@@ -129,7 +136,7 @@ class JoinSpec:
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with the declared stream schema; raise `SchemaMismatch` unless it has those columns."""
-        if batch.schema.equals(self.stream_schema):
+        if batch.schema.equals(self.stream_schema, check_metadata=True):
             return batch
         require_unique_names(batch.schema, "the stream batch")
         if batch.schema.names != self.stream_schema.names:

@@ -48,9 +48,10 @@ class BufferPool:
         self._pages: OrderedDict[int, PooledPage] = OrderedDict()
 
     @staticmethod
-    def bytes_for(reader: PageReader, page: int) -> int:
-        """Return what a page takes in the pool."""
-        return int(reader.run_bytes(page, 1) + len(reader.header) + reader.pages.rows[page] * 8) + _PAGE_OVERHEAD_BYTES
+    def bytes_for(reader: PageReader, pages: slice) -> npt.NDArray[np.int64]:
+        """Return what each of these pages takes in the pool."""
+        codes_bytes = reader.pages.rows[pages].astype(np.int64) * 8
+        return reader.pages.length[pages] + codes_bytes + (len(reader.header) + _PAGE_OVERHEAD_BYTES)
 
     def get(self, pages: Sequence[int]) -> list[PooledPage]:
         """Return the pages, in this order; the caller asks for no more at once than fit."""
@@ -63,7 +64,7 @@ class BufferPool:
         return [found[page] for page in pages]
 
     def _load(self, page: int) -> PooledPage:
-        needed = self.bytes_for(self._reader, page)
+        needed = int(self.bytes_for(self._reader, slice(page, page + 1))[0])
         while self.nbytes + needed > self.capacity_bytes:
             assert self._pages, "a single page fits: checked against the budget"
             _, evicted = self._pages.popitem(last=False)

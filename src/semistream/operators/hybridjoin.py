@@ -49,7 +49,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
-from semistream.core.semantics import JoinSpec
+from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.multimap import FifoMultimap
 from semistream.kernels.page_search import expand_ranges, search_pages
@@ -85,14 +85,13 @@ class HybridjoinConfig:
     """
 
     b: int | None = None
-    order: Literal["any", "stream"] = "any"
+    order: Order = "any"
     io: Literal["buffered", "drop_behind"] = "buffered"
 
     def __post_init__(self) -> None:
         if self.b is not None and self.b < 1:
             raise InvalidArgument(f"b={self.b} must be at least 1")
-        if self.order not in ("any", "stream"):
-            raise InvalidArgument(f"order={self.order!r} is unknown: use 'any' or 'stream'")
+        require_order(self.order)
 
 
 class _ByPartition:
@@ -261,7 +260,7 @@ class Hybridjoin(StepOperator):
         positions = pa.array(rows)
         keep = keys_are_valid(run, self.spec.master_keys, positions)
         if not self._filter.is_trivial:
-            keep &= self._filter.matches(run, positions, lambda name: store.take_column(name, slots), rows.size)
+            keep &= self._filter.matches(run, positions, lambda name: store.take_column(name, slots))
         yield from self._delivery.matched(self._stream.window, slots[keep], run, rows[keep])
 
     def _remove(self, partition: int) -> Iterator[pa.RecordBatch]:

@@ -45,7 +45,7 @@ import pyarrow as pa
 
 from semistream.core.budget import require_at_least
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
-from semistream.core.semantics import JoinSpec
+from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.page_search import expand_ranges, search_pages
 from semistream.operators.buffer_pool import BufferPool, PooledPage
@@ -84,14 +84,13 @@ class InljConfig:
     """
 
     w: int | None = None
-    order: Literal["any", "stream"] = "any"
+    order: Order = "any"
     io: Literal["buffered", "drop_behind"] = "buffered"
 
     def __post_init__(self) -> None:
         if self.w is not None and self.w < 1:
             raise InvalidArgument(f"w={self.w} must be at least 1")
-        if self.order not in ("any", "stream"):
-            raise InvalidArgument(f"order={self.order!r} is unknown: use 'any' or 'stream'")
+        require_order(self.order)
 
 
 @dataclass(frozen=True)
@@ -150,10 +149,7 @@ class Inlj(StepOperator):
         self._filter = PairFilter(spec)
         self._reader = PageReader(table, columns=spec.needed_master_columns, io=self.config.io, access="lookup")
         self._no_master_rows = pa.RecordBatch.from_pylist([], self._reader.schema)
-        self._pooled_bytes = np.array(
-            [BufferPool.bytes_for(self._reader, page) for page in range(self._pages.num_pages)],
-            dtype=np.int64,
-        )
+        self._pooled_bytes = BufferPool.bytes_for(self._reader, slice(None))
         largest_pooled = int(self._pooled_bytes.max())
         pair_rows = int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 65536))
         self._pair_access = np.empty(pair_rows, dtype=np.int32)
@@ -282,7 +278,7 @@ class Inlj(StepOperator):
 
     def _is_match(self, chunk: pa.RecordBatch, tuples: _Int64s, master: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         asking, rows = pa.array(tuples), pa.array(np.arange(tuples.size))
-        keep = self._filter.matches(master, rows, lambda name: chunk.column(name).take(asking), tuples.size)
+        keep = self._filter.matches(master, rows, lambda name: chunk.column(name).take(asking))
         return keep & keys_are_valid(master, self.spec.master_keys, rows)
 
     def _results(

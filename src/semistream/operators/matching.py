@@ -265,10 +265,8 @@ class PairFilter:
         """Whether every candidate is a match."""
         return not self._verified and self._condition is None
 
-    def matches(
-        self, run: pa.RecordBatch, rows: pa.Array, stream_column: Callable[[str], pa.Array], count: int
-    ) -> _Bools:
-        """Return which of ``count`` pairs match.
+    def matches(self, run: pa.RecordBatch, rows: pa.Array, stream_column: Callable[[str], pa.Array]) -> _Bools:
+        """Return which pairs match.
 
         Parameters
         ----------
@@ -277,7 +275,7 @@ class PairFilter:
         stream_column
             Returns a column of the stream tuples of the pairs.
         """
-        keep = np.ones(count, dtype=np.bool_)
+        keep = np.ones(len(rows), dtype=np.bool_)
         for stream_key, master_key, dtype in self._verified:
             keep &= _equal(stream_column(stream_key).cast(dtype), run.column(master_key).take(rows))
         condition = self._condition

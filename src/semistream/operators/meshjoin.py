@@ -60,7 +60,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
-from semistream.core.semantics import JoinSpec
+from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.operators.chunk_queue import CHUNK_BYTES, ChunkQueue
 from semistream.operators.delivery import Delivery
 from semistream.operators.matching import PairFilter, matching_for
@@ -93,15 +93,14 @@ class MeshjoinConfig:
 
     b: int | None = None
     w: int | None = None
-    order: Literal["any", "stream"] = "any"
+    order: Order = "any"
     io: Literal["buffered", "drop_behind"] = "buffered"
 
     def __post_init__(self) -> None:
         for name, value in (("b", self.b), ("w", self.w)):
             if value is not None and value < 1:
                 raise InvalidArgument(f"{name}={value} must be at least 1")
-        if self.order not in ("any", "stream"):
-            raise InvalidArgument(f"order={self.order!r} is unknown: use 'any' or 'stream'")
+        require_order(self.order)
 
 
 @register("meshjoin", MeshjoinConfig, ("heap", "clustered"), takes_conditions=True)
@@ -259,9 +258,7 @@ class Meshjoin(StepOperator):
         window = self._stream.window
         if not self._filter.is_trivial:
             tuples = slots
-            keep = self._filter.matches(
-                run, pa.array(rows), lambda name: window.store.take_column(name, tuples), rows.size
-            )
+            keep = self._filter.matches(run, pa.array(rows), lambda name: window.store.take_column(name, tuples))
             rows, slots = rows[keep], slots[keep]
         yield from self._delivery.matched(window, slots, run, rows)
 

@@ -125,11 +125,11 @@ class PageReader:
 
     def read_into(self, first: int, count: int, view: memoryview) -> int:
         """Read ``count`` consecutive pages of one file into ``view``, verify them, and return their bytes."""
-        length = self.load(first, count, view)
-        self.verify(first, count, view)
+        length = self._load(first, count, view)
+        self._verify(first, count, view)
         return length
 
-    def load(self, first: int, count: int, view: memoryview) -> int:
+    def _load(self, first: int, count: int, view: memoryview) -> int:
         """Read as `read_into` does, but leave the pages to be verified."""
         file_number = int(self.pages.file[first])
         assert first + count <= self.pages.file_bounds[file_number + 1], "a run crosses a file boundary"
@@ -144,7 +144,7 @@ class PageReader:
             file.drop(start, length)
         return length
 
-    def verify(self, first: int, count: int, view: memoryview) -> None:
+    def _verify(self, first: int, count: int, view: memoryview) -> None:
         """Raise unless ``view`` begins with exactly the bytes that were written as these pages."""
         run = slice(first, first + count)
         begins = (self.pages.offset[run] - self.pages.offset[first]).tolist()
