@@ -54,7 +54,7 @@ def test_reads_are_as_few_as_the_theorems_say(
         if op._stream.tuples_in_window:
             window = op._stream.window
             waiting = window.codes.oldest(1)
-            partition = op._oldest_partition()
+            partition = op._lookup.oldest_partition(window)
             # The tuple that will have this partition read came after its last reading.
             assert window.number[waiting[0]] >= tuples_read_at_last_reading.get(partition, 0)
             tuples_read_at_last_reading[partition] = op._stream._next_number

@@ -28,6 +28,10 @@ class KeyCodes(NamedTuple):
     code: npt.NDArray[np.int64]
     valid: npt.NDArray[np.bool_] | None
 
+    def slice(self, start: int, stop: int) -> "KeyCodes":
+        """Return the codes from ``start`` to ``stop``."""
+        return KeyCodes(self.code[start:stop], None if self.valid is None else self.valid[start:stop])
+
 
 def _is_integer_like(dtype: pa.DataType) -> bool:
     return pt.is_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype))

@@ -1,11 +1,20 @@
 """The join algorithms, one file each."""
 
+from semistream.operators.chybridjoin import Chybridjoin, ChybridjoinConfig
+from semistream.operators.cinlj import Cinlj, CinljConfig
+from semistream.operators.cmeshjoin import Cmeshjoin, CmeshjoinConfig
 from semistream.operators.hybridjoin import Hybridjoin, HybridjoinConfig
 from semistream.operators.inlj import Inlj, InljConfig
 from semistream.operators.meshjoin import Meshjoin, MeshjoinConfig
 from semistream.operators.registry import algorithm, algorithm_names
 
 __all__ = [
+    "Chybridjoin",
+    "ChybridjoinConfig",
+    "Cinlj",
+    "CinljConfig",
+    "Cmeshjoin",
+    "CmeshjoinConfig",
     "Hybridjoin",
     "HybridjoinConfig",
     "Inlj",

@@ -10,6 +10,7 @@ from semistream.core.semantics import JoinSpec
 from semistream.operators.reorder import ReorderBuffer
 from semistream.operators.results import ResultBuilder
 from semistream.operators.stream_window import StreamWindow
+from semistream.operators.tuple_store import TupleStore
 from semistream.storage import row_bits
 
 __all__ = ["Delivery"]
@@ -36,6 +37,7 @@ class Delivery:
         self._how = spec.how
         self._builder = ResultBuilder.for_budget(spec, budget_bytes)
         self._master_row_bytes = _fixed_row_bytes([spec.master_schema.field(n) for n in spec.needed_master_columns])
+        self._tuple_bytes = _fixed_row_bytes(list(spec.stream_schema))
         self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
         self._reorder = (
             ReorderBuffer(spec.output_schema, int(budget_bytes * _REORDER_SHARE), self._builder.max_rows)
@@ -65,26 +67,30 @@ class Delivery:
             return row_bits(run) // 8
         return self._master_row_bytes
 
+    def tuple_bytes(self, batch: pa.RecordBatch) -> int | _Int64s:
+        """Return the bytes of every stream tuple of ``batch``, or of any where all are of one size."""
+        return row_bits(batch) // 8 if self._tuple_bytes is None else self._tuple_bytes
+
     def portions(
-        self, window: StreamWindow, slots: _Int32s, row_bytes: int | _Int64s, rows: npt.NDArray[np.signedinteger]
+        self, store: TupleStore, slots: _Int32s, row_bytes: int | _Int64s, rows: npt.NDArray[np.signedinteger]
     ) -> list[slice]:
-        """Cut pairs of tuples and rows of these sizes into portions that are small enough to be copied."""
+        """Cut pairs of what lies in ``slots`` and rows of these sizes into portions small enough to be copied."""
         beside = row_bytes if isinstance(row_bytes, int) else row_bytes[rows]
-        return self._builder.portions(window.store, slots, beside)
+        return self._builder.portions(store, slots, beside)
 
     def _pairs(
         self, window: StreamWindow, slots: _Int32s, run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
     ) -> Iterator[pa.RecordBatch]:
         """Deliver tuples of the window, each beside a row of ``run``: one of `portions`, as one batch."""
         batch = self._builder.joined(window.store, slots, run, rows)
-        yield from self._deliver(batch, window.number[slots] if self.ordered else None)
+        yield from self.deliver(batch, window.number[slots] if self.ordered else None)
 
     def _tuples(self, window: StreamWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
         """Deliver tuples of the window alone."""
         for portion in self._builder.portions(window.store, slots, 0):
             chosen = slots[portion]
             batch = self._builder.stream_only(window.store.take(chosen))
-            yield from self._deliver(batch, window.number[chosen] if self.ordered else None)
+            yield from self.deliver(batch, window.number[chosen] if self.ordered else None)
 
     def matched(
         self, window: StreamWindow, slots: _Int32s, run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
@@ -103,12 +109,21 @@ class Delivery:
         if self._how in ("left", "anti"):
             yield from self._tuples(window, slots)
 
-    def outside(self, batch: pa.RecordBatch, numbers: _Int64s | None) -> Iterator[pa.RecordBatch]:
-        """Deliver what the join returns of tuples that can match nothing and never entered the window."""
+    def outside(self, batch: pa.RecordBatch, numbers: _Int64s) -> Iterator[pa.RecordBatch]:
+        """Deliver what the join returns of tuples that match nothing and never entered the window."""
         if self._how in ("left", "anti"):
-            yield from self._deliver(self._builder.stream_only(batch.columns), numbers)
+            yield from self.alone(batch, numbers)
 
-    def _deliver(self, batch: pa.RecordBatch, numbers: _Int64s | None) -> Iterator[pa.RecordBatch]:
+    def beside(self, batch: pa.RecordBatch, master: pa.RecordBatch, numbers: _Int64s) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples that never entered the window, each beside the row of ``master`` that it matches."""
+        yield from self.deliver(self._builder.beside(batch.columns, master), numbers)
+
+    def alone(self, batch: pa.RecordBatch, numbers: _Int64s) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples that never entered the window by themselves."""
+        yield from self.deliver(self._builder.stream_only(batch.columns), numbers)
+
+    def deliver(self, batch: pa.RecordBatch, numbers: _Int64s | None) -> Iterator[pa.RecordBatch]:
+        """Deliver finished rows; ``numbers`` are the arrival numbers of their tuples, where output is in order."""
         if self._reorder is None:
             yield batch
         else:

@@ -67,7 +67,13 @@ class WindowCodes(Protocol):
     """Under which codes stream tuples are kept in a window."""
 
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
-        """Return the codes under which stream tuples are kept; not valid means that nothing can match."""
+        """Return the codes of stream tuples; not valid means that nothing can match."""
+
+    def window_codes(self, codes: _Int64s) -> KeyCodes:
+        """Return the codes under which tuples with these stream codes are kept in the window.
+
+        Not valid means that nothing can match.
+        """
 
     def make_window(self, capacity: int) -> Window: ...
 
@@ -114,6 +120,9 @@ class EqualityMatching:
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
         columns = [batch.column(name).cast(dtype) for name, dtype in zip(self._stream_keys, self._types, strict=True)]
         return self.coder.codes(columns)
+
+    def window_codes(self, codes: _Int64s) -> KeyCodes:
+        return KeyCodes(codes, None)
 
     def master_codes(self, run: pa.RecordBatch) -> KeyCodes:
         return self.coder.codes([run.column(name) for name in self._master_keys])
@@ -206,6 +215,9 @@ class OrderMatching:
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
         return order_codes(batch.column(self._condition.stream_column).cast(self._type))
 
+    def window_codes(self, codes: _Int64s) -> KeyCodes:
+        return KeyCodes(codes, None)
+
     def make_window(self, capacity: int) -> OrderIndex:
         return OrderIndex(capacity)
 
@@ -264,6 +276,12 @@ class PairFilter:
     def is_trivial(self) -> bool:
         """Whether every candidate is a match."""
         return not self._verified and self._condition is None
+
+    @property
+    def master_columns(self) -> tuple[str, ...]:
+        """The master columns that are compared."""
+        keys = tuple(master_key for _, master_key, _ in self._verified)
+        return keys if self._condition is None else tuple(dict.fromkeys((*keys, *self._condition.master_columns)))
 
     def matches(self, run: pa.RecordBatch, rows: pa.Array, stream_column: Callable[[str], pa.Array]) -> _Bools:
         """Return which pairs match.

@@ -74,8 +74,13 @@ class ResultBuilder:
 
     def joined(self, store: TupleStore, slots: _Int32s, run: pa.RecordBatch, rows: _Int32s) -> pa.RecordBatch:
         """Return stream tuples beside the master rows they match."""
-        master = run.select(self._master_columns).take(pa.array(rows)).columns
-        return pa.RecordBatch.from_arrays([*store.take(slots), *master], schema=self._spec.output_schema)
+        master = run.select(self._master_columns).take(pa.array(rows))
+        return self.beside(store.take(slots), master)
+
+    def beside(self, stream_columns: list[pa.Array], master: pa.RecordBatch) -> pa.RecordBatch:
+        """Return stream tuples beside master rows, one by one."""
+        columns = [*stream_columns, *(master.column(name) for name in self._master_columns)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._spec.output_schema)
 
     def stream_only(self, stream_columns: list[pa.Array]) -> pa.RecordBatch:
         """Return stream tuples with NULL master columns, if the output has any."""

@@ -53,6 +53,7 @@ class ScanPlan:
     disk_bytes: int
     stream_buffer_bytes: int
     window_bytes: int
+    cache_bytes: int
 
     @property
     def chunks(self) -> int:
@@ -69,6 +70,8 @@ class ScanPlanner:
         What the operator holds besides, whatever b is.
     largest_read_bytes
         The largest read that a good choice of b makes.
+    cache_share
+        What a front stage gets of the memory that is left for it and the stream.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class ScanPlanner:
         ordered: bool,
         what: str,
         largest_read_bytes: int = _LARGEST_READ_BYTES,
+        cache_share: float = 0.0,
     ) -> None:
         TupleStore.require_supported(spec.stream_schema)
         self._reader = reader
@@ -90,6 +94,7 @@ class ScanPlanner:
         self._other_bytes = other_bytes + self._pages.nbytes
         self._what = what
         self._largest_read_bytes = largest_read_bytes
+        self._cache_share = cache_share
         varlen_bytes = _UNMEASURED_VARLEN_BYTES * TupleStore.num_varlen_columns(spec.stream_schema)
         least = WindowShape(_LEAST_TUPLES, 2 * _LEAST_TUPLES * varlen_bytes)
         self._least_stream_bytes = 2 * sum(least.nbytes(matching, spec.stream_schema, ordered)) + _LEAST_BUFFER_BYTES
@@ -105,9 +110,11 @@ class ScanPlanner:
         if b is None:
             b = self._good_b()
         fixed_bytes = self._fixed_bytes(b)
-        require_at_least(self._budget_bytes, fixed_bytes + self._least_stream_bytes, f"{self._what} with b={b}")
+        least_rest = int(self._least_stream_bytes / (1 - self._cache_share)) + 1
+        require_at_least(self._budget_bytes, fixed_bytes + least_rest, f"{self._what} with b={b}")
         iterations = self._iterations(b)
-        rest = self._budget_bytes - fixed_bytes
+        cache_bytes = int((self._budget_bytes - fixed_bytes) * self._cache_share)
+        rest = self._budget_bytes - fixed_bytes - cache_bytes
         # One chunk of w tuples must fit the buffer, and a window is as many chunks as there are iterations.
         buffer_bytes = int(rest * max(_STREAM_BUFFER_SHARE, 1 / (iterations + 1)))
         return ScanPlan(
@@ -117,6 +124,7 @@ class ScanPlanner:
             disk_bytes=self._disk_bytes(b),
             stream_buffer_bytes=buffer_bytes,
             window_bytes=rest - buffer_bytes,
+            cache_bytes=cache_bytes,
         )
 
     def _good_b(self) -> int:

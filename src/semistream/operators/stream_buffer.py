@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from semistream.core.errors import TupleTooLarge, UnsupportedType
+from semistream.core.errors import BudgetTooSmall, TupleTooLarge, UnsupportedType
 from semistream.kernels.key_codes import KeyCodes
 
 __all__ = ["StreamBuffer"]
@@ -28,10 +28,6 @@ class _Piece:
     @property
     def unread_rows(self) -> int:
         return self.batch.num_rows - self.read_rows
-
-
-def _slice_codes(codes: KeyCodes, start: int, stop: int) -> KeyCodes:
-    return KeyCodes(codes.code[start:stop], None if codes.valid is None else codes.valid[start:stop])
 
 
 class StreamBuffer:
@@ -108,7 +104,7 @@ class StreamBuffer:
                 break
             rows = min(count, piece.unread_rows)
             stop = piece.read_rows + rows
-            parts.append((piece.batch.slice(piece.read_rows, rows), _slice_codes(piece.codes, piece.read_rows, stop)))
+            parts.append((piece.batch.slice(piece.read_rows, rows), piece.codes.slice(piece.read_rows, stop)))
             count -= rows
         if not parts:
             return None
@@ -116,21 +112,24 @@ class StreamBuffer:
             return parts[0]
         return pa.concat_batches([batch for batch, _ in parts]), _concat_codes([codes for _, codes in parts])
 
-    def unread_pieces(self) -> list[pa.RecordBatch]:
+    def to_table(self, schema: pa.Schema) -> pa.Table:
         """Return all rows in the pieces in which they lie, for a snapshot."""
-        return [piece.batch.slice(piece.read_rows) for piece in self._pieces]
+        return pa.Table.from_batches([piece.batch.slice(piece.read_rows) for piece in self._pieces], schema)
 
-    def put_back(self, piece: pa.RecordBatch, code: Callable[[pa.RecordBatch], KeyCodes]) -> bool:
-        """Append one of `unread_pieces` as it was, and return whether it fits."""
-        message = piece.serialize()
-        nbytes = message.size + piece.num_rows * _CODE_BYTES
-        if self.nbytes + nbytes > self.capacity_bytes:
-            return False
-        kept = pa.ipc.read_record_batch(message, piece.schema)
-        self._pieces.append(_Piece(kept, code(kept), nbytes))
-        self.nbytes += nbytes
-        self.num_rows += piece.num_rows
-        return True
+    def put_back(self, table: pa.Table, code: Callable[[pa.RecordBatch], KeyCodes]) -> None:
+        """Append what `to_table` returned, piece by piece."""
+        for piece in table.to_batches():
+            message = piece.serialize()
+            nbytes = message.size + piece.num_rows * _CODE_BYTES
+            if self.nbytes + nbytes > self.capacity_bytes:
+                raise BudgetTooSmall(
+                    f"memory= leaves no room for the {table.num_rows} tuples that are pending in the snapshot: "
+                    "give at least the memory it was taken with"
+                )
+            kept = pa.ipc.read_record_batch(message, piece.schema)
+            self._pieces.append(_Piece(kept, code(kept), nbytes))
+            self.nbytes += nbytes
+            self.num_rows += piece.num_rows
 
     def consume(self, count: int) -> None:
         """Remove the ``count`` oldest rows."""

@@ -175,5 +175,6 @@ class StreamWindow:
     def put_back(self, tuples: LiveTuples) -> None:
         """Insert what `live_tuples` returned, into an empty window."""
         assert len(self) == 0
-        slots = self.insert(self._matching.stream_codes(tuples.batch).code, tuples.batch, tuples.number)
+        codes = self._matching.window_codes(self._matching.stream_codes(tuples.batch).code).code
+        slots = self.insert(codes, tuples.batch, tuples.number)
         self.matched[slots] = tuples.matched

@@ -205,13 +205,17 @@ class TupleStore:
         return (len(schema) + 7) // 8 if any(field.nullable for field in schema) else 0
 
     @staticmethod
+    def supports(dtype: pa.DataType) -> bool:
+        """Return whether a column of this type can be kept in slots."""
+        return _is_varlen(dtype) or pt.is_boolean(dtype) or pt.is_null(dtype) or _FixedColumn.supports(dtype)
+
+    @staticmethod
     def require_supported(schema: pa.Schema) -> None:
         """Raise `UnsupportedType` when a column cannot be kept in slots."""
         for field in schema:
-            dtype = field.type
-            if not (_is_varlen(dtype) or pt.is_boolean(dtype) or pt.is_null(dtype) or _FixedColumn.supports(dtype)):
+            if not TupleStore.supports(field.type):
                 raise UnsupportedType(
-                    f"stream column {field.name!r} has type {dtype}, which cannot wait in memory: "
+                    f"stream column {field.name!r} has type {field.type}, which cannot wait in memory: "
                     "cast it to text or to scalar columns before the join"
                 )
 

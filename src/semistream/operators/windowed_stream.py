@@ -17,24 +17,38 @@ from semistream.operators.stream_buffer import StreamBuffer
 from semistream.operators.stream_window import LiveTuples, StreamWindow, VarlenSizes, WindowShape
 from semistream.operators.tuple_store import TupleStore, varlen_bytes
 
-__all__ = ["Admitted", "WindowedStream"]
+__all__ = ["Arrivals", "WindowedStream"]
 
 
 @dataclass(frozen=True)
-class Admitted:
-    """What one read of the stream buffer brought.
+class Arrivals:
+    """Tuples of the stream, with the codes of their keys and their arrival numbers.
 
     Attributes
     ----------
-    tuples
-        How many entered the window.
-    unmatchable, unmatchable_numbers
-        Tuples with a NULL key, which match nothing and do not enter; and their arrival numbers.
+    valid
+        Which tuples have a code at all, a NULL key has none; None when all have.
     """
 
-    tuples: int
-    unmatchable: pa.RecordBatch | None = None
-    unmatchable_numbers: npt.NDArray[np.int64] | None = None
+    batch: pa.RecordBatch
+    code: npt.NDArray[np.int64]
+    valid: npt.NDArray[np.bool_] | None
+    number: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return self.code.size
+
+    def first(self, rows: int) -> "Arrivals":
+        """Return the first ``rows`` tuples."""
+        valid = None if self.valid is None else self.valid[:rows]
+        return Arrivals(self.batch.slice(0, rows), self.code[:rows], valid, self.number[:rows])
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> "Arrivals":
+        """Return the tuples for which ``keep`` holds."""
+        if keep.all():
+            return self
+        valid = None if self.valid is None else self.valid[keep]
+        return Arrivals(self.batch.filter(pa.array(keep)), self.code[keep], valid, self.number[keep])
 
 
 class WindowedStream:
@@ -103,6 +117,11 @@ class WindowedStream:
         return 0 if self._window is None else self._window.queue_bytes
 
     @property
+    def bytes_per_tuple(self) -> float:
+        """The memory of a tuple in the window, structures included (vS); 0 until the first tuples were measured."""
+        return (self.hash_bytes + self.queue_bytes) / self.capacity_tuples if self.capacity_tuples else 0.0
+
+    @property
     def oldest_pending_number(self) -> int:
         """The arrival number before which all tuples that left the buffer are answered."""
         if not self.tuples_in_window:
@@ -163,25 +182,29 @@ class WindowedStream:
         capacity = max(max_tuples, least_tuples)
         return WindowShape(capacity, max(least_ring_bytes, shape.ring_bytes * capacity // shape.capacity))
 
-    def admit(self, count: int) -> Admitted:
-        """Move up to ``count`` tuples from the buffer into the window, as many as fit."""
+    def waiting(self, count: int) -> Arrivals | None:
+        """Return up to ``count`` of the oldest tuples in the stream buffer, which stay there, or None."""
         waiting = self._buffer.peek(count)
         if waiting is None:
-            return Admitted(0)
+            return None
         batch, codes = waiting
-        rows = self.window.fitting_rows(batch)
+        number = np.arange(self._next_number, self._next_number + batch.num_rows, dtype=np.int64)
+        return Arrivals(batch, codes.code, codes.valid, number)
+
+    def consume(self, count: int) -> None:
+        """Remove the ``count`` oldest tuples from the stream buffer."""
+        self._buffer.consume(count)
+        self._next_number += count
+
+    def fitting(self, arrivals: Arrivals) -> int:
+        """Return how many of these tuples, from the first on, the window has room for."""
+        rows = self.window.fitting_rows(arrivals.batch)
         assert rows or len(self.window), "an empty window has room for any tuple that was accepted"
-        batch, code = batch.slice(0, rows), codes.code[:rows]
-        numbers = np.arange(self._next_number, self._next_number + rows, dtype=np.int64)
-        valid = None if codes.valid is None else codes.valid[:rows]
-        unmatchable = unmatchable_numbers = None
-        if valid is not None and not valid.all():
-            unmatchable, unmatchable_numbers = batch.filter(pa.array(~valid)), numbers[~valid]
-            batch, code, numbers = batch.filter(pa.array(valid)), code[valid], numbers[valid]
-        self.window.insert(code, batch, numbers)
-        self._buffer.consume(rows)
-        self._next_number += rows
-        return Admitted(batch.num_rows, unmatchable, unmatchable_numbers)
+        return rows
+
+    def insert(self, arrivals: Arrivals, window_code: npt.NDArray[np.int64]) -> None:
+        """Put tuples into the window under these codes; the caller asked whether they fit."""
+        self.window.insert(window_code, arrivals.batch, arrivals.number)
 
     def resize(self, buffer_bytes: int, window_bytes: int, max_tuples: int | None) -> None:
         """Change the shares while tuples are pending.
@@ -214,7 +237,7 @@ class WindowedStream:
 
     def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return all pending tuples, for a snapshot."""
-        tables = {"buffer": pa.Table.from_batches(self._buffer.unread_pieces(), self._spec.stream_schema)}
+        tables = {"buffer": self._buffer.to_table(self._spec.stream_schema)}
         if self._window is not None:
             tables["window"] = self._window.live_tuples().to_table()
         return {"next_number": self._next_number, "varlen": [self._varlen.mean, self._varlen.largest]}, tables
@@ -228,9 +251,7 @@ class WindowedStream:
             if self.window.fitting_rows(live.batch) < live.batch.num_rows:
                 raise _too_small_for_snapshot(live.batch.num_rows)
             self.window.put_back(live)
-        for piece in tables["buffer"].to_batches():
-            if not self._buffer.put_back(piece, self._matching.stream_codes):
-                raise _too_small_for_snapshot(tables["buffer"].num_rows)
+        self._buffer.put_back(tables["buffer"], self._matching.stream_codes)
 
 
 def _too_small_for_snapshot(tuples: int) -> BudgetTooSmall:

@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,10 @@ from semistream.storage.random_file import RandomFile
 if TYPE_CHECKING:
     from semistream.storage.table import MasterTable
 
-__all__ = ["PLACING_BYTES", "PageReader"]
+__all__ = ["PLACING_BYTES", "Io", "PageReader"]
+
+Io = Literal["buffered", "drop_behind"]
+"""Whether pages that were read may stay in the page cache, or are dropped from it."""
 
 _MAX_OPEN_FILES = 128
 PLACING_BYTES = 4096

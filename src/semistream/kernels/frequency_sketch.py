@@ -1,0 +1,94 @@
+"""How often keys were seen lately: a count-min sketch with conservative update, halved as it ages.
+
+G. Einziger, R. Friedman, B. Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM TOS 13(4), 2017.
+
+Counters are bytes. The four counters of a key lie in one block of 64, so that a key costs one access to memory. When
+as many keys were counted as a sample has, all counters are halved and the oldest part of the past fades.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+from semistream.kernels.hash_directory import home_line, mix
+
+__all__ = ["FrequencySketch"]
+
+_BLOCK = 64
+_MOST = 255
+
+_Int64s = npt.NDArray[np.int64]
+_Counters = npt.NDArray[np.uint8]
+
+
+@kernel
+def _estimate(counters: _Counters, code: np.int64) -> int:
+    mixed = mix(code)
+    block = home_line(mixed, counters.shape[0])
+    least = counters[block, mixed & np.uint64(15)]
+    for row in range(1, 4):
+        at = np.uint64(16 * row) + ((mixed >> np.uint64(4 * row)) & np.uint64(15))
+        least = min(least, counters[block, at])
+    return int(least)
+
+
+@kernel
+def _add(counters: _Counters, codes: _Int64s) -> None:
+    for code in codes:
+        least = _estimate(counters, code)
+        if least == _MOST:
+            continue
+        mixed = mix(code)
+        block = home_line(mixed, counters.shape[0])
+        for row in range(4):
+            at = np.uint64(16 * row) + ((mixed >> np.uint64(4 * row)) & np.uint64(15))
+            if counters[block, at] == least:
+                counters[block, at] = np.uint8(least + 1)
+
+
+@kernel
+def _estimates(counters: _Counters, codes: _Int64s, out: npt.NDArray[np.int32]) -> None:
+    for at in range(codes.size):
+        out[at] = _estimate(counters, codes[at])
+
+
+class FrequencySketch:
+    """Approximate counts of keys among about the last ``sample`` ones.
+
+    Parameters
+    ----------
+    num_counters
+        Bytes of the sketch, rounded up to whole blocks.
+    sample
+        After how many keys all counts are halved.
+
+    Examples
+    --------
+    >>> sketch = FrequencySketch(1024, sample=1000)
+    >>> sketch.add(np.array([7, 7, 9]))
+    >>> sketch.estimate(np.array([7, 9, 11])).tolist()
+    [2, 1, 0]
+    """
+
+    def __init__(self, num_counters: int, sample: int) -> None:
+        self._counters = np.zeros((max(1, -(-num_counters // _BLOCK)), _BLOCK), dtype=np.uint8)
+        self._sample = max(1, sample)
+        self._seen = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._counters.nbytes
+
+    def add(self, codes: _Int64s) -> None:
+        """Count each of these keys once more."""
+        _add(self._counters, codes)
+        self._seen += codes.size
+        if self._seen >= self._sample:
+            self._counters >>= 1
+            self._seen //= 2
+
+    def estimate(self, codes: _Int64s) -> npt.NDArray[np.int32]:
+        """Return about how often each of these keys was counted: never less, but for what has faded."""
+        out = np.empty(codes.size, dtype=np.int32)
+        _estimates(self._counters, codes, out)
+        return out

@@ -1,0 +1,87 @@
+"""Rows in slots, chained by owner: the master rows of each cached key, in slots that are freed in any order.
+
+::
+
+    owner   first row        next
+      0        4      ──►    4 ─► 1 ─► (end)
+      1        2      ──►    2 ─► (end)
+                             free: 0 ─► 3 ─► (end)
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+
+__all__ = ["END", "chain_rows", "free_chains", "free_slots", "pair_chains", "take_free"]
+
+END = np.int32(-1)
+
+_Int32s = npt.NDArray[np.int32]
+
+
+@kernel
+def take_free(next_row: _Int32s, first_free: int, out: _Int32s) -> int:
+    """Take slots off the free list and return its new beginning."""
+    slot = first_free
+    for at in range(out.size):
+        out[at] = slot
+        slot = next_row[slot]
+    return slot
+
+
+@kernel
+def chain_rows(next_row: _Int32s, first: _Int32s, count: _Int32s, owners: _Int32s, slots: _Int32s) -> None:
+    """Put every slot at the front of its owner's chain."""
+    for at in range(slots.size):
+        owner = owners[at]
+        next_row[slots[at]] = first[owner]
+        first[owner] = slots[at]
+        count[owner] += 1
+
+
+@kernel
+def free_chains(next_row: _Int32s, firsts: _Int32s, first_free: int) -> tuple[int, int]:
+    """Return whole chains to the free list; return its new beginning and how many slots came free."""
+    freed = 0
+    for at in range(firsts.size):
+        slot = firsts[at]
+        while slot != END:
+            following = next_row[slot]
+            next_row[slot] = first_free
+            first_free = slot
+            freed += 1
+            slot = following
+    return first_free, freed
+
+
+@kernel
+def free_slots(next_row: _Int32s, first_free: int, is_free: npt.NDArray[np.bool_]) -> None:
+    """Mark the slots of the free list."""
+    slot = first_free
+    while slot != END:
+        is_free[slot] = True
+        slot = next_row[slot]
+
+
+@kernel
+def pair_chains(
+    next_row: _Int32s, tuples: _Int32s, cursors: _Int32s, at: int, out_tuples: _Int32s, out_rows: _Int32s
+) -> tuple[int, int]:
+    """Fill the output with (tuple, row) pairs and return (new ``at``, how many).
+
+    ``cursors`` starts as the first row of every tuple and is moved on in place, so that the call can be repeated
+    until ``at`` reaches the end, however long a chain is.
+    """
+    filled = 0
+    while at < tuples.size and filled < out_tuples.size:
+        row = cursors[at]
+        while row != END and filled < out_tuples.size:
+            out_tuples[filled] = tuples[at]
+            out_rows[filled] = row
+            filled += 1
+            row = next_row[row]
+        cursors[at] = row
+        if row == END:
+            at += 1
+    return at, filled

@@ -1,0 +1,92 @@
+"""How tuples leave the stream buffer: S2 Algorithm 3.
+
+Tuples that can match nothing are answered at once. With a front stage, so are those whose rows are cached. The rest
+enters the window, as many as there is room for.
+"""
+
+from collections.abc import Generator
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.core.metrics import Metrics
+from semistream.operators.delivery import Delivery
+from semistream.operators.front_stage import FrontStage
+from semistream.operators.matching import WindowCodes
+from semistream.operators.windowed_stream import WindowedStream
+
+__all__ = ["Admission"]
+
+_PORTION_TUPLES = 32_768  # looked up together: what is found stays in a core's cache until it is joined
+
+
+class Admission:
+    """The way from the stream buffer into the window of a join.
+
+    Parameters
+    ----------
+    front_stage
+        Answers tuples before they enter; None for a join without a cache.
+    """
+
+    def __init__(
+        self,
+        stream: WindowedStream,
+        codes: WindowCodes,
+        delivery: Delivery,
+        metrics: Metrics,
+        front_stage: FrontStage | None = None,
+    ) -> None:
+        self._stream = stream
+        self._codes = codes
+        self._delivery = delivery
+        self._metrics = metrics
+        self._front_stage = front_stage
+
+    def read(self, most: int) -> Generator[pa.RecordBatch, None, int]:
+        """Read until ``most`` tuples entered the window, it is full, or no tuple waits; return how many entered."""
+        entered = 0
+        while entered < most:
+            read, came = yield from self._read_portion(most - entered)
+            entered += came
+            if read == 0:
+                break
+        return entered
+
+    def _read_portion(self, most: int) -> Generator[pa.RecordBatch, None, tuple[int, int]]:
+        """Return how many tuples were read, and how many of them entered."""
+        arrivals = self._stream.waiting(most if self._front_stage is None else _PORTION_TUPLES)
+        if arrivals is None:
+            return 0, 0
+        enters = np.ones(len(arrivals), dtype=np.bool_) if arrivals.valid is None else arrivals.valid.copy()
+        entries = None
+        if self._front_stage is not None:
+            entries = self._front_stage.find(arrivals.code)
+            entries[~enters] = -1
+            enters &= entries < 0
+        window_codes = self._codes.window_codes(arrivals.code)
+        if window_codes.valid is not None:
+            enters &= window_codes.valid
+        position = np.flatnonzero(enters)
+        entering = arrivals.where(enters).first(most)
+        fitting = self._stream.fitting(entering) if len(entering) else 0
+        # What comes after the first tuple without room waits, whatever it is: the stream is read in its order.
+        stop = int(position[fitting]) if fitting < position.size else len(arrivals)
+        if stop == 0:
+            return 0, 0
+        arrivals, enters, position = arrivals.first(stop), enters[:stop], position[:fitting]
+        self._stream.consume(stop)
+        self._stream.insert(entering.first(fitting), window_codes.code[position])
+        cached = np.zeros(stop, dtype=np.bool_)
+        if self._front_stage is not None and entries is not None:
+            entries = entries[:stop]
+            cached = entries >= 0
+            self._front_stage.record(arrivals.code, entries)
+            if cached.any():
+                yield from self._front_stage.answer(arrivals.where(cached), entries[cached])
+        if fitting + int(cached.sum()) < stop:
+            unmatchable = arrivals.where(~enters & ~cached)
+            self._metrics.tuples_answered += len(unmatchable)
+            self._metrics.tuples_without_match += len(unmatchable)
+            yield from self._delivery.outside(unmatchable.batch, unmatchable.number)
+        return stop, fitting

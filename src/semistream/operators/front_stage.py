@@ -1,0 +1,286 @@
+"""The front stage: a cache of master rows that answers frequent keys before the join sees them.
+
+M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-Stream Joins: How much can Caching help?"
+(S2), section 3.
+
+::
+
+    stream buffer ─► find in H_R ── hit ──► results
+                        │
+                        └─ miss ─► window of the join ─► rows come by ─► is the key frequent? ─► H_R
+
+It is one component, put before three joins. What it needs of a join is to be asked `find`, and to be told which keys
+wait for rows that come by (`consider`) and which rows those are.
+
+Many rows per key: a key's rows are cached all or none, so that a hit is a whole answer. A key without rows is cached as
+empty and its tuples are answered as unmatched. Rows are cached without the columns that the join does not need.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.errors import InvalidArgument, UnsupportedType
+from semistream.core.metrics import Metrics
+from semistream.core.semantics import JoinSpec
+from semistream.kernels.key_slots import KeySlots
+from semistream.operators.aging_policy import AgingPolicy
+from semistream.operators.cache_policy import CachePolicy
+from semistream.operators.delivery import Delivery
+from semistream.operators.inequality_policy import InequalityPolicy
+from semistream.operators.matching import PairFilter
+from semistream.operators.row_cache import CacheShape, RowCache, RowSets
+from semistream.operators.stream_window import VarlenSizes
+from semistream.operators.threshold_policy import ThresholdPolicy
+from semistream.operators.tinylfu_policy import TinyLfuPolicy
+from semistream.operators.tuple_store import TupleStore
+from semistream.operators.windowed_stream import Arrivals
+
+__all__ = ["CachePolicyName", "CachedConfig", "FrontStage", "cached_columns"]
+
+CachePolicyName = Literal["aging", "tinylfu", "threshold", "inequality"]
+
+# How many keys can be on their way into the cache at once, as a share of those it holds.
+_COLLECTING_SHARE = 1 / 4
+_LEAST_BYTES = 1024
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedConfig:
+    """Settings of the front stage.
+
+    Attributes
+    ----------
+    cache_share
+        The cache's share of the memory that it and the stream tuples have together. S2's optimum is near 0.15.
+    cache_policy
+        ``"aging"``, ``"tinylfu"``, ``"threshold"`` as in S2, or ``"inequality"`` as in S0.
+    """
+
+    cache_share: float = 0.15
+    cache_policy: CachePolicyName = "aging"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.cache_share < 1:
+            raise InvalidArgument(f"cache_share={self.cache_share} must be at least 0 and below 1")
+        if self.cache_policy not in get_args(CachePolicyName):
+            raise InvalidArgument(
+                f"cache_policy={self.cache_policy!r} is unknown: use one of "
+                + ", ".join(map(repr, get_args(CachePolicyName)))
+            )
+
+
+def cached_columns(spec: JoinSpec, pair_filter: PairFilter) -> pa.Schema:
+    """Return the master columns to cache: those that leave the join and those that are compared there.
+
+    An integer key is its own code and is not kept.
+    """
+    names = dict.fromkeys((*pair_filter.master_columns, *spec.master_columns))
+    schema = pa.schema([spec.master_schema.field(name) for name in names])
+    for field in schema:
+        if not TupleStore.supports(field.type):
+            raise UnsupportedType(
+                f"master column {field.name!r} has type {field.type}, which cannot be cached: leave it out with "
+                "columns=[...], stage it as text or scalar columns, or use a join without a cache"
+            )
+    return schema
+
+
+class FrontStage:
+    """A cache of master rows in fixed memory, and the policy that fills it.
+
+    Parameters
+    ----------
+    cache_bytes
+        Memory for the cache and all that belongs to it. Too little for any row is no error: nothing is cached then.
+    tuple_bytes
+        Returns the memory of a tuple that waits in the join, structures included (vS).
+    turn_tuples
+        Returns how many tuples wait in the join when it is full.
+    """
+
+    def __init__(
+        self,
+        spec: JoinSpec,
+        pair_filter: PairFilter,
+        delivery: Delivery,
+        metrics: Metrics,
+        *,
+        cache_bytes: int,
+        tuple_bytes: Callable[[], float],
+        turn_tuples: Callable[[], int],
+        config: CachedConfig,
+    ) -> None:
+        self.schema = cached_columns(spec, pair_filter)
+        self.cache_bytes = cache_bytes
+        self._how = spec.how
+        self._filter = pair_filter
+        self._delivery = delivery
+        self._metrics = metrics
+        self._tuple_bytes = tuple_bytes
+        self._turn_tuples = turn_tuples
+        self._config = config
+        self._cache: RowCache | None = None
+        self._policy: CachePolicy | None = None
+
+    @property
+    def capacity_keys(self) -> int:
+        """How many keys the cache has room for; 0 until the first rows were measured."""
+        return 0 if self._cache is None else self._cache.shape.keys
+
+    @property
+    def num_keys(self) -> int:
+        """How many keys are cached."""
+        return 0 if self._cache is None else len(self._cache.keys)
+
+    def components(self) -> dict[str, int]:
+        """Return the bytes in use, for the memory report."""
+        if self._cache is None or self._policy is None:
+            return {"H_R": 0, "frequency recorder": 0, "switching buffer": 0}
+        return {
+            "H_R": self._cache.nbytes,
+            "frequency recorder": self._policy.nbytes,
+            "switching buffer": _collecting_bytes(self._most_collected),
+        }
+
+    @property
+    def _most_collected(self) -> int:
+        return max(1, int(self.capacity_keys * _COLLECTING_SHARE))
+
+    def measure(self, run: pa.RecordBatch) -> None:
+        """Shape the cache by the first rows that are seen: only they show how large a row is."""
+        if self._cache is not None or not run.num_rows:
+            return
+        varlen = VarlenSizes.of(run.select(self.schema.names)) if self.schema.names else VarlenSizes(0.0, 0)
+        policy = self._config.cache_policy
+        key_bytes = _POLICY_BYTES[policy] + _COLLECTING_SHARE * _collecting_bytes(1)
+        # Whole blocks and the smallest directories take some bytes more than a multiple of a key's.
+        shape = CacheShape.fitting(self.schema, varlen, self.cache_bytes - _LEAST_BYTES, key_bytes)
+        self._cache = RowCache(self.schema, shape)
+        if policy == "threshold":
+            self._policy = ThresholdPolicy(shape.keys)
+        elif policy == "inequality":
+            row_bytes = shape.nbytes(self.schema) / max(1, shape.rows)
+            self._policy = InequalityPolicy(shape.keys, self._turn_tuples(), row_bytes, self._tuple_bytes())
+        elif policy == "tinylfu":
+            self._policy = TinyLfuPolicy(shape.keys)
+        else:
+            self._policy = AgingPolicy(shape.keys, self._turn_tuples())
+
+    # --- answering: S2 Alg. 3 -----------------------------------------------------------------------------------
+
+    def find(self, codes: _Int64s) -> _Int32s:
+        """Return the entry of every key, or -1."""
+        if self._cache is None:
+            return np.full(codes.size, -1, dtype=np.int32)
+        return self._cache.find(codes)
+
+    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+        """Note tuples that arrived, with what `find` returned for them."""
+        if self._policy is not None:
+            self._policy.record(codes, entries)
+
+    def answer(self, arrivals: Arrivals, entries: _Int32s) -> Iterator[pa.RecordBatch]:
+        """Deliver what the join returns of tuples whose keys are cached."""
+        assert self._cache is not None
+        if self._filter.is_trivial and self._how in ("semi", "anti"):
+            matched = self._cache.row_count[entries] > 0
+        else:
+            matched = np.zeros(len(arrivals), dtype=np.bool_)
+            yield from self._join(arrivals, entries, matched)
+        self._metrics.tuples_answered += len(arrivals)
+        self._metrics.tuples_through_cache += len(arrivals)
+        self._metrics.tuples_without_match += int(np.count_nonzero(~matched))
+        if self._how == "semi":
+            found = arrivals.where(matched)
+            yield from self._delivery.alone(found.batch, found.number)
+        elif not matched.all():
+            alone = arrivals.where(~matched)
+            yield from self._delivery.outside(alone.batch, alone.number)
+
+    def _join(self, arrivals: Arrivals, entries: _Int32s, matched: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+        assert self._cache is not None
+        tuples, cursors = np.arange(len(arrivals), dtype=np.int32), self._cache.first_rows(entries)
+        out_tuples, out_rows = self._delivery.pair_slots, self._delivery.pair_rows
+        tuple_bytes = self._delivery.tuple_bytes(arrivals.batch)
+        at = 0
+        while at < len(arrivals):
+            at, filled = self._cache.pairs(tuples, cursors, at, out_tuples, out_rows)
+            for portion in self._delivery.portions(
+                self._cache.rows, out_rows[:filled], tuple_bytes, out_tuples[:filled]
+            ):
+                yield from self._join_pairs(arrivals, out_tuples[portion], out_rows[portion], matched)
+
+    def _join_pairs(
+        self, arrivals: Arrivals, tuples: _Int32s, rows: _Int32s, matched: npt.NDArray[np.bool_]
+    ) -> Iterator[pa.RecordBatch]:
+        assert self._cache is not None
+        master = self._cache.take(rows)
+        if not self._filter.is_trivial:
+            asking = pa.array(tuples)
+            positions = pa.array(np.arange(rows.size))
+            keep = self._filter.matches(master, positions, lambda name: arrivals.batch.column(name).take(asking))
+            tuples, master = tuples[keep], master.filter(pa.array(keep))
+        matched[tuples] = True
+        if self._how in ("inner", "left") and tuples.size:
+            yield from self._delivery.beside(arrivals.batch.take(pa.array(tuples)), master, arrivals.number[tuples])
+
+    # --- learning: S2 Alg. 1, ll. 19-22 ----------------------------------------------------------------------------
+
+    def consider(self, codes: _Int64s, waiting: _Int32s) -> "Collecting | None":
+        """Choose the keys to cache among different ones whose rows come by, and make room for them."""
+        if self._cache is None or self._policy is None or self._cache.shape.rows == 0:
+            return None
+        absent = self._cache.find(codes) < 0
+        if not absent.all():
+            codes, waiting = codes[absent], waiting[absent]
+        if not codes.size:
+            return None
+        positions, victims = self._policy.choose(self._cache, codes, waiting, self._most_collected)
+        if victims.size:
+            self._cache.evict(victims)
+        if not positions.size:
+            return None
+        return Collecting(RowSets(self._cache, codes[positions]), waiting[positions])
+
+    def take_in(self, collecting: "Collecting") -> None:
+        """Cache the keys whose rows are now all there."""
+        assert self._policy is not None
+        sets = collecting.sets
+        sets.give_up(np.flatnonzero(~self._policy.keeps(collecting.waiting, sets.row_count)))
+        entries, positions = sets.move_in()
+        self._policy.took_in(entries, collecting.waiting[positions])
+
+    def _check(self) -> None:
+        """Assert the invariants; for tests."""
+        if self._cache is not None:
+            assert sum(self.components().values()) <= self.cache_bytes
+            self._cache._check()
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """Keys on their way into the cache, and how many tuples of each waited when they were chosen."""
+
+    sets: RowSets
+    waiting: _Int32s
+
+
+_POLICY_BYTES: dict[CachePolicyName, int] = {
+    "aging": AgingPolicy.BYTES_PER_KEY,
+    "tinylfu": TinyLfuPolicy.BYTES_PER_KEY,
+    "threshold": ThresholdPolicy.BYTES_PER_KEY,
+    "inequality": InequalityPolicy.BYTES_PER_KEY,
+}
+
+
+def _collecting_bytes(keys: int) -> int:
+    """Return the bytes of watching out for the rows of so many keys."""
+    return KeySlots.bytes_for(keys) + RowSets.bytes_for(keys) + 4 * keys
