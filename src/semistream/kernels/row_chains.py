@@ -13,7 +13,16 @@ import numpy.typing as npt
 
 from semistream.kernels.compile import kernel
 
-__all__ = ["END", "chain_rows", "free_chains", "free_slots", "pair_chains", "take_free"]
+__all__ = [
+    "END",
+    "add_slots",
+    "chain_rows",
+    "free_chains",
+    "free_slots",
+    "give_up_slots",
+    "pair_chains",
+    "take_free",
+]
 
 END = np.int32(-1)
 
@@ -41,18 +50,19 @@ def chain_rows(next_row: _Int32s, first: _Int32s, count: _Int32s, owners: _Int32
 
 
 @kernel
-def free_chains(next_row: _Int32s, firsts: _Int32s, first_free: int) -> tuple[int, int]:
-    """Return whole chains to the free list; return its new beginning and how many slots came free."""
-    freed = 0
+def free_chains(next_row: _Int32s, firsts: _Int32s, first_free: int, freed: _Int32s) -> int:
+    """Return whole chains to the free list; fill in the slots that came free and return the list's new beginning."""
+    count = 0
     for at in range(firsts.size):
         slot = firsts[at]
         while slot != END:
             following = next_row[slot]
             next_row[slot] = first_free
             first_free = slot
-            freed += 1
+            freed[count] = slot
+            count += 1
             slot = following
-    return first_free, freed
+    return first_free
 
 
 @kernel
@@ -85,3 +95,52 @@ def pair_chains(
         if row == END:
             at += 1
     return at, filled
+
+
+@kernel
+def give_up_slots(
+    next_row: _Int32s, firsts: _Int32s, first_free: int, capacity: int, from_slots: _Int32s, to_slots: _Int32s
+) -> tuple[int, int]:
+    """Move chained rows out of the slots from ``capacity`` on; return the free list's new beginning and how many moved.
+
+    ``firsts`` are the beginnings of all chains, changed in place. Payload is moved by the caller.
+    """
+    # Free slots that stay, in a list of their own.
+    kept_free = np.int64(END)
+    slot = np.int64(first_free)
+    while slot != END:
+        following = np.int64(next_row[slot])
+        if slot < capacity:
+            next_row[slot] = np.int32(kept_free)
+            kept_free = slot
+        slot = following
+    moved = 0
+    for chain in range(firsts.size):
+        before = np.int64(END)
+        slot = np.int64(firsts[chain])
+        while slot != END:
+            following = np.int64(next_row[slot])
+            if slot >= capacity:
+                target = kept_free
+                kept_free = np.int64(next_row[target])
+                from_slots[moved] = np.int32(slot)
+                to_slots[moved] = np.int32(target)
+                moved += 1
+                next_row[target] = np.int32(following)
+                if before == END:
+                    firsts[chain] = np.int32(target)
+                else:
+                    next_row[before] = np.int32(target)
+                slot = target
+            before = slot
+            slot = following
+    return kept_free, moved
+
+
+@kernel
+def add_slots(next_row: _Int32s, first_free: int, before: int) -> int:
+    """Put the slots from ``before`` on on the free list and return its new beginning."""
+    for slot in range(before, next_row.size):
+        next_row[slot] = np.int32(first_free)
+        first_free = slot
+    return first_free

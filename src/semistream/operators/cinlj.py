@@ -100,8 +100,11 @@ class Cinlj(StepOperator):
     def __init__(
         self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: CinljConfig | None = None
     ) -> None:
-        super().__init__(table, spec, budget_bytes)
         self.config = config or CinljConfig()
+        super().__init__(table, spec, budget_bytes)
+
+    def _open(self) -> None:
+        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         StreamBuffer.require_supported(spec.stream_schema)
         self._lookup = LookupPhase("cinlj", table, spec, budget_bytes, self.metrics, self.config.io)
         self._delivery = Delivery(spec, budget_bytes, ordered=self.config.order == "stream")

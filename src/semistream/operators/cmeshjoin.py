@@ -99,6 +99,10 @@ class Cmeshjoin(WindowedOperator):
     ) -> None:
         self.config = config or CmeshjoinConfig()
         super().__init__(table, spec, budget_bytes, order=self.config.order, io=self.config.io)
+
+    def _open(self) -> None:
+        super()._open()
+        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         self._keys = EqualityMatching(spec)
         self._plan = ScanPlanner(
             self._reader,

@@ -45,7 +45,7 @@ __all__ = ["CachePolicyName", "CachedConfig", "FrontStage", "cached_columns"]
 CachePolicyName = Literal["aging", "tinylfu", "threshold", "inequality"]
 
 # How many keys can be on their way into the cache at once, as a share of those it holds.
-_COLLECTING_SHARE = 1 / 4
+_COLLECTING_SHARE = 1 / 2
 _LEAST_BYTES = 1024
 
 _Int32s = npt.NDArray[np.int32]
@@ -80,9 +80,9 @@ class CachedConfig:
 def cached_columns(spec: JoinSpec, pair_filter: PairFilter) -> pa.Schema:
     """Return the master columns to cache: those that leave the join and those that are compared there.
 
-    An integer key is its own code and is not kept.
+    An integer key is its own code and is not kept, unless there would be no column at all.
     """
-    names = dict.fromkeys((*pair_filter.master_columns, *spec.master_columns))
+    names = dict.fromkeys((*pair_filter.master_columns, *spec.master_columns)) or dict.fromkeys(spec.master_keys[:1])
     schema = pa.schema([spec.master_schema.field(name) for name in names])
     for field in schema:
         if not TupleStore.supports(field.type):
@@ -103,7 +103,11 @@ class FrontStage:
     tuple_bytes
         Returns the memory of a tuple that waits in the join, structures included (vS).
     turn_tuples
-        Returns how many tuples wait in the join when it is full.
+        Returns how many tuples wait in the join when it is full; None where the join tells when a turn ends.
+    max_bytes
+        The most memory that `resize` can ask for; None for a front stage that is never resized.
+    switching_factor
+        How much cheaper a key has to be on the other side to change sides (sf of S0); for the inequality only.
     """
 
     def __init__(
@@ -115,8 +119,10 @@ class FrontStage:
         *,
         cache_bytes: int,
         tuple_bytes: Callable[[], float],
-        turn_tuples: Callable[[], int],
+        turn_tuples: Callable[[], int] | None,
         config: CachedConfig,
+        max_bytes: int | None = None,
+        switching_factor: float = 1.0,
     ) -> None:
         self.schema = cached_columns(spec, pair_filter)
         self.cache_bytes = cache_bytes
@@ -126,7 +132,10 @@ class FrontStage:
         self._metrics = metrics
         self._tuple_bytes = tuple_bytes
         self._turn_tuples = turn_tuples
-        self._config = config
+        self._policy_name = config.cache_policy
+        self._max_bytes = max_bytes
+        self._switching_factor = switching_factor
+        self._varlen = VarlenSizes(0.0, 0)
         self._cache: RowCache | None = None
         self._policy: CachePolicy | None = None
 
@@ -147,32 +156,48 @@ class FrontStage:
         return {
             "H_R": self._cache.nbytes,
             "frequency recorder": self._policy.nbytes,
-            "switching buffer": _collecting_bytes(self._most_collected),
+            "switching buffer": _collecting_bytes(self.most_collected),
         }
 
     @property
-    def _most_collected(self) -> int:
-        return max(1, int(self.capacity_keys * _COLLECTING_SHARE))
+    def most_collected(self) -> int:
+        """How many keys can be on their way into the cache at once."""
+        return int(self.capacity_keys * _COLLECTING_SHARE)
 
     def measure(self, run: pa.RecordBatch) -> None:
         """Shape the cache by the first rows that are seen: only they show how large a row is."""
         if self._cache is not None or not run.num_rows:
             return
-        varlen = VarlenSizes.of(run.select(self.schema.names)) if self.schema.names else VarlenSizes(0.0, 0)
-        policy = self._config.cache_policy
-        key_bytes = _POLICY_BYTES[policy] + _COLLECTING_SHARE * _collecting_bytes(1)
+        if self.schema.names:
+            self._varlen = VarlenSizes.of(run.select(self.schema.names))
+        shape = self._shape_for(self.cache_bytes)
+        most = None if self._max_bytes is None else self._shape_for(self._max_bytes)
+        self._cache = RowCache(self.schema, shape, most)
+        self._policy = self._make_policy(shape, most)
+
+    def _shape_for(self, cache_bytes: int, rows_per_key: float = 1.0) -> CacheShape:
+        key_bytes = _POLICY_BYTES[self._policy_name] + _COLLECTING_SHARE * _collecting_bytes(1)
         # Whole blocks and the smallest directories take some bytes more than a multiple of a key's.
-        shape = CacheShape.fitting(self.schema, varlen, self.cache_bytes - _LEAST_BYTES, key_bytes)
-        self._cache = RowCache(self.schema, shape)
-        if policy == "threshold":
-            self._policy = ThresholdPolicy(shape.keys)
-        elif policy == "inequality":
-            row_bytes = shape.nbytes(self.schema) / max(1, shape.rows)
-            self._policy = InequalityPolicy(shape.keys, self._turn_tuples(), row_bytes, self._tuple_bytes())
-        elif policy == "tinylfu":
-            self._policy = TinyLfuPolicy(shape.keys)
-        else:
-            self._policy = AgingPolicy(shape.keys, self._turn_tuples())
+        return CacheShape.fitting(self.schema, self._varlen, cache_bytes - _LEAST_BYTES, key_bytes, rows_per_key)
+
+    def _make_policy(self, shape: CacheShape, most: CacheShape | None) -> CachePolicy:
+        if self._policy_name == "threshold":
+            return ThresholdPolicy(shape.keys)
+        if self._policy_name == "inequality":
+            one_key = CacheShape(1, 0, 0).nbytes(self.schema) - CacheShape(0, 0, 0).nbytes(self.schema)
+            return InequalityPolicy(
+                shape.keys,
+                tuple_bytes=self._tuple_bytes(),
+                row_bytes=TupleStore.fixed_bytes_per_tuple(self.schema) + self._varlen.mean + 4,
+                key_bytes=one_key + _POLICY_BYTES["inequality"],
+                turn_tuples=None if self._turn_tuples is None else self._turn_tuples(),
+                switching_factor=self._switching_factor,
+                max_capacity=None if most is None else most.keys,
+            )
+        if self._policy_name == "tinylfu":
+            return TinyLfuPolicy(shape.keys)
+        assert self._turn_tuples is not None
+        return AgingPolicy(shape.keys, self._turn_tuples())
 
     # --- answering: S2 Alg. 3 -----------------------------------------------------------------------------------
 
@@ -191,7 +216,7 @@ class FrontStage:
         """Deliver what the join returns of tuples whose keys are cached."""
         assert self._cache is not None
         if self._filter.is_trivial and self._how in ("semi", "anti"):
-            matched = self._cache.row_count[entries] > 0
+            matched = self._cache.row_count(entries) > 0
         else:
             matched = np.zeros(len(arrivals), dtype=np.bool_)
             yield from self._join(arrivals, entries, matched)
@@ -243,12 +268,17 @@ class FrontStage:
             codes, waiting = codes[absent], waiting[absent]
         if not codes.size:
             return None
-        positions, victims = self._policy.choose(self._cache, codes, waiting, self._most_collected)
+        positions, victims = self._policy.choose(self._cache, codes, waiting, self.most_collected)
         if victims.size:
             self._cache.evict(victims)
         if not positions.size:
             return None
         return Collecting(RowSets(self._cache, codes[positions]), waiting[positions])
+
+    def collect(self, codes: _Int64s, waiting: _Int32s) -> "Collecting":
+        """Begin to collect the rows of keys that the caller chose."""
+        assert self._cache is not None
+        return Collecting(RowSets(self._cache, codes), waiting)
 
     def take_in(self, collecting: "Collecting") -> None:
         """Cache the keys whose rows are now all there."""
@@ -257,6 +287,50 @@ class FrontStage:
         sets.give_up(np.flatnonzero(~self._policy.keeps(collecting.waiting, sets.row_count)))
         entries, positions = sets.move_in()
         self._policy.took_in(entries, collecting.waiting[positions])
+
+    # --- changing size ---------------------------------------------------------------------------------------------
+
+    @property
+    def cache(self) -> RowCache | None:
+        """H_R; None until the first rows were measured."""
+        return self._cache
+
+    @property
+    def inequality(self) -> InequalityPolicy | None:
+        """The policy of SSBJ; None until the first rows were measured."""
+        assert self._policy is None or isinstance(self._policy, InequalityPolicy)
+        return self._policy
+
+    @property
+    def used_bytes(self) -> int:
+        """About what the cached keys take, without the room for more."""
+        if self._cache is None or not self._cache.shape.keys:
+            return 0
+        shares = (
+            len(self._cache.keys) / self._cache.shape.keys,
+            self._cache.used_rows / max(1, self._cache.shape.rows),
+            self._cache.rows.live_ring_bytes / max(1, self._cache.rows.ring_bytes),
+        )
+        return int(self.cache_bytes * max(shares))
+
+    def resize(self, cache_bytes: int) -> bool:
+        """Change the memory in place, and return whether the cached keys allow it; nothing may be on its way in."""
+        if self._cache is None:
+            self.cache_bytes = cache_bytes
+            return True
+        shape = self._shape_for(cache_bytes, max(1.0, self._cache.rows_per_key))
+        fits = (
+            shape.keys >= len(self._cache.keys)
+            and shape.rows >= self._cache.used_rows
+            and shape.ring_bytes >= self._cache.rows.live_ring_bytes
+        )
+        if fits:
+            moves = self._cache.resize(shape)
+            policy = self.inequality
+            assert policy is not None
+            policy.resize(shape.keys, moves)
+            self.cache_bytes = cache_bytes
+        return fits
 
     def _check(self) -> None:
         """Assert the invariants; for tests."""

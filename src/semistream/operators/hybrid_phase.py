@@ -92,6 +92,7 @@ class HybridPhase:
         self._filter = pair_filter
         self._delivery = delivery
         self._metrics = metrics
+        self._pages_before, self._bytes_before = metrics.pages_read, metrics.bytes_read  # of earlier versions
         self._keys = EqualityMatching(spec, key_order=table.key)
         self._found_tuple = np.empty(delivery.pair_rows.size, dtype=np.int32)
         self._found_row = np.empty(delivery.pair_rows.size, dtype=np.int64)
@@ -141,8 +142,8 @@ class HybridPhase:
                 self._collect(collecting, run, run_codes)
         if front_stage is not None and collecting is not None:
             front_stage.take_in(collecting)
-        self._metrics.pages_read = self._disk_buffer.pages_read
-        self._metrics.bytes_read = self._disk_buffer.bytes_read
+        self._metrics.pages_read = self._pages_before + self._disk_buffer.pages_read
+        self._metrics.bytes_read = self._bytes_before + self._disk_buffer.bytes_read
 
     def _runs(self, partition: int) -> list[tuple[int, int]]:
         """Return the reads that bring in a partition: several where one key fills more pages than a read takes."""

@@ -90,6 +90,10 @@ class Hybridjoin(WindowedOperator):
     ) -> None:
         self.config = config or HybridjoinConfig()
         super().__init__(table, spec, budget_bytes, order=self.config.order, io=self.config.io)
+
+    def _open(self) -> None:
+        super()._open()
+        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         self._lookup = HybridPhase(
             "hybridjoin",
             table,

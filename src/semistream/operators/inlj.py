@@ -86,8 +86,11 @@ class Inlj(StepOperator):
     """Exact join of a stream with a clustered table by looking up every tuple."""
 
     def __init__(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: InljConfig | None = None) -> None:
-        super().__init__(table, spec, budget_bytes)
         self.config = config or InljConfig()
+        super().__init__(table, spec, budget_bytes)
+
+    def _open(self) -> None:
+        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         StreamBuffer.require_supported(spec.stream_schema)
         self._lookup = LookupPhase("inlj", table, spec, budget_bytes, self.metrics, self.config.io)
         fixed = self._lookup.fixed_bytes

@@ -50,6 +50,7 @@ class MeshPhase:
         self._filter = pair_filter
         self._delivery = delivery
         self._metrics = metrics
+        self._pages_before, self._bytes_before = metrics.pages_read, metrics.bytes_read  # of earlier versions
         self._disk_buffer = ReadAhead(reader, plan.read_bytes)
         self._chunks = ChunkQueue(plan.chunks)
         self.num_pages = self._pages.num_pages
@@ -79,8 +80,8 @@ class MeshPhase:
         """Return the rows of the next pages, and the number of pages."""
         first, count = self._run_at(self.scanned_pages)
         run = self._disk_buffer.read(first, count, then=self._run_at(self.scanned_pages + count))
-        self._metrics.pages_read = self._disk_buffer.pages_read
-        self._metrics.bytes_read = self._disk_buffer.bytes_read
+        self._metrics.pages_read = self._pages_before + self._disk_buffer.pages_read
+        self._metrics.bytes_read = self._bytes_before + self._disk_buffer.bytes_read
         return run, count
 
     def _run_at(self, scanned_pages: int) -> tuple[int, int]:

@@ -108,6 +108,10 @@ class Meshjoin(WindowedOperator):
     ) -> None:
         self.config = config or MeshjoinConfig()
         super().__init__(table, spec, budget_bytes, order=self.config.order, io=self.config.io)
+
+    def _open(self) -> None:
+        super()._open()
+        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         matching = matching_for(spec)
         self._planner = ScanPlanner(
             self._reader,

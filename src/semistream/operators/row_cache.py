@@ -10,8 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.key_slots import KeySlots
-from semistream.kernels.row_chains import END, chain_rows, free_chains, free_slots, pair_chains, take_free
+from semistream.kernels.row_chains import (
+    END,
+    add_slots,
+    chain_rows,
+    free_chains,
+    free_slots,
+    give_up_slots,
+    pair_chains,
+    take_free,
+)
 from semistream.operators.stream_window import VarlenSizes
 from semistream.operators.tuple_store import TupleStore
 
@@ -34,22 +44,29 @@ class CacheShape:
     ring_bytes: int
 
     @classmethod
-    def of_rows(cls, rows: int, varlen: VarlenSizes) -> "CacheShape":
-        """Return a shape with room for one row per key."""
+    def of_rows(cls, rows: int, varlen: VarlenSizes, rows_per_key: float = 1.0) -> "CacheShape":
+        """Return a shape for so many rows, of keys with so many rows each."""
         ring_bytes = int(varlen.mean * _RING_HEADROOM * rows)
-        return cls(rows, rows, max(ring_bytes, varlen.largest) if rows and varlen.largest else 0)
+        return cls(
+            keys=int(np.ceil(rows / rows_per_key)),
+            rows=rows,
+            ring_bytes=max(ring_bytes, varlen.largest) if rows and varlen.largest else 0,
+        )
 
     @classmethod
-    def fitting(cls, schema: pa.Schema, varlen: VarlenSizes, cache_bytes: int, key_bytes: float) -> "CacheShape":
+    def fitting(
+        cls, schema: pa.Schema, varlen: VarlenSizes, cache_bytes: int, key_bytes: float, rows_per_key: float = 1.0
+    ) -> "CacheShape":
         """Return the largest shape in ``cache_bytes``, with ``key_bytes`` more for every key; it may have no row."""
         low, high = 0, max(0, cache_bytes)
         while low < high:
             middle = (low + high + 1) // 2
-            if cls.of_rows(middle, varlen).nbytes(schema) + int(middle * key_bytes) <= cache_bytes:
+            shape = cls.of_rows(middle, varlen, rows_per_key)
+            if shape.nbytes(schema) + int(shape.keys * key_bytes) <= cache_bytes:
                 low = middle
             else:
                 high = middle - 1
-        return cls.of_rows(low, varlen)
+        return cls.of_rows(low, varlen, rows_per_key)
 
     def nbytes(self, schema: pa.Schema) -> int:
         """Return the bytes of a cache of this shape."""
@@ -64,54 +81,66 @@ class RowCache:
     ----------
     schema
         The master columns that are kept.
-
-    Attributes
-    ----------
-    row_count
-        Per entry, how many rows its key has.
+    max_shape
+        The largest shape that `resize` can ask for; None for a cache that is never resized.
     """
 
-    def __init__(self, schema: pa.Schema, shape: CacheShape) -> None:
+    def __init__(self, schema: pa.Schema, shape: CacheShape, max_shape: CacheShape | None = None) -> None:
         self.shape = shape
         self.schema = schema
-        self.keys = KeySlots(shape.keys)
-        self.rows = TupleStore(schema, shape.rows, shape.ring_bytes)
-        self.row_count = np.zeros(shape.keys, dtype=np.int32)
-        self._first_row = np.full(shape.keys, END, dtype=np.int32)
-        self._next_row = np.arange(1, shape.rows + 1, dtype=np.int32)
-        if shape.rows:
-            self._next_row[-1] = END
-        self._first_free = 0 if shape.rows else int(END)
+        most_keys, most_rows, most_ring_bytes = None, None, None
+        if max_shape is not None:
+            most_keys, most_rows, most_ring_bytes = max_shape.keys, max_shape.rows, max_shape.ring_bytes
+        self.keys = KeySlots(shape.keys, most_keys)
+        self.rows = TupleStore(schema, shape.rows, shape.ring_bytes, most_rows, most_ring_bytes)
+        self._row_count = ElasticArray(shape.keys, np.int32, max_capacity=most_keys)
+        self._first_row = ElasticArray(shape.keys, np.int32, max_capacity=most_keys)
+        self._next_row = ElasticArray(shape.rows, np.int32, max_capacity=most_rows)
+        self._row_count.values.fill(0)
+        self._first_row.values.fill(END)
+        self._first_free = add_slots(self._next_row.values, int(END), 0)
         self.free_rows = shape.rows
-        self._text_is_full = False
-
-    @property
-    def free_keys(self) -> int:
-        """For about how many more keys there is room, going by the rows that keys have so far."""
-        if self._text_is_full:
-            return 0
-        used_rows = self.shape.rows - self.free_rows
-        rows_per_key = max(1.0, used_rows / max(1, len(self.keys)))
-        return min(self.keys.free, int(self.free_rows / rows_per_key))
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.row_count, self._first_row, self._next_row)
-        return self.keys.nbytes + self.rows.nbytes + sum(array.nbytes for array in arrays)
+        arrays = (self._row_count, self._first_row, self._next_row)
+        return self.keys.nbytes + self.rows.nbytes + sum(array.values.nbytes for array in arrays)
+
+    @property
+    def used_rows(self) -> int:
+        return self.shape.rows - self.free_rows
+
+    @property
+    def rows_per_key(self) -> float:
+        """How many rows the cached keys have, on average."""
+        return self.used_rows / len(self.keys) if len(self.keys) else 1.0
+
+    @property
+    def free_keys(self) -> int:
+        """For about how many more keys there is room, going by the rows and the text that keys have so far."""
+        room = min(self.keys.free, int(self.free_rows / max(1.0, self.rows_per_key)))
+        if self.rows.ring_bytes and len(self.keys):
+            text_per_key = self.rows.live_ring_bytes / len(self.keys)
+            room = min(room, int((self.rows.ring_bytes - self.rows.live_ring_bytes) / max(1.0, text_per_key)))
+        return room
 
     def find(self, codes: _Int64s) -> _Int32s:
         """Return the entry of every code, or -1."""
         return self.keys.find(codes)
 
+    def row_count(self, entries: _Int32s) -> _Int32s:
+        """Return how many rows each entry's key has."""
+        return self._row_count.values[entries]
+
     def pairs(
         self, tuples: _Int32s, cursors: _Int32s, at: int, out_tuples: _Int32s, out_rows: _Int32s
     ) -> tuple[int, int]:
         """Fill the output with (tuple, row) pairs; see `pair_chains`."""
-        return pair_chains(self._next_row, tuples, cursors, at, out_tuples, out_rows)
+        return pair_chains(self._next_row.values, tuples, cursors, at, out_tuples, out_rows)
 
     def first_rows(self, entries: _Int32s) -> _Int32s:
         """Return where the rows of each entry begin, for `pairs`."""
-        return self._first_row[entries]
+        return self._first_row.values[entries]
 
     def take(self, rows: _Int32s) -> pa.RecordBatch:
         """Return rows by their slots."""
@@ -119,44 +148,78 @@ class RowCache:
 
     def evict(self, entries: _Int32s) -> None:
         """Remove entries with all their rows."""
-        self.free(self._first_row[entries])
+        self.free(self._first_row.values[entries], self._row_count.values[entries])
+        self._first_row.values[entries] = END
+        self._row_count.values[entries] = 0
         self.keys.remove(entries)
 
-    def free(self, first_rows: _Int32s) -> None:
+    def free(self, first_rows: _Int32s, row_count: _Int32s) -> None:
         """Give back the chains of rows that begin here."""
-        self._first_free, freed = free_chains(self._next_row, first_rows, self._first_free)
-        self.free_rows += freed
-        self._text_is_full &= freed == 0
+        freed = np.empty(int(row_count.sum()), dtype=np.int32)
+        self._first_free = free_chains(self._next_row.values, first_rows, self._first_free, freed)
+        self.rows.free(freed)
+        self.free_rows += freed.size
 
     def put(self, batch: pa.RecordBatch) -> _Int32s:
         """Store rows from the front of ``batch``, as many as fit, and return their slots."""
         batch = batch.slice(0, self.free_rows)
-        fitting = self.rows.fitting_rows(batch)
-        if fitting < batch.num_rows:
+        batch = batch.slice(0, self.rows.fitting_rows(batch))
+        if self.rows.needs_compaction(batch):
             self.rows.compact(self._live_rows())
-            fitting = self.rows.fitting_rows(batch)
-            self._text_is_full = fitting < batch.num_rows
-        slots = np.empty(fitting, dtype=np.int32)
-        self._first_free = take_free(self._next_row, self._first_free, slots)
-        self.free_rows -= fitting
-        self.rows.put(slots, batch.slice(0, fitting))
+        slots = np.empty(batch.num_rows, dtype=np.int32)
+        self._first_free = take_free(self._next_row.values, self._first_free, slots)
+        self.free_rows -= slots.size
+        self.rows.put(slots, batch)
         return slots
 
     def _live_rows(self) -> _Int32s:
         is_free = np.zeros(self.shape.rows, dtype=np.bool_)
-        free_slots(self._next_row, self._first_free, is_free)
+        free_slots(self._next_row.values, self._first_free, is_free)
         return np.flatnonzero(~is_free).astype(np.int32)
 
     def chain(self, first: _Int32s, count: _Int32s, owners: _Int32s, slots: _Int32s) -> None:
         """Add rows to the chains of their owners."""
-        chain_rows(self._next_row, first, count, owners, slots)
+        chain_rows(self._next_row.values, first, count, owners, slots)
 
     def insert(self, codes: _Int64s, first: _Int32s, count: _Int32s) -> _Int32s:
         """Add entries with the rows of these chains, and return them."""
         entries = self.keys.insert(codes)
-        self._first_row[entries] = first
-        self.row_count[entries] = count
+        self._first_row.values[entries] = first
+        self._row_count.values[entries] = count
         return entries
+
+    def resize(self, shape: CacheShape) -> Moves:
+        """Change the shape in place and return which entries moved; no row sets may be on their way in."""
+        assert shape.rows >= self.used_rows
+        assert shape.keys >= len(self.keys)
+        self._resize_rows(shape)
+        entry_moves = self.keys.resize(shape.keys)
+        for array, empty in ((self._first_row, int(END)), (self._row_count, 0)):
+            entry_moves.apply(array.values)
+            array.resize(shape.keys)
+            array.values[self.shape.keys :] = empty
+        self.shape = shape
+        return entry_moves
+
+    def _resize_rows(self, shape: CacheShape) -> None:
+        moves = Moves.of(max(0, min(self.used_rows, self.shape.rows - shape.rows)))
+        if shape.rows < self.shape.rows:
+            self._first_free, moved = give_up_slots(
+                self._next_row.values,
+                self._first_row.values,
+                self._first_free,
+                shape.rows,
+                moves.from_slots,
+                moves.to_slots,
+            )
+            moves = Moves(moves.from_slots[:moved], moves.to_slots[:moved])
+        self._next_row.resize(shape.rows)
+        if shape.rows > self.shape.rows:
+            self._first_free = add_slots(self._next_row.values, self._first_free, self.shape.rows)
+        self.free_rows += shape.rows - self.shape.rows
+        is_free = np.zeros(shape.rows, dtype=np.bool_)
+        free_slots(self._next_row.values, self._first_free, is_free)
+        self.rows.resize(shape.rows, shape.ring_bytes, moves, np.flatnonzero(~is_free).astype(np.int32))
 
     def _check(self) -> None:
         """Assert the invariants; for tests."""
@@ -164,14 +227,16 @@ class RowCache:
         entries = self.keys.live_slots()
         chained: list[int] = []
         for entry in entries.tolist():
-            row, rows = int(self._first_row[entry]), 0
+            row, rows = int(self._first_row.values[entry]), 0
             while row != END:
                 chained.append(row)
                 rows += 1
-                row = int(self._next_row[row])
-            assert rows == self.row_count[entry]
+                row = int(self._next_row.values[row])
+            assert rows == self._row_count.values[entry]
         assert len(set(chained)) == len(chained)
-        assert set(chained) <= set(self._live_rows().tolist())
+        live = self._live_rows()
+        assert live.size == self.used_rows
+        assert set(chained) <= set(live.tolist())
 
 
 class RowSets:
@@ -213,7 +278,7 @@ class RowSets:
     def give_up(self, owners: npt.NDArray[np.signedinteger]) -> None:
         """Leave out these keys."""
         self._given_up[owners] = True
-        self._cache.free(self._first_row[owners])
+        self._cache.free(self._first_row[owners], self.row_count[owners])
         self._first_row[owners] = END
         self.row_count[owners] = 0
 

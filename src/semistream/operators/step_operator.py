@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from semistream.core.budget import MemoryReport
-from semistream.core.errors import OperatorMisuse, SnapshotMismatch
+from semistream.core.errors import OperatorMisuse, SchemaMismatch, SnapshotMismatch
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
 from semistream.operators.snapshots import pack_snapshot, unpack_snapshot
@@ -28,9 +28,15 @@ class StepOperator(ABC):
         self.spec = spec
         self.budget_bytes = budget_bytes
         self.metrics = Metrics()
+        self._next_table: MasterTable | None = None
         self._unread: str | None = None
         self._failed = False
         self._closed = False
+        self._open()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Make all structures, for the table as it is now."""
 
     @property
     @abstractmethod
@@ -62,7 +68,7 @@ class StepOperator(ABC):
         batch = self.spec.conform(batch)
         if batch.num_rows == 0:
             return 0
-        accepted = self._accept(batch)
+        accepted = 0 if self._next_table is not None else self._accept(batch)
         self.metrics.tuples_in += accepted
         self.metrics.offers_refused += accepted < batch.num_rows
         return accepted
@@ -87,6 +93,30 @@ class StepOperator(ABC):
             raise
         self.metrics.steps += 1
         self._unread = None
+        self._move_if_idle()
+
+    def move_to(self, table: MasterTable) -> None:
+        """Go on with another version of the table, once all tuples that were offered are answered by this one.
+
+        So every tuple is joined with exactly one version. Until then `offer` takes nothing; what is cached is
+        dropped with the old version.
+        """
+        self._require_ready("move_to")
+        if table.table_id != self.table.table_id or not table.schema.equals(self.table.schema):
+            raise SchemaMismatch(
+                f"{table.path} is not a version of {self.table.path} with the same columns: make a new operator for it"
+            )
+        self._next_table = table
+        self._move_if_idle()
+
+    def _move_if_idle(self) -> None:
+        if self._next_table is None or self.pending:
+            return
+        self._failed = True  # until the new structures stand
+        self._release()
+        self.table, self._next_table = self._next_table, None
+        self._open()
+        self._failed = False
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         self._require_ready("drain")

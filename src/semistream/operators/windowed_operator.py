@@ -21,11 +21,14 @@ class WindowedOperator(StepOperator):
     _stream: WindowedStream
 
     def __init__(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, *, order: Order, io: Io) -> None:
-        super().__init__(table, spec, budget_bytes)
         self._order = order
-        self._filter = PairFilter(spec)
-        self._delivery = Delivery(spec, budget_bytes, ordered=order == "stream")
-        self._reader = PageReader(table, columns=spec.needed_master_columns, io=io)
+        self._io = io
+        super().__init__(table, spec, budget_bytes)
+
+    def _open(self) -> None:
+        self._filter = PairFilter(self.spec)
+        self._delivery = Delivery(self.spec, self.budget_bytes, ordered=self._order == "stream")
+        self._reader = PageReader(self.table, columns=self.spec.needed_master_columns, io=self._io)
 
     @property
     def window_capacity_tuples(self) -> int:

@@ -1,0 +1,71 @@
+"""Moves memory between the window of stream tuples and the cache: S0's "minimal memory" inside a fixed budget.
+
+The cache gets what its keys take and a reserve for those that will move next; the window gets the rest. The window
+shrinks in two steps, because its tuples cannot be sent away: first fewer may enter, and once the others have expired
+its memory passes on.
+"""
+
+from semistream.operators.front_stage import FrontStage
+from semistream.operators.windowed_stream import WindowedStream
+
+__all__ = ["Balance"]
+
+_LARGEST_RESERVE = 1 / 8
+_LEAST_RESERVE = 1 / 64
+_LEAST_WINDOW = 1 / 16
+# Resizing rebuilds hash tables: not for less than this share.
+_LEAST_CHANGE = 1 / 128
+
+
+class Balance:
+    """The common memory of a window and a front stage.
+
+    Attributes
+    ----------
+    limit_tuples
+        How many tuples the window may hold now.
+    """
+
+    def __init__(self, stream: WindowedStream, front_stage: FrontStage, pool_bytes: int) -> None:
+        self._stream = stream
+        self._front_stage = front_stage
+        self._pool_bytes = pool_bytes
+        self._used_before = 0
+        self._wanted_cache_bytes: int | None = None
+
+    @staticmethod
+    def first_cache_share() -> float:
+        """Return the share of the cache before anything is known."""
+        return _LARGEST_RESERVE
+
+    @property
+    def limit_tuples(self) -> int:
+        if self._wanted_cache_bytes is None:
+            return self._stream.capacity_tuples
+        return self._stream.capacity_for(self._pool_bytes - self._wanted_cache_bytes)
+
+    def aim(self) -> None:
+        """Work out the shares anew; to be called when a round of moving keys is over."""
+        used = self._front_stage.used_bytes
+        # Twice what moved in the last round, so that a cache that fills is not held up and a settled one wastes little.
+        moved = abs(used - self._used_before)
+        self._used_before = used
+        reserve = min(max(2 * moved, int(self._pool_bytes * _LEAST_RESERVE)), int(self._pool_bytes * _LARGEST_RESERVE))
+        wanted = min(used + reserve, int(self._pool_bytes * (1 - _LEAST_WINDOW)))
+        changes = abs(wanted - self._front_stage.cache_bytes) > self._pool_bytes * _LEAST_CHANGE
+        self._wanted_cache_bytes = wanted if changes else None
+
+    def settle(self) -> None:
+        """Change the shares as far as the waiting tuples allow; to be called while nothing moves into the cache."""
+        wanted = self._wanted_cache_bytes
+        if wanted is None:
+            return
+        window_bytes = self._pool_bytes - wanted
+        if wanted > self._front_stage.cache_bytes:
+            if self._stream.resize_window(window_bytes):
+                self._front_stage.resize(wanted)
+                self._wanted_cache_bytes = None
+        else:
+            if self._front_stage.resize(wanted):
+                self._stream.resize_window(window_bytes)
+            self._wanted_cache_bytes = None
