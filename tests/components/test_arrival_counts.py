@@ -61,3 +61,14 @@ def test_counts_take_the_same_bytes_whatever_is_inside() -> None:
     assert counts.remove(np.arange(0, 500_000, dtype=np.int64))
     assert counts.lower_bound is not None
     assert 500_000 - 1_024 < counts.lower_bound <= 500_000
+
+
+def test_numbers_below_those_inside_find_room_and_all_come_out() -> None:
+    counts = ArrivalCounts()
+    counts.add(_int64([10**9]))
+    counts.add(_int64([5]))
+    assert counts.lower_bound == 0
+    assert not counts.remove(_int64([5, 5]))
+    assert counts.remove(_int64([5]))
+    assert counts.remove(_int64([10**9]))
+    assert counts.lower_bound is None

@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from semistream.core.errors import BrokenShedStore, OperatorMisuse
 from semistream.operators.arrival_counts import ArrivalCounts
+from semistream.operators.stream_buffer import StreamBuffer
+from semistream.storage.row_sizes import batch_overhead_bytes
 
 __all__ = ["CallableStore", "PutTuples", "ShedStore", "TakeTuples"]
 
@@ -98,6 +100,7 @@ class CallableStore:
     disk_bytes = 0
 
     def __init__(self, schema: pa.Schema, *, put: PutTuples, take: TakeTuples, message_bytes: int = 64 << 10) -> None:
+        StreamBuffer.require_supported(schema)
         self.number_column = "arrival_number"
         while self.number_column in schema.names:
             self.number_column = "_" + self.number_column
@@ -105,6 +108,7 @@ class CallableStore:
         self.num_rows = 0
         self._out_bytes = 0.0
         self._message_bytes = message_bytes
+        self._overhead_bytes = batch_overhead_bytes(self.schema)
         self._put = put
         self._take = take
         self._out = ArrivalCounts()
@@ -122,10 +126,11 @@ class CallableStore:
         if batch.num_rows == 0:
             return 0
         columns = [*batch.columns, pa.array(numbers, pa.int64())]
-        self._put(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        numbered = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        self._put(numbered)
         self._out.add(numbers)
         self.num_rows += batch.num_rows
-        self._out_bytes += batch.nbytes
+        self._out_bytes += numbered.nbytes
         return batch.num_rows
 
     def take(self, max_rows: int) -> tuple[pa.RecordBatch, _Int64s]:
@@ -133,7 +138,7 @@ class CallableStore:
         if not self.num_rows or max_rows <= 0:
             return self._split(pa.RecordBatch.from_pylist([], self.schema))
         row_bytes = max(1.0, self._out_bytes / self.num_rows)
-        asked = max(1, min(max_rows, self.num_rows, int(self._message_bytes / row_bytes)))
+        asked = max(1, min(max_rows, self.num_rows, int((self._message_bytes - self._overhead_bytes) / row_bytes)))
         batch, numbers = self._split(self._checked(self._take(asked), asked))
         if not self._out.remove(numbers):
             raise self._broken(f"arrival numbers that are not out, among {numbers[:8].tolist()}")
@@ -151,7 +156,10 @@ class CallableStore:
         for field, column in zip(self.schema, batch.columns, strict=True):
             if column.null_count and not field.nullable:
                 raise self._broken(f"a NULL in {field.name!r}, which went out without")
-        return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        declared = pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        # A copy of just these rows; what else the callable's batch is cut from is not ours to keep alive.
+        copied: pa.RecordBatch = pa.ipc.read_record_batch(declared.serialize(), self.schema)
+        return copied
 
     def _broken(self, what: str) -> BrokenShedStore:
         return BrokenShedStore(
