@@ -5,8 +5,10 @@ error of this tree: it asserts.
 """
 
 __all__ = [
+    "BrokenShedStore",
     "BudgetTooSmall",
     "ConcurrentWrite",
+    "DamagedSpool",
     "DamagedTable",
     "EmptyTable",
     "InvalidArgument",
@@ -16,6 +18,7 @@ __all__ = [
     "SchemaMismatch",
     "SemistreamError",
     "SnapshotMismatch",
+    "SpoolWriteFailed",
     "TableExists",
     "TableNotFound",
     "TupleTooLarge",
@@ -78,6 +81,18 @@ class EmptyTable(SemistreamError, ValueError):
 
 class DamagedTable(SemistreamError, OSError):
     """A file of a master table is missing, truncated, altered, or of a foreign format."""
+
+
+class DamagedSpool(SemistreamError, OSError):
+    """A file of shed tuples is missing, truncated or altered."""
+
+
+class SpoolWriteFailed(SemistreamError, OSError):
+    """Shed tuples could not be written to disk; those written before are safe."""
+
+
+class BrokenShedStore(SemistreamError, RuntimeError):
+    """The callables that keep shed tuples gave back other tuples than they were given."""
 
 
 class ConcurrentWrite(SemistreamError, RuntimeError):

@@ -1,0 +1,79 @@
+"""Which arrival numbers are away, told in a fixed number of bytes: how many of them lie in each of 1,024 ranges."""
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ArrivalCounts"]
+
+_RANGES = 1024
+
+_Int64s = npt.NDArray[np.int64]
+
+
+class ArrivalCounts:
+    """Counts of arrival numbers in equal ranges, which widen by powers of two to cover all that are away.
+
+    Examples
+    --------
+    >>> counts = ArrivalCounts()
+    >>> counts.add(np.array([70, 50, 60]))
+    >>> counts.remove(np.array([50])), counts.lower_bound
+    (True, 60)
+    >>> counts.remove(np.array([50]))
+    False
+    """
+
+    def __init__(self) -> None:
+        self._counts: _Int64s = np.zeros(_RANGES, dtype=np.int64)
+        self._first = 0  # the range that the first count is of: range i holds numbers from i << shift on
+        self._shift = 0
+        self._total = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._counts.nbytes
+
+    @property
+    def lower_bound(self) -> int | None:
+        """A number that no number inside is below, less than a range away from the smallest; None when empty."""
+        if not self._total:
+            return None
+        return (self._first + int(np.flatnonzero(self._counts)[0])) << self._shift
+
+    def add(self, numbers: _Int64s) -> None:
+        if numbers.size == 0:
+            return
+        self._cover(int(numbers.min()), int(numbers.max()))
+        np.add.at(self._counts, (numbers >> self._shift) - self._first, 1)
+        self._total += numbers.size
+
+    def _cover(self, low: int, high: int) -> None:
+        """Move and widen the ranges so that numbers from ``low`` to ``high`` have one, and those inside keep theirs."""
+        if not self._total:
+            self._shift = 0
+        occupied = np.flatnonzero(self._counts)
+        ranges, counts = self._first + occupied, self._counts[occupied]
+        if occupied.size:
+            low = min(low, int(ranges[0]) << self._shift)
+            high = max(high, int(ranges[-1]) << self._shift)
+        shift = self._shift
+        while (high >> shift) - (low >> shift) >= _RANGES:
+            shift += 1
+        self._counts[:] = 0
+        self._first = low >> shift
+        np.add.at(self._counts, (ranges >> (shift - self._shift)) - self._first, counts)
+        self._shift = shift
+
+    def remove(self, numbers: _Int64s) -> bool:
+        """Count numbers out; return False, and change nothing, when they cannot all have been inside."""
+        if numbers.size == 0:
+            return True
+        ranges = (numbers >> self._shift) - self._first
+        if int(ranges.min()) < 0 or int(ranges.max()) >= _RANGES:
+            return False
+        gone = np.bincount(ranges, minlength=_RANGES)
+        if (gone > self._counts).any():
+            return False
+        self._counts -= gone
+        self._total -= numbers.size
+        return True
