@@ -214,6 +214,7 @@ class Hybridjoin(StepOperator):
                 yield from self._search(run, run_codes, slots)
         self.metrics.pages_read = self._disk_buffer.pages_read
         self.metrics.bytes_read = self._disk_buffer.bytes_read
+        self.metrics.seeks = self._disk_buffer.seeks
 
     def _runs(self, partition: int) -> list[tuple[int, int]]:
         """Return the reads that bring in a partition (D4)."""

@@ -206,6 +206,7 @@ class Inlj(StepOperator):
         self.metrics.tuples_without_match += chunk.num_rows - int(matched.sum())
         self.metrics.pages_read = self._pool.pages_read
         self.metrics.bytes_read = self._pool.bytes_read
+        self.metrics.seeks = self._pool.seeks
 
     def _locate(self, codes: KeyCodes) -> tuple[_Accesses, int]:
         """Return the pages that can hold each key (D2), for as many tuples as the budget allows, and their number."""

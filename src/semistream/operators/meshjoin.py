@@ -220,6 +220,7 @@ class Meshjoin(StepOperator):
         run = self._disk_buffer.read(first, count, then=self._run_at(self._scanned_pages + count))
         self.metrics.pages_read = self._disk_buffer.pages_read
         self.metrics.bytes_read = self._disk_buffer.bytes_read
+        self.metrics.seeks = self._disk_buffer.seeks
         return run, count
 
     def _run_at(self, scanned_pages: int) -> tuple[int, int]:
