@@ -19,5 +19,5 @@ class ReadPosition:
     def read(self, first: int, count: int) -> None:
         """Count a read of ``count`` pages from ``first``."""
         begins_file = first == self._pages.file_bounds[self._pages.file[first]]
-        self.seeks += first != self._end or bool(begins_file)
+        self.seeks += int(first != self._end or begins_file)
         self._end = first + count
