@@ -7,7 +7,17 @@ from typing import Any, Literal, cast
 from semistream.bench.operators.spec import OperatorsSpec
 from semistream.operators import algorithm
 
-__all__ = ["Cell", "CellResult", "DiskClock", "Layout", "Times", "WarmUp", "cells_of"]
+__all__ = [
+    "TARGET_MEMORY_SHARE",
+    "TARGET_SKEW",
+    "Cell",
+    "CellResult",
+    "DiskClock",
+    "Layout",
+    "Times",
+    "WarmUp",
+    "cells_of",
+]
 
 Layout = Literal["heap", "clustered"]
 
@@ -33,9 +43,17 @@ class Cell:
         return self.algorithm in ("inlj", "cinlj")
 
     @property
+    def is_scan(self) -> bool:
+        """Whether the algorithm reads the table from end to end; others read a partition at a time."""
+        return self.algorithm in ("meshjoin", "cmeshjoin") or self.layout == "heap"
+
+    @property
     def weight(self) -> float:
-        """About how many seconds the cell takes."""
-        return 20.0 if self.is_lookup else 3.0 + self.rows / 1e6
+        """About how many seconds the cell takes; the cache of an operator takes longest to fill."""
+        if self.is_lookup:
+            return 12.0 if self.algorithm == "inlj" else 35.0
+        per_million_rows = {"meshjoin": 0.5, "hybridjoin": 1.4}.get(self.algorithm, 2.0)
+        return 3.0 + per_million_rows * self.rows / 1e6
 
     def __str__(self) -> str:
         return (
@@ -53,7 +71,7 @@ class WarmUp:
     is_steady
         Whether it was, before time was up.
     cache_shares
-        The share through the cache over successive scans' worth of reading.
+        The share through the cache over successive windows of work.
     """
 
     tuples: int

@@ -49,10 +49,11 @@ def measure_cell(spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: st
         if cell.is_lookup:
             work = saturated.run(tuples=spec.lookup_tuples, most_s=spec.most_measured_s)
         else:
-            scanned_bytes = spec.scans(cell.rows) * table.num_bytes
-            work = saturated.run(bytes_read=scanned_bytes, most_s=spec.most_measured_s)
+            work = saturated.run(
+                bytes_read=spec.scans(cell.rows) * _window_bytes(cell, table), most_s=spec.most_measured_s
+            )
         disks = {profile.name: _disk_clock(profile, work) for profile in PROFILES}
-        times = measure_times(op, batches, spec.arrival_share * disks[HDD.name].tuples_per_s, spec.lookup_tuples // 2)
+        times = measure_times(op, batches, spec.arrival_share * disks[HDD.name].tuples_per_s, spec.lookup_tuples // 5)
     counted = work.counted
     return CellResult(
         cell=cell,
@@ -90,8 +91,9 @@ def _warm_up(spec: OperatorsSpec, cell: Cell, saturated: Saturated, table: Maste
         if cell.is_lookup:
             windows.append(saturated.run(tuples=spec.lookup_tuples // 2, most_s=left_s))
         else:
-            windows.append(saturated.run(bytes_read=table.num_bytes, most_s=left_s))
-        is_steady = _agree(windows[-3 if windows[-1].counted.tuples_through_cache else -2 :], spec)
+            windows.append(saturated.run(bytes_read=_window_bytes(cell, table), most_s=left_s))
+        # A window that time cut short says nothing.
+        is_steady = time.perf_counter() - began_s < spec.most_warm_up_s and _agree(windows, spec)
     return WarmUp(
         tuples=sum(window.tuples for window in windows),
         seconds=time.perf_counter() - began_s,
@@ -100,13 +102,18 @@ def _warm_up(spec: OperatorsSpec, cell: Cell, saturated: Saturated, table: Maste
     )
 
 
+def _window_bytes(cell: Cell, table: MasterTable) -> int:
+    # A tuple waits for a whole scan, but for its partition about half as long.
+    return table.num_bytes if cell.is_scan else table.num_bytes // 2
+
+
 def _agree(windows: list[Work], spec: OperatorsSpec) -> bool:
     wanted = 3 if windows[-1].counted.tuples_through_cache else 2
-    return len(windows) == wanted and all(
+    return len(windows) >= wanted and all(
         before.tuples > 0
         and abs(after.counted.cache_share - before.counted.cache_share) < spec.share_tolerance
         and abs(after.bytes_per_tuple - before.bytes_per_tuple) <= spec.io_tolerance * before.bytes_per_tuple
-        for before, after in pairwise(windows)
+        for before, after in pairwise(windows[-wanted:])
     )
 
 

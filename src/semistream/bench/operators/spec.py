@@ -27,14 +27,16 @@ class OperatorsSpec:
     algorithms
         Which to run, each on every layout it works on; all that are registered by default.
     measured_rows
-        How many rows are scanned in the measured part, in whole scans and at least one.
+        How many rows are scanned in the measured part, in whole scans and at least one. Operators that read one
+        partition at a time read half as much.
     lookup_tuples
         Tuples in the measured part of operators that look every tuple up, a few thousand a second.
     lookup_backlog_tuples
         How many tuples such an operator is kept busy with; its stream buffer would take longer to work off.
     share_tolerance, io_tolerance
-        The operator is warm when, from one scan's worth of reading to the next, its share through the cache changes by
-        less than the one, and its bytes read per tuple by less than the other, as a part of them.
+        The operator is warm when, from one scan to the next, its share through the cache changes by less than the one,
+        and its bytes read per tuple by less than the other, as a part of them. For operators that do not scan, half a
+        scan's worth of partitions or half of ``lookup_tuples`` takes the place of a scan.
     most_warm_up_s, most_measured_s
         When to stop at the latest; a cell says whether it was warm by then.
     arrival_share
@@ -43,7 +45,7 @@ class OperatorsSpec:
     Examples
     --------
     >>> OperatorsSpec(rows=(2_000_000,)).scans(2_000_000)
-    10
+    5
     """
 
     rows: tuple[int, ...] = (2_000_000, 20_000_000)
@@ -52,12 +54,12 @@ class OperatorsSpec:
     algorithms: tuple[str, ...] = field(default_factory=lambda: tuple(algorithm_names()))
     page_bytes: int = 64 << 10
     seed: int = 0
-    measured_rows: int = 20_000_000
+    measured_rows: int = 10_000_000
     lookup_tuples: int = 10_000
     lookup_backlog_tuples: int = 8192
     share_tolerance: float = 0.005
     io_tolerance: float = 0.03
-    most_warm_up_s: float = 20.0
+    most_warm_up_s: float = 25.0
     most_measured_s: float = 15.0
     arrival_share: float = 0.8
 
