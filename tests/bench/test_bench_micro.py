@@ -1,13 +1,14 @@
 """The mechanics of the micro-benchmark at a tiny scale; no test asserts a time."""
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from semistream.bench.feeder import Feeder
 from semistream.bench.micro import MicroSpec, run_micro
-from semistream.bench.micro.feeder import Feeder
 from semistream.bench.micro.mesh import meshjoin_with_share
 from semistream.bench.micro.raw_scan import BLOCK_BYTES, fastest_block_bytes, raw_scan_s, table_files
 from semistream.bench.micro.staged import staged_table
@@ -92,7 +93,7 @@ def test_plain_reading_reads(data_dir: Path, result: BenchResult, cold: bool) ->
 def test_the_feeder_loses_no_tuple(data_dir: Path, result: BenchResult) -> None:
     table = staged_table(MicroSpec(rows=ROWS), data_dir)
     batches = list(stream(5000, key_domain=ROWS, batch_rows=700))
-    feeder = Feeder(batches)
+    feeder = Feeder(cycle(batches))
     sales: list[int] = []
     with meshjoin_with_share(table, 0.5, "buffered") as op:
         offered = feeder.fill(op)

@@ -100,3 +100,39 @@ def test_demo_leaves_a_report(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert "equals DuckDB's batch join" in result.stdout
     assert "page cache: these are warm rates" in result.stdout
+
+
+def test_operators_prints_json_writes_the_same_and_resumes(tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    grid = ["--rows", "50000", "--skew", "1", "--memory", "0.2", "--algorithm", "meshjoin", "--algorithm", "inlj"]
+    arguments = ["bench", "operators", "--quick", *grid, "--data-dir", str(tmp_path / "data"), "--out", str(out)]
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    content = json.loads(result.stdout)
+    assert content == json.loads(out.read_text())
+    assert [cell["cell"]["algorithm"] for cell in content["cells"]] == ["meshjoin", "meshjoin", "inlj"]
+    assert {disk["name"] for disk in content["spec"]["disks"]} == set(content["cells"][0]["disks"])
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 1
+    assert "--overwrite" in refused.stderr
+    resumed = CliRunner().invoke(app, [*arguments, "--resume"])
+    assert resumed.exit_code == 0, resumed.output
+    assert json.loads(out.read_text())["cells"] == content["cells"]
+    assert "50,000 rows, skew 1" in resumed.stdout
+    assert "disk/s: stream tuples per second on the 7200 rpm disk" in resumed.stdout
+    assert "No verdict: the targets speak of the default size, 2,000,000 rows and 20,000,000 rows." in resumed.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--resume"], "--resume needs --out"),
+        (["--algorithm", "magic"], "'magic'"),
+        (["--out", "absent/result.json"], "create the folder 'absent'"),
+    ],
+)
+def test_operators_refuses_bad_arguments_in_one_line(arguments: list[str], part: str) -> None:
+    result = CliRunner().invoke(app, ["bench", "operators", *arguments])
+    assert result.exit_code == 1, result.output
+    assert result.stderr.count("\n") == 1
+    assert part in result.stderr

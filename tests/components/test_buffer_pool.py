@@ -71,3 +71,12 @@ def test_bytes_read_are_counted_once_per_miss(reader: PageReader) -> None:
     pool.get([1, 0, 0])
     assert pool.pages_read == 2
     assert pool.bytes_read == reader.run_bytes(0, 1) + reader.run_bytes(1, 1)
+
+
+def test_a_page_that_follows_the_last_read_needs_no_seek(reader: PageReader) -> None:
+    pool = BufferPool(reader, 10**9, _codes)
+    pool.get([2, 3])
+    pool.get([2, 3, 4])  # only 4 is read, and it follows 3
+    assert pool.seeks == 1
+    pool.get([7, 6])
+    assert pool.seeks == 3

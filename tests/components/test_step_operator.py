@@ -24,9 +24,11 @@ class Echo(StepOperator):
     name = "echo"
 
     def __init__(self, table: MasterTable, spec: JoinSpec) -> None:
-        super().__init__(table, spec, 1000)
-        self.waiting: list[int] = []
         self.releases = 0
+        super().__init__(table, spec, 1000)
+
+    def _open(self) -> None:
+        self.waiting: list[int] = []
 
     @property
     def pending(self) -> int:

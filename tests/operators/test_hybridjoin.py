@@ -73,6 +73,7 @@ def test_one_reading_answers_all_waiting_tuples_of_a_partition(tmp_path: Path) -
     assert op.pending == 2  # 5, 6, 5 and 7 left from the front, the middle and the end of the queue
     list(op.step())
     assert (op.pending, op.partitions_read) == (0, 2)
+    assert op.metrics.seeks == 2
     op.close()
 
 

@@ -49,6 +49,7 @@ def test_a_page_in_the_pool_is_not_read_again(tmp_path: Path) -> None:
     assert len(rows) == 250
     # A key that begins a page may also end the page before it.
     assert 5 <= op.metrics.pages_read <= 6
+    assert 1 <= op.metrics.seeks <= op.metrics.pages_read
 
 
 def test_pages_that_do_not_fit_the_pool_together_are_read_again(tmp_path: Path) -> None:

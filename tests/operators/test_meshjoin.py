@@ -155,6 +155,7 @@ def test_one_read_serves_the_whole_window(tmp_path: Path) -> None:
     op.close()
     assert op.metrics.cycles == 1
     assert op.metrics.pages_read <= 12  # a scan of ten pages, and the read ahead of the next two
+    assert op.metrics.seeks <= 2  # to the start, and back to it
 
 
 def test_results_in_stream_order_spill_and_stay_inside_the_budget(tmp_path: Path) -> None:

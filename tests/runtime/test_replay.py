@@ -1,6 +1,7 @@
 """Replays on a simulated clock, worked out by hand on an operator whose steps are known."""
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -129,3 +130,45 @@ def test_a_replay_of_a_real_operator_gives_its_results(tmp_path: Path) -> None:
     assert sorted(keys(iter(replay))) == [0, 2, 4]
     assert replay.now_s == 5.5
     assert replay.mean_time_in_system_s == pytest.approx(0.5)
+
+
+class _WithWindow(FakeOperator):
+    """Takes tuples out of the buffer a step before it answers them."""
+
+    in_window = 0
+
+    @property
+    def buffered(self) -> int:
+        return self.pending - self.in_window
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        self._per_step, self.in_window = self.in_window, self.pending - self.in_window
+        return super().step()
+
+
+def test_time_in_the_stream_buffer_is_waiting_and_the_rest_processing() -> None:
+    """Arrivals at 0 1 2 3; a step of 2 s takes in what is there, the next one answers it.
+
+    Tuple 0 is taken in at 0 and answered at 4, tuples 1 and 2 at 2 and 6, tuple 3 at 4 and 8.
+    """
+    replay = _run(_WithWindow(), (4,), rate=1, cost_s=2.0)
+    assert replay.now_s == 8.0
+    assert replay.mean_time_in_system_s == pytest.approx((4 + 5 + 4 + 5) / 4)
+    assert replay.mean_waiting_s == pytest.approx((0 + 1 + 0 + 1) / 4)
+
+
+def test_an_operator_that_does_not_tell_has_no_waiting_time() -> None:
+    assert _run(FakeOperator(), (3,), rate=1, cost_s=1.0).mean_waiting_s is None
+
+
+def test_means_can_begin_anew() -> None:
+    """Each tuple is alone: what comes after the first has its own mean."""
+    costs = iter([3.0, 0.25, 0.25, 0.25])
+    replay = ss.Replay(FakeOperator(), batches(4), rate=0.1, step_cost_s=lambda step: next(costs))
+    results = iter(replay)
+    next(results)
+    next(results)  # the step of the first tuple is over
+    replay.forget()
+    assert keys(results) == [2, 3]
+    assert replay.tuples_counted == 2
+    assert replay.mean_time_in_system_s == pytest.approx(0.75 / 2)

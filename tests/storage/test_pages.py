@@ -172,6 +172,8 @@ def test_scan_through_read_ahead(table: MasterTable, guess: str, io: str) -> Non
             wasted += guess == "wrong"
         assert ahead.pages_read == pages.num_pages + wasted
         assert ahead.bytes_read == pages.num_bytes + wasted * int(pages.length[0])
+        # A scan seeks to the start of each file; a read that leads elsewhere costs that seek and the one back.
+        assert ahead.seeks == (len(pages.files) if guess != "wrong" else 2 * len(runs))
     assert pa.Table.from_batches(rows).combine_chunks().equals(read_all(table).combine_chunks())
 
 

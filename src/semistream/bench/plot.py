@@ -1,11 +1,17 @@
-"""Draws a result file: every figure as a multiple of its target. Nothing is measured here."""
+"""Draws a result file: every figure as a multiple of its target, and the rates of a grid. Nothing is measured here."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from semistream.bench.extras import import_extra
+from semistream.bench.operators.plot import draw_rates, rates_height
 from semistream.bench.result_file import BenchResult, Entry
 from semistream.core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["plot_result"]
 
@@ -17,15 +23,35 @@ def plot_result(result: BenchResult, path: str | os.PathLike[str]) -> None:
     import_extra("matplotlib", "bench", "plotting")
     from matplotlib.figure import Figure
 
-    if not result.entries:
+    has_rates = result.benchmark == "operators" and any(cell["skipped"] is None for cell in result.cells)
+    heights = [rates_height(result)] if has_rates else []
+    if result.entries:
+        heights.append(1.6 + 0.28 * len(result.entries))
+    if not heights:
         raise InvalidArgument("the result has no figures: there is nothing to draw")
-    entries = list(reversed(result.entries))
+    figure = Figure(figsize=(10, sum(heights)), layout="constrained")
+    parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+    if has_rates:
+        draw_rates(parts[0], result)
+    if result.entries:
+        _draw_targets(parts[-1].subplots(), result.entries)
+    provenance = result.provenance
+    commit = (provenance.commit or "no commit")[:10] + ("" if provenance.commit_is_clean else " with changes")
+    title = f"{result.benchmark}: {provenance.cpu}, {provenance.cores} cores, {commit}"
+    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+    try:
+        figure.savefig(Path(path), dpi=120)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"cannot write a picture to {os.fspath(path)!r}: {error}") from None
+
+
+def _draw_targets(axes: "Axes", of: Sequence[Entry]) -> None:
+    entries = list(reversed(of))
     margins = [_margin(entry) for entry in entries]
-    figure = Figure(figsize=(10, 1.6 + 0.28 * len(entries)), layout="constrained")
-    axes = figure.subplots()
     axes.barh(range(len(entries)), margins, color=[_color(entry) for entry in entries], height=0.7)
     axes.axvline(1.0, color="black", linewidth=1.2)
     axes.set_xscale("log")
+    axes.tick_params(axis="x", which="both", labelsize=8)
     axes.set_xlim(min(0.5, *margins) / 1.3, max(2.0, *margins) * 4)
     axes.set_ylim(-0.7, len(entries) - 0.3)
     axes.set_yticks(range(len(entries)), [entry.name for entry in entries], fontsize=9)
@@ -37,14 +63,7 @@ def plot_result(result: BenchResult, path: str | os.PathLike[str]) -> None:
         if all(entry.judged for entry in entries)
         else "multiple of the target (grey = no verdict: not the size that the target speaks of)"
     )
-    provenance = result.provenance
-    commit = (provenance.commit or "no commit")[:10] + ("" if provenance.commit_is_clean else " with changes")
-    axes.set_title(f"{result.benchmark}: {provenance.cpu}, {provenance.cores} cores, {commit}", fontsize=10, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
-    try:
-        figure.savefig(Path(path), dpi=120)
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"cannot write a picture to {os.fspath(path)!r}: {error}") from None
 
 
 def _color(entry: Entry) -> str:

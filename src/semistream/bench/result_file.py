@@ -52,6 +52,11 @@ class Entry:
 class BenchResult:
     """A finished benchmark.
 
+    Attributes
+    ----------
+    cells
+        What was measured at each point of a grid, for benchmarks that have one; entries are worked out from it.
+
     Examples
     --------
     >>> Entry("page scan", 0.95, 0.9, "at least").met
@@ -62,16 +67,19 @@ class BenchResult:
     spec: dict[str, Any]
     provenance: Provenance
     entries: tuple[Entry, ...]
+    cells: tuple[dict[str, Any], ...] = ()
 
     def to_json(self) -> str:
         """Return the text of the result file."""
-        content = {
+        content: dict[str, Any] = {
             "format": _FORMAT,
             "benchmark": self.benchmark,
             "spec": self.spec,
             "provenance": asdict(self.provenance),
             "entries": [{**asdict(entry), "met": entry.met} for entry in self.entries],
         }
+        if self.cells:
+            content["cells"] = list(self.cells)
         return json.dumps(content, indent=2)
 
 
@@ -105,6 +113,7 @@ def read_result(path: str | os.PathLike[str]) -> BenchResult:
             spec=content["spec"],
             provenance=Provenance(**content["provenance"]),
             entries=tuple(_entry(entry) for entry in content["entries"]),
+            cells=tuple(content.get("cells", ())),
         )
     except OSError as error:
         raise InvalidArgument(f"cannot read {os.fspath(path)!r}: {error.strerror}") from None

@@ -4,20 +4,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from semistream.bench.micro import MicroSpec, run_micro
 from semistream.bench.micro.spec import PARTS
 from semistream.bench.plot import plot_result
-from semistream.bench.result_file import BenchResult, read_result, write_result
+from semistream.bench.result_file import read_result, write_result
+from semistream.cli.bench_operators import EXAMPLE as OPERATORS_EXAMPLE
+from semistream.cli.bench_operators import operators
+from semistream.cli.bench_report import print_entries
 from semistream.cli.help_text import example
 from semistream.cli.output_path import require_folder_path, require_output_path
 from semistream.cli.progress import telling
 
 __all__ = ["app"]
-
-_VERDICTS = {True: "[green]met[/]", False: "[red]missed[/]", None: "-"}
 
 app = typer.Typer(
     help="Run benchmarks, and plot their result files.",
@@ -54,7 +53,10 @@ def micro(
     if as_json:
         typer.echo(result.to_json())
     else:
-        _print(result)
+        print_entries(result, f"{MicroSpec.rows:,} rows")
+
+
+app.command("operators", epilog=OPERATORS_EXAMPLE)(operators)
 
 
 @app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))
@@ -66,20 +68,3 @@ def plot(
     require_output_path(out, overwrite=True)
     plot_result(read_result(result), out)
     typer.echo(f"{out} written")
-
-
-def _print(result: BenchResult) -> None:
-    Console().print(_as_table(result))
-    for line in dict.fromkeys(entry.ratio_of for entry in result.entries if entry.ratio_of):
-        typer.echo(line)
-    if not all(entry.judged for entry in result.entries):
-        typer.echo(f"No verdict: the targets speak of the default size, {MicroSpec.rows:,} rows.")
-
-
-def _as_table(result: BenchResult) -> Table:
-    table = Table("figure", "value", "target", "", title=f"{result.benchmark}, {result.provenance.date}")
-    for column in table.columns[1:3]:
-        column.justify = "right"
-    for entry in result.entries:
-        table.add_row(entry.name, f"{entry.value:.3f}", f"{entry.bound} {entry.target:g}", _VERDICTS[entry.met])
-    return table

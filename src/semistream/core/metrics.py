@@ -10,7 +10,8 @@ class Metrics:
     """Counters of one operator since it was made or restored.
 
     ``answered`` tuples are done: all their results are out. ``pages_read`` and ``bytes_read`` count what came
-    from storage, pages that were read ahead and not used included. ``tuples_shed`` and ``tuples_reloaded``
+    from storage, pages that were read ahead and not used included; ``seeks`` counts the reads that did not begin
+    where the one before ended, so that a scan seeks once per file. ``tuples_shed`` and ``tuples_reloaded``
     stay zero for operators that never shed load.
     """
 
@@ -24,6 +25,7 @@ class Metrics:
     tuples_reloaded: int = 0
     pages_read: int = 0
     bytes_read: int = 0
+    seeks: int = 0
     steps: int = 0
     cycles: int = 0
     offers_refused: int = 0

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.storage import PageReader
+from semistream.storage import PageReader, ReadPosition
 
 __all__ = ["BufferPool", "PooledPage"]
 
@@ -43,9 +43,15 @@ class BufferPool:
         self.nbytes = 0
         self.pages_read = 0
         self.bytes_read = 0
+        self._position = ReadPosition(reader.pages)
         self._reader = reader
         self._page_codes = page_codes
         self._pages: OrderedDict[int, PooledPage] = OrderedDict()
+
+    @property
+    def seeks(self) -> int:
+        """Reads that did not begin where the one before ended."""
+        return self._position.seeks
 
     @staticmethod
     def bytes_for(reader: PageReader, pages: slice) -> npt.NDArray[np.int64]:
@@ -73,6 +79,7 @@ class BufferPool:
         pooled = PooledPage(rows, self._page_codes(rows), needed)
         self.pages_read += 1
         self.bytes_read += self._reader.run_bytes(page, 1)
+        self._position.read(page, 1)
         self._pages[page] = pooled
         self.nbytes += needed
         return pooled

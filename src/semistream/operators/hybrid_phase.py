@@ -18,6 +18,7 @@ from semistream.operators.delivery import Delivery
 from semistream.operators.front_stage import Collecting, FrontStage
 from semistream.operators.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.operators.partitions import Partitions
+from semistream.operators.read_counts import ReadCounts
 from semistream.operators.scan_plan import ScanPlanner
 from semistream.operators.stream_window import StreamWindow
 from semistream.operators.windowed_stream import WindowedStream
@@ -92,7 +93,7 @@ class HybridPhase:
         self._filter = pair_filter
         self._delivery = delivery
         self._metrics = metrics
-        self._pages_before, self._bytes_before = metrics.pages_read, metrics.bytes_read  # of earlier versions
+        self._reads = ReadCounts(metrics)
         self._keys = EqualityMatching(spec, key_order=table.key)
         self._found_tuple = np.empty(delivery.pair_rows.size, dtype=np.int32)
         self._found_row = np.empty(delivery.pair_rows.size, dtype=np.int64)
@@ -142,8 +143,7 @@ class HybridPhase:
                 self._collect(collecting, run, run_codes)
         if front_stage is not None and collecting is not None:
             front_stage.take_in(collecting)
-        self._metrics.pages_read = self._pages_before + self._disk_buffer.pages_read
-        self._metrics.bytes_read = self._bytes_before + self._disk_buffer.bytes_read
+        self._reads.update(self._disk_buffer)
 
     def _runs(self, partition: int) -> list[tuple[int, int]]:
         """Return the reads that bring in a partition: several where one key fills more pages than a read takes."""

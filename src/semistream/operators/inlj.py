@@ -106,6 +106,10 @@ class Inlj(StepOperator):
     def pending(self) -> int:
         return self._buffer.num_rows
 
+    @property
+    def buffered(self) -> int:
+        return self._buffer.num_rows
+
     def _accept(self, batch: pa.RecordBatch) -> int:
         return self._buffer.offer(batch, self._lookup.keys.stream_codes)
 

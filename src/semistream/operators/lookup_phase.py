@@ -13,6 +13,7 @@ from semistream.kernels.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.page_search import expand_ranges, search_pages
 from semistream.operators.buffer_pool import BufferPool, PooledPage
 from semistream.operators.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
+from semistream.operators.read_counts import ReadCounts
 from semistream.operators.results import batch_bytes_for, byte_portions
 from semistream.storage import MasterTable, PageReader, row_bits
 
@@ -80,7 +81,7 @@ class LookupPhase:
         self._spec = spec
         self._buckets = table.buckets
         self._metrics = metrics
-        self._pages_before, self._bytes_before = metrics.pages_read, metrics.bytes_read  # of earlier versions
+        self._reads = ReadCounts(metrics)
         self._pages = table.pages
         self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
         self.keys = EqualityMatching(spec, key_order=table.key)
@@ -154,8 +155,7 @@ class LookupPhase:
         self._metrics.tuples_answered += chunk.num_rows
         self._metrics.tuples_through_disk += int(chunk.num_rows if codes.valid is None else codes.valid.sum())
         self._metrics.tuples_without_match += chunk.num_rows - int(matched.sum())
-        self._metrics.pages_read = self._pages_before + self.pool.pages_read
-        self._metrics.bytes_read = self._bytes_before + self.pool.bytes_read
+        self._reads.update(self.pool)
 
     def locate(self, codes: KeyCodes) -> tuple[Accesses, int]:
         """Return the pages that can hold each key (D2), for as many tuples as the budget allows, and their number."""

@@ -14,6 +14,7 @@ from semistream.core.metrics import Metrics
 from semistream.operators.chunk_queue import CHUNK_BYTES, ChunkQueue
 from semistream.operators.delivery import Delivery
 from semistream.operators.matching import Matching, PairFilter
+from semistream.operators.read_counts import ReadCounts
 from semistream.operators.scan_plan import ScanPlan
 from semistream.operators.windowed_stream import WindowedStream
 from semistream.storage import PageReader, ReadAhead
@@ -50,7 +51,7 @@ class MeshPhase:
         self._filter = pair_filter
         self._delivery = delivery
         self._metrics = metrics
-        self._pages_before, self._bytes_before = metrics.pages_read, metrics.bytes_read  # of earlier versions
+        self._reads = ReadCounts(metrics)
         self._disk_buffer = ReadAhead(reader, plan.read_bytes)
         self._chunks = ChunkQueue(plan.chunks)
         self.num_pages = self._pages.num_pages
@@ -80,8 +81,7 @@ class MeshPhase:
         """Return the rows of the next pages, and the number of pages."""
         first, count = self._run_at(self.scanned_pages)
         run = self._disk_buffer.read(first, count, then=self._run_at(self.scanned_pages + count))
-        self._metrics.pages_read = self._pages_before + self._disk_buffer.pages_read
-        self._metrics.bytes_read = self._bytes_before + self._disk_buffer.bytes_read
+        self._reads.update(self._disk_buffer)
         return run, count
 
     def _run_at(self, scanned_pages: int) -> tuple[int, int]:
@@ -150,6 +150,7 @@ class MeshPhase:
             self._plan = plan
         finally:
             self._disk_buffer = ReadAhead(self._reader, self._plan.read_bytes)
+            self._reads = ReadCounts(self._metrics)
 
     def state(self) -> dict[str, Any]:
         """Return the position and the chunks, for a snapshot."""

@@ -86,7 +86,7 @@ class Partitions:
             first_codes = self._first_code[start:end]
             # The page before the first that begins with the code may end with it.
             first = max(0, int(np.searchsorted(first_codes, low, side="left")) - 1)
-            stop = end - start if high is None else int(np.searchsorted(first_codes, high, side="left"))
+            stop = int(end - start) if high is None else int(np.searchsorted(first_codes, high, side="left"))
             if stop > first:
                 ranges.append((int(start) + first, int(start) + stop))
         return ranges

@@ -42,6 +42,11 @@ class StepOperator(ABC):
     @abstractmethod
     def pending(self) -> int: ...
 
+    @property
+    def buffered(self) -> int | None:
+        """How many of the pending tuples still wait in the stream buffer; None where that is not told apart."""
+        return None
+
     @abstractmethod
     def _accept(self, batch: pa.RecordBatch) -> int: ...
 

@@ -39,6 +39,10 @@ class WindowedOperator(StepOperator):
     def pending(self) -> int:
         return self._stream.pending
 
+    @property
+    def buffered(self) -> int:
+        return self._stream.pending - self._stream.tuples_in_window
+
     def _accept(self, batch: pa.RecordBatch) -> int:
         return self._stream.accept(batch)
 

@@ -3,8 +3,19 @@
 from semistream.storage.page_directory import PageDirectory
 from semistream.storage.page_reader import Io, PageReader
 from semistream.storage.read_ahead import ReadAhead
+from semistream.storage.read_position import ReadPosition
 from semistream.storage.row_sizes import row_bits
 from semistream.storage.staging import stage
 from semistream.storage.table import MasterTable, open_table
 
-__all__ = ["Io", "MasterTable", "PageDirectory", "PageReader", "ReadAhead", "open_table", "row_bits", "stage"]
+__all__ = [
+    "Io",
+    "MasterTable",
+    "PageDirectory",
+    "PageReader",
+    "ReadAhead",
+    "ReadPosition",
+    "open_table",
+    "row_bits",
+    "stage",
+]

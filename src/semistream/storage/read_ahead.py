@@ -8,6 +8,7 @@ import pyarrow.types as pt
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse
 from semistream.storage.page_reader import PLACING_BYTES, PageReader
+from semistream.storage.read_position import ReadPosition
 
 __all__ = ["ReadAhead"]
 
@@ -45,8 +46,14 @@ class ReadAhead:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="semistream-read-ahead")
         self._ahead: tuple[tuple[int, int], Future[pa.RecordBatch]] | None = None
         self._closed = False
+        self._position = ReadPosition(reader.pages)
         self.pages_read = 0
         self.bytes_read = 0
+
+    @property
+    def seeks(self) -> int:
+        """Reads that did not begin where the one before ended."""
+        return self._position.seeks
 
     @staticmethod
     def bytes_for(reader: PageReader, buffer_bytes: int) -> int:
@@ -105,6 +112,7 @@ class ReadAhead:
     def _count(self, first: int, count: int) -> None:
         self.pages_read += count
         self.bytes_read += self._reader.run_bytes(first, count)
+        self._position.read(first, count)
 
     def close(self) -> None:
         """Stop the thread and let go of the buffer."""

@@ -1,20 +1,15 @@
 """The stream S of the papers' synthetic experiments: tuples of 20 bytes, keys uniform or Zipf-distributed."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
 from semistream.workloads.permutation import Permutation
+from semistream.workloads.stream_batches import stream_of
 from semistream.workloads.zipf import Zipf
 
-__all__ = ["STREAM_SCHEMA", "stream"]
-
-_COLUMNS: dict[str, pa.DataType] = {"key": pa.int64(), "sale": pa.int64(), "quantity": pa.int32()}
-STREAM_SCHEMA = pa.schema(_COLUMNS)
-"""Columns of S; a tuple takes 20 bytes in Arrow. ``sale`` numbers the tuples."""
+__all__ = ["stream"]
 
 
 def stream(
@@ -52,14 +47,10 @@ def stream(
     >>> batch.nbytes // batch.num_rows
     20
     """
-    if num_tuples < 0:
-        raise InvalidArgument(f"num_tuples={num_tuples} must be 0 or more")
-    if batch_rows < 1:
-        raise InvalidArgument(f"batch_rows={batch_rows} must be at least 1")
     if not 0 <= missing_share <= 1:
         raise InvalidArgument(f"missing_share={missing_share} must be between 0 and 1")
     keys = _Keys(Zipf(key_domain, zipf_exponent), scatter_hot_keys, missing_share, seed)
-    return pa.RecordBatchReader.from_batches(STREAM_SCHEMA, _batches(num_tuples, keys, seed, batch_rows))
+    return stream_of(num_tuples, keys.draw, seed, batch_rows)
 
 
 class _Keys:
@@ -71,22 +62,10 @@ class _Keys:
         self._permutation = Permutation(zipf.domain, seed + 1) if scatter else None
         self._rng, self._missing_rng = np.random.default_rng(seed).spawn(2)
 
-    def draw(self, count: int) -> npt.NDArray[np.int64]:
+    def draw(self, start: int, count: int) -> npt.NDArray[np.int64]:
         keys = self._zipf.sample(count, self._rng) - 1
         if self._permutation is not None:
             keys = self._permutation(keys)
         if self._missing_share:
             keys[self._missing_rng.random(count) < self._missing_share] += self._zipf.domain
         return keys
-
-
-def _batches(num_tuples: int, keys: _Keys, seed: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    quantities = np.random.default_rng(seed).spawn(3)[2]
-    for start in range(0, num_tuples, batch_rows):
-        count = min(batch_rows, num_tuples - start)
-        columns = [
-            pa.array(keys.draw(count)),
-            pa.array(np.arange(start, start + count, dtype=np.int64)),
-            pa.array(quantities.integers(1, 10, size=count, dtype=np.int32)),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=STREAM_SCHEMA)

@@ -7,13 +7,14 @@ import json
 import sys
 import tempfile
 import threading
+from itertools import cycle
 from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
 
 from semistream.bench.extras import import_extra
-from semistream.bench.micro.feeder import Feeder
+from semistream.bench.feeder import Feeder
 from semistream.bench.micro.mesh import meshjoin_with_share
 from semistream.storage import MasterTable, open_table, stage
 from semistream.workloads import master_table, stream
@@ -78,7 +79,7 @@ def probe(table: MasterTable, budget_share: float, seed: int) -> dict[str, objec
 
 
 def _run(table: MasterTable, budget_share: float, batches: list[pa.RecordBatch]) -> dict[str, object]:
-    feeder = Feeder(batches)
+    feeder = Feeder(cycle(batches))
     with meshjoin_with_share(table, budget_share, "buffered") as op:
         for _ in range(op.iterations_per_cycle + 1):
             feeder.fill(op)

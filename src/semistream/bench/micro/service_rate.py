@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable
+from itertools import cycle
 from statistics import median
 
-from semistream.bench.micro.feeder import Feeder
+from semistream.bench.feeder import Feeder
 from semistream.bench.micro.mesh import meshjoin_with_share
 from semistream.bench.micro.raw_scan import (
     disk_bytes_read,
@@ -37,7 +38,7 @@ def bench_service_rate(spec: MicroSpec, table: MasterTable, report: Callable[[st
     def scan_s() -> float:
         return raw_scan_s(paths, block_bytes, cold=True)
 
-    return [_measure(spec, table, share, scan_s, Feeder(batches), report) for share in spec.budget_shares]
+    return [_measure(spec, table, share, scan_s, Feeder(cycle(batches)), report) for share in spec.budget_shares]
 
 
 def _measure(

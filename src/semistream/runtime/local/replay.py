@@ -3,7 +3,8 @@
 Tuples arrive at fixed intervals; every step advances the clock by what it costs. What a step costs is measured
 by default, or given by a function of the counted work, so that the same replay can be made on the disk
 of another machine. The time that tuples spend between arrival and answer follows from the number in the system
-(Little's law), so nothing is tracked per tuple.
+(Little's law), so nothing is tracked per tuple. Of that time, what passes before a tuple leaves the stream buffer is
+waiting, and the rest is processing.
 """
 
 import math
@@ -93,19 +94,41 @@ class Replay:
         self.busy_s = 0.0
         self.longest_wait_s = 0.0
         self._taken = 0
+        self._counted_from = 0
         self._tuple_seconds = 0.0
+        self._waiting_seconds = 0.0
         self._batch: pa.RecordBatch | None = None
         self._offset = 0
 
     @property
+    def tuples_counted(self) -> int:
+        """How many tuples the means are over: those that the operator took since the last `forget`."""
+        return self._taken - self._counted_from
+
+    @property
     def mean_time_in_system_s(self) -> float:
         """How long a tuple took from its arrival to its answer, on average."""
-        return self._tuple_seconds / self._taken if self._taken else 0.0
+        return self._tuple_seconds / self.tuples_counted if self.tuples_counted else 0.0
+
+    @property
+    def mean_waiting_s(self) -> float | None:
+        """How long a tuple waited before the join took it out of the stream buffer; None if the operator does not tell.
+
+        The rest of its time in the system is the processing time of the papers.
+        """
+        if self._buffered() is None:
+            return None
+        return self._waiting_seconds / self.tuples_counted if self.tuples_counted else 0.0
 
     @property
     def utilisation(self) -> float:
         """The share of simulated time in which the operator worked."""
         return self.busy_s / self.now_s if self.now_s else 0.0
+
+    def forget(self) -> None:
+        """Take the means from now on, as for an operator that has come to its steady state."""
+        self._counted_from = self._taken
+        self._tuple_seconds = self._waiting_seconds = self.longest_wait_s = 0.0
 
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
         """Run the replay to its end and yield the results."""
@@ -148,7 +171,9 @@ class Replay:
         if accepted:
             first, last = self._arrival_s(self._taken), self._arrival_s(self._taken + accepted - 1)
             self.longest_wait_s = max(self.longest_wait_s, self.now_s - first)
-            self._tuple_seconds += accepted * (self.now_s - (first + last) / 2)
+            waited = accepted * (self.now_s - (first + last) / 2)
+            self._tuple_seconds += waited
+            self._waiting_seconds += waited
 
     def _timed_step(self) -> Iterator[pa.RecordBatch]:
         before = Metrics(**self._op.metrics.as_dict())
@@ -170,3 +195,8 @@ class Replay:
         """Move the clock; tuples that a step answered count as in the system until its end."""
         self.now_s += seconds
         self._tuple_seconds += (self._op.pending + answered) * seconds
+        self._waiting_seconds += (self._buffered() or 0) * seconds
+
+    def _buffered(self) -> int | None:
+        buffered: int | None = getattr(self._op, "buffered", None)
+        return buffered

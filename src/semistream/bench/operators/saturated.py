@@ -1,0 +1,98 @@
+"""An operator that never lacks tuples, and what it does meanwhile."""
+
+import math
+import time
+from dataclasses import dataclass
+
+from semistream.bench.feeder import Feeder, PreparedStream
+from semistream.core.contract import Operator
+from semistream.core.metrics import Metrics
+
+__all__ = ["Saturated", "Work"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What was done in a while.
+
+    Attributes
+    ----------
+    counted
+        By how much the operator's counters grew.
+    elapsed_s, cpu_s
+        Of the operator, all its threads included; making the stream is not part of it.
+    """
+
+    counted: Metrics
+    elapsed_s: float
+    cpu_s: float
+
+    @property
+    def tuples(self) -> int:
+        return self.counted.tuples_answered
+
+    @property
+    def bytes_per_tuple(self) -> float:
+        return self.counted.bytes_read / self.tuples if self.tuples else math.inf
+
+
+class Saturated:
+    """Offers tuples until one is refused, steps, and begins again.
+
+    Parameters
+    ----------
+    most_pending
+        Offer no more than this. An operator that only ever looks up its next few tuples is as busy with a short
+        backlog, and a short one can be worked off afterwards.
+
+    Attributes
+    ----------
+    peak
+        The memory report with the largest total so far.
+    """
+
+    def __init__(self, op: Operator, stream: PreparedStream, most_pending: int | None = None) -> None:
+        self.op = op
+        self.peak = op.memory()
+        self._stream = stream
+        self._feeder = Feeder(stream)
+        self._most_pending = most_pending
+        self._aside_s = self._aside_cpu_s = 0.0
+
+    def run(self, *, bytes_read: int | None = None, tuples: int | None = None, most_s: float = math.inf) -> Work:
+        """Work until so much was read, so many tuples were answered, or time is up."""
+        before = Metrics(**self.op.metrics.as_dict())
+        aside_s, aside_cpu_s = self._aside()
+        started_s, started_cpu_s = time.perf_counter(), time.process_time()
+        until_bytes = math.inf if bytes_read is None else before.bytes_read + bytes_read
+        until_tuples = math.inf if tuples is None else before.tuples_answered + tuples
+        metrics = self.op.metrics
+        while metrics.bytes_read < until_bytes and metrics.tuples_answered < until_tuples:
+            self._feeder.fill(self.op, self._most_pending)
+            for _ in self.op.step():
+                pass
+            self._note_memory()
+            if time.perf_counter() - started_s > most_s:
+                break
+        elapsed_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
+        now_aside_s, now_aside_cpu_s = self._aside()
+        return Work(
+            _difference(before, metrics), elapsed_s - (now_aside_s - aside_s), cpu_s - (now_aside_cpu_s - aside_cpu_s)
+        )
+
+    def _note_memory(self) -> None:
+        started_s, started_cpu_s = time.perf_counter(), time.thread_time()
+        report = self.op.memory()
+        if report.total_bytes > self.peak.total_bytes:
+            self.peak = report
+        self._aside_s += time.perf_counter() - started_s
+        self._aside_cpu_s += time.thread_time() - started_cpu_s
+
+    def _aside(self) -> tuple[float, float]:
+        """Return what was not the operator's work so far, in seconds and in seconds of CPU time."""
+        return self._aside_s + self._stream.making_s, self._aside_cpu_s + self._stream.making_cpu_s
+
+
+def _difference(before: Metrics, after: Metrics) -> Metrics:
+    counted_before = before.as_dict()
+    return Metrics(**{name: count - counted_before[name] for name, count in after.as_dict().items()})

@@ -1,0 +1,94 @@
+"""Load shedding: tuples answered per second while more arrive than the operator can answer.
+
+Time is that of the 7200 rpm disk, by I/O alone. The operator sheds by one strategy, then by the other, at the same
+arrivals; shed tuples are joined later and do not count.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from semistream.bench.operators.cells import TARGET_MEMORY_SHARE, TARGET_SKEW, Cell, CellResult
+from semistream.bench.operators.disk_profile import HDD
+from semistream.bench.operators.measure import endless_stream, make_operator
+from semistream.bench.operators.spec import OperatorsSpec
+from semistream.bench.result_file import Entry
+from semistream.operators import algorithm
+from semistream.runtime.local import Replay
+from semistream.storage import MasterTable
+
+__all__ = ["shedding_entries"]
+
+_ALGORITHMS = ("hybridjoin", "chybridjoin")
+_OVERLOAD = 3.0  # arrivals, in service rates without shedding
+_WINDOWS = 3.0  # how many turnovers of the operator's tuples are run before, and again while measuring
+_TARGET = 1.5
+_RATIO_OF = f"load shedding: tuples answered per second of I/O on the {HDD.name}, considering / keep, both overloaded"
+
+
+def shedding_options(name: str, strategy: str) -> dict[str, Any] | None:
+    """Return the options that make an operator shed load by ``strategy``; None when it cannot."""
+    if "shedding" not in inspect.signature(algorithm(name).config).parameters:
+        return None
+    return {"shedding": strategy}
+
+
+def shedding_entries(
+    spec: OperatorsSpec,
+    table_of: Callable[[int, str], MasterTable],
+    cells: Sequence[dict[str, Any]],
+    report: Callable[[str], None],
+) -> list[Entry]:
+    """Return the ratio of both strategies for every operator that can shed, on every table."""
+    measured = {result.cell: result for result in map(CellResult.from_dict, cells) if result.skipped is None}
+    entries = []
+    for rows in spec.rows:
+        for name in set(_ALGORITHMS) & set(spec.algorithms):
+            kept = measured.get(Cell(rows, TARGET_SKEW, TARGET_MEMORY_SHARE, name, "clustered"))
+            if kept is None or shedding_options(name, "keep") is None:
+                continue
+            rates = {}
+            for strategy in ("considering", "keep"):
+                report(f"load shedding: {name}, {rows:,} rows, {strategy}")
+                rates[strategy] = _overloaded_rate(spec, kept, table_of(rows, "clustered"), strategy)
+            details = {f"tuples_per_s_{strategy}": rate for strategy, rate in rates.items()}
+            entries.append(
+                Entry(
+                    f"{name} shedding by considering / keep, {rows:,} rows",
+                    rates["considering"] / rates["keep"],
+                    _TARGET,
+                    "at least",
+                    {**details, "overload": _OVERLOAD, "skew": TARGET_SKEW, "memory_share": TARGET_MEMORY_SHARE},
+                    _RATIO_OF,
+                    spec.is_target_size(rows),
+                )
+            )
+    return entries
+
+
+def _overloaded_rate(spec: OperatorsSpec, kept: CellResult, table: MasterTable, strategy: str) -> float:
+    name = kept.cell.algorithm
+    options = shedding_options(name, strategy)
+    assert options is not None
+    op = make_operator(name, table, kept.budget_bytes, **options)
+    arrivals_per_s = _OVERLOAD * kept.disk(HDD.name).tuples_per_s
+    replay = Replay(
+        op,
+        endless_stream(kept.cell.rows, kept.cell.skew, spec.seed),
+        arrivals_per_s,
+        step_cost_s=lambda step: HDD.work_s(step.before, step.after),
+    )
+    results = iter(replay)
+    next(results)
+    window_tuples = max(1, op.pending)
+    answered, began_s = 0, 0.0
+    try:
+        for _ in results:
+            done = op.metrics.tuples_answered
+            if not answered and done >= _WINDOWS * window_tuples:
+                answered, began_s = done, replay.now_s
+            elif answered and done >= 2 * _WINDOWS * window_tuples and replay.now_s > began_s:
+                break
+        return (op.metrics.tuples_answered - answered) / (replay.now_s - began_s)
+    finally:
+        results.close()

@@ -1,0 +1,31 @@
+"""What was read from storage, over all the readers that an operator has had: one per version of its table."""
+
+from typing import Protocol
+
+from semistream.core.metrics import Metrics
+
+__all__ = ["ReadCounts"]
+
+
+class _CountsReads(Protocol):
+    @property
+    def pages_read(self) -> int: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def seeks(self) -> int: ...
+
+
+class ReadCounts:
+    """Adds what one reader counts to what the readers before it did."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._before = metrics.pages_read, metrics.bytes_read, metrics.seeks
+
+    def update(self, reader: _CountsReads) -> None:
+        """Bring the metrics up to date."""
+        pages, nbytes, seeks = self._before
+        self._metrics.pages_read = pages + reader.pages_read
+        self._metrics.bytes_read = nbytes + reader.bytes_read
+        self._metrics.seeks = seeks + reader.seeks
