@@ -30,7 +30,9 @@ __all__ = [
     "remove_line",
     "set_tag",
     "tag_of",
+    "tag_word",
     "touch",
+    "zero_bytes",
 ]
 
 BLOCK = 128
@@ -68,7 +70,7 @@ def tag_of(mixed: np.uint64) -> np.uint64:
 
 
 @kernel
-def _tag_word(tags: _Tags, line: np.int64) -> np.uint64:
+def tag_word(tags: _Tags, line: np.int64) -> np.uint64:
     """Return the eight tags from ``line`` on; LLVM makes one load of it."""
     return (
         np.uint64(tags[line])
@@ -83,7 +85,7 @@ def _tag_word(tags: _Tags, line: np.int64) -> np.uint64:
 
 
 @kernel
-def _zero_bytes(word: np.uint64) -> np.uint64:
+def zero_bytes(word: np.uint64) -> np.uint64:
     """Return a word that is not 0 exactly if some byte of ``word`` is."""
     return (word - _LOW_BITS) & ~word & _HIGH_BITS
 
@@ -170,13 +172,13 @@ def probe_directory(directory: _Int64s, tags: _Tags, codes: _Int64s, rows: _Int3
         count = min(BLOCK, codes.size - start)
         for at in range(count):
             mixed[at] = mix(codes[start + at])
-            words[at] = _tag_word(tags, home_line(mixed[at], lines))
+            words[at] = tag_word(tags, home_line(mixed[at], lines))
         # Keep the keys with an agreeing tag, and those whose run of full lines is longer than a word of tags.
         num_likely = np.int64(0)
         for at in range(count):
             word = words[at]
-            agrees = _zero_bytes(word ^ (tag_of(mixed[at]) * _LOW_BITS)) != 0
-            ends = _zero_bytes(word) != 0
+            agrees = zero_bytes(word ^ (tag_of(mixed[at]) * _LOW_BITS)) != 0
+            ends = zero_bytes(word) != 0
             likely[num_likely] = at
             num_likely += np.int64(agrees | (not ends))
         for position in range(num_likely):
