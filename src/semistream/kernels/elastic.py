@@ -1,0 +1,119 @@
+"""Arrays that grow and shrink where they are, so that bytes can move between structures inside one budget.
+
+::
+
+    │◄── capacity: values ──►│                                 │
+    │■■■■■■■■■■■■■■■■■■■■■■■■│ ─ ─ ─ ─ address space only ─ ─ ─│
+    │◄──────────────────── max_capacity ──────────────────────►│
+
+Address space is reserved for the largest size and costs nothing until it is touched. Shrinking gives whole pages of
+memory back, growing takes new ones, and what stays is never copied.
+"""
+
+import math
+import mmap
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ElasticArray"]
+
+_HUGE_PAGE = 2 << 20
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+class _Reservation:
+    """Address space of which a front part is in use."""
+
+    def __init__(self, nbytes: int) -> None:
+        # A private mapping: not shared with child processes, and memory of this process alone.
+        self.space = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._address = np.frombuffer(self.space, dtype=np.uint8).ctypes.data
+        self._end = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._used = 0
+
+    def use(self, nbytes: int) -> None:
+        self._advise_huge_pages(nbytes)
+        unused = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        if unused < self._used:
+            self.space.madvise(mmap.MADV_DONTNEED, unused, self._used - unused)
+        self._used = unused
+
+    def _advise_huge_pages(self, nbytes: int) -> None:
+        """Ask for huge pages, as numpy does for large arrays, up to the last that lies wholly in what is used.
+
+        One that went beyond would take memory that nobody asked for, and could not be given back.
+        """
+        if not hasattr(mmap, "MADV_HUGEPAGE"):
+            return
+        border = max(0, (self._address + nbytes) // _HUGE_PAGE * _HUGE_PAGE - self._address)
+        try:
+            if border:
+                self.space.madvise(mmap.MADV_HUGEPAGE, 0, border)
+            if border < self._end:
+                self.space.madvise(mmap.MADV_NOHUGEPAGE, border, self._end - border)
+        except OSError:
+            pass  # a kernel built without them: pages are small everywhere
+
+
+class ElasticArray(Generic[_Scalar]):
+    """An array whose first axis can be resized in place.
+
+    Parameters
+    ----------
+    capacity
+        Its length now.
+    columns
+        The length of its second axis; None for an array of one dimension.
+    max_capacity
+        The most it can grow to; None for an array that is never resized.
+
+    Attributes
+    ----------
+    values
+        The array. Elements that are new are undefined. A view taken before `resize` is not to be used after it.
+
+    Examples
+    --------
+    >>> array = ElasticArray(2, np.int64, max_capacity=1000)
+    >>> array.values[:] = 7, 8
+    >>> array.resize(3)
+    >>> array.values[:2].tolist(), array.values.nbytes
+    ([7, 8], 24)
+    """
+
+    values: npt.NDArray[_Scalar]
+
+    def __init__(
+        self,
+        capacity: int,
+        dtype: type[_Scalar] | np.dtype[_Scalar],
+        *,
+        columns: int | None = None,
+        max_capacity: int | None = None,
+    ) -> None:
+        tail = () if columns is None else (columns,)
+        self._reservation: _Reservation | None = None
+        if max_capacity is None:
+            self.values = self._all = np.empty((capacity, *tail), dtype=dtype)
+            return
+        assert capacity <= max_capacity
+        size = max_capacity * math.prod(tail)
+        self._reservation = _Reservation(size * np.dtype(dtype).itemsize)
+        self._all = np.frombuffer(self._reservation.space, dtype=dtype, count=size).reshape(max_capacity, *tail)
+        self.resize(capacity)
+
+    @property
+    def max_capacity(self) -> int:
+        return len(self._all)
+
+    def resize(self, capacity: int) -> None:
+        """Keep the first ``capacity`` elements, or add elements that are undefined."""
+        if self._reservation is None:
+            assert capacity == len(self._all), "an array without max_capacity has a fixed size"
+            return
+        assert capacity <= len(self._all), "the caller reserves as much as it will need"
+        self.values = self._all[:capacity]
+        self._reservation.use(self.values.nbytes)
