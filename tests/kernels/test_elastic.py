@@ -1,23 +1,14 @@
 """Arrays that grow and shrink in place: what stays is kept, and memory follows the size."""
 
-import gc
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.kernels.elastic import ElasticArray
+from tests.kernels.memory import resident_bytes
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MB = 1 << 20
-
-
-def _resident_bytes() -> int:
-    gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
 
 
 @settings(max_examples=60, deadline=None)
@@ -44,38 +35,38 @@ def test_what_stays_is_kept_through_any_sizes(
 
 
 def test_memory_is_taken_when_touched_and_given_back_when_shrunk() -> None:
-    empty = _resident_bytes()
+    empty = resident_bytes()
     array = ElasticArray(64 * _MB, np.uint8, max_capacity=1024 * _MB)
-    assert _resident_bytes() - empty < 4 * _MB, "reserved address space is not memory"
+    assert resident_bytes() - empty < 4 * _MB, "reserved address space is not memory"
     array.values.fill(1)
-    assert 60 * _MB < _resident_bytes() - empty < 68 * _MB, "and only what is used is taken"
+    assert 60 * _MB < resident_bytes() - empty < 68 * _MB, "and only what is used is taken"
     array.resize(8 * _MB + 5)
-    assert 4 * _MB < _resident_bytes() - empty < 12 * _MB
+    assert 4 * _MB < resident_bytes() - empty < 12 * _MB
     assert array.values.all()
     array.resize(32 * _MB)
-    assert _resident_bytes() - empty < 12 * _MB
+    assert resident_bytes() - empty < 12 * _MB
     array.values.fill(2)
-    assert 28 * _MB < _resident_bytes() - empty < 36 * _MB
+    assert 28 * _MB < resident_bytes() - empty < 36 * _MB
     del array
-    assert _resident_bytes() - empty < 4 * _MB
+    assert resident_bytes() - empty < 4 * _MB
 
 
 def test_filling_an_array_takes_no_memory_behind_its_end() -> None:
-    empty = _resident_bytes()
+    empty = resident_bytes()
     arrays = [ElasticArray(2 * _MB + 1, np.uint8, max_capacity=64 * _MB) for _ in range(16)]
     for array in arrays:
         array.values.fill(1)
     # Huge pages that reach beyond the ends would be twice as much.
-    assert _resident_bytes() - empty < 16 * 2 * _MB + 8 * _MB
+    assert resident_bytes() - empty < 16 * 2 * _MB + 8 * _MB
 
 
 def test_a_shrunk_array_keeps_no_more_than_a_page_beyond_its_end() -> None:
-    empty = _resident_bytes()
+    empty = resident_bytes()
     arrays = [ElasticArray(_MB, np.uint8, max_capacity=_MB) for _ in range(64)]
     for array in arrays:
         array.values.fill(1)
         array.resize(1)
-    assert _resident_bytes() - empty < 4 * _MB
+    assert resident_bytes() - empty < 4 * _MB
 
 
 @pytest.mark.parametrize("size", [3, 5])

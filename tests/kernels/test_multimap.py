@@ -1,5 +1,6 @@
 """The FIFO multi-map against its plain twin, under random actions."""
 
+import tracemalloc
 from functools import lru_cache
 
 import numpy as np
@@ -16,14 +17,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.hash_directory import BLOCK, home_line, mix, tag_of
 from semistream.kernels.multimap import FifoMultimap
 from semistream.kernels.multimap_plain import PlainFifoMultimap
+from tests.kernels.memory import resident_bytes
 
 _Int64s = npt.NDArray[np.int64]
 
 _LIMITS = np.iinfo(np.int64)
 _CAPACITIES = [1, 2, 7, 40, 2 * BLOCK + 44]
+_MAX_CAPACITY = 400
 _DISTRIBUTIONS = ["few keys", "colliding homes", "extremes", "one hot key", "all different"]
 
 
@@ -34,7 +38,7 @@ def _mixed(count: int) -> tuple[npt.NDArray[np.uint64], _Int64s]:
 
 
 def _lines(capacity: int) -> int:
-    return int(FifoMultimap(capacity)._directory.shape[0])
+    return int(FifoMultimap(capacity)._directory.values.shape[0])
 
 
 @lru_cache
@@ -66,7 +70,7 @@ class MultimapAgainstPlain(RuleBasedStateMachine):
     def make(self, capacity: int, distribution: str, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.pool = _pool(distribution, capacity, self.rng)
-        self.fast = FifoMultimap(capacity)
+        self.fast = FifoMultimap(capacity, _MAX_CAPACITY)
         self.plain = PlainFifoMultimap(capacity)
 
     def _draw(self, count: int) -> _Int64s:
@@ -122,6 +126,28 @@ class MultimapAgainstPlain(RuleBasedStateMachine):
         codes = np.concatenate([self._draw(count), self._some_present()])
         assert self.fast.count(codes).tolist() == self.plain.count(codes).tolist()
 
+    @rule(position=st.integers(0, 50), count=st.integers(0, 50))
+    def newest(self, position: int, count: int) -> None:
+        assert self.fast.newest(position, count).tolist() == self.plain.newest(position, count).tolist()
+
+    @rule(count=st.integers(0, 5))
+    def keys_with_at_least(self, count: int) -> None:
+        codes, counts = self.fast.keys_with_at_least(count)
+        assert np.unique(codes).size == codes.size
+        expected = self.plain.keys_with_at_least(count)
+        assert dict(zip(codes.tolist(), counts.tolist(), strict=True)) == expected
+
+    @rule(
+        capacity=st.one_of(st.just(1), st.sampled_from(_CAPACITIES), st.integers(1, _MAX_CAPACITY)),
+    )
+    def resize(self, capacity: int) -> None:
+        # As small as its entries allow, when it is asked for less.
+        capacity = max(capacity, len(self.fast), 1)
+        moves = self.fast.resize(capacity)
+        moved = list(zip(moves.from_slots.tolist(), moves.to_slots.tolist(), strict=True))
+        assert moved == self.plain.resize(capacity)
+        assert self.fast.capacity == capacity
+
     @invariant()
     def agrees_with_the_plain_twin(self) -> None:
         assert len(self.fast) == len(self.plain)
@@ -163,7 +189,7 @@ def test_a_full_directory_of_colliding_keys_is_found_and_emptied_in_any_order(ca
         assert multimap.delete(np.array([code])).size == 1
         multimap._check()
     assert len(multimap) == multimap.num_keys == 0
-    assert not multimap._tags.any()
+    assert not multimap._tags.values.any()
 
 
 def test_a_key_with_the_home_and_tag_of_another_is_not_taken_for_it() -> None:
@@ -193,11 +219,51 @@ def test_reported_bytes_are_those_of_the_arrays(capacity: int) -> None:
     multimap = FifoMultimap(capacity)
     assert multimap.hash_bytes == FifoMultimap.hash_bytes_for(capacity)
     assert multimap.queue_bytes == FifoMultimap.queue_bytes_for(capacity)
-    arrays = [value for value in vars(multimap).values() if isinstance(value, np.ndarray) and value.size > 6]
-    assert sum(array.nbytes for array in arrays) <= multimap.hash_bytes + multimap.queue_bytes
+    arrays = [value.values for value in vars(multimap).values() if isinstance(value, ElasticArray)]
+    assert sum(array.nbytes for array in arrays) == multimap.hash_bytes + multimap.queue_bytes
 
 
 def test_more_entries_than_fit_are_refused_by_assertion() -> None:
     multimap = FifoMultimap(2)
     with pytest.raises(AssertionError, match="fit"):
         multimap.insert(np.array([1, 2, 3]))
+
+
+@pytest.mark.parametrize("hot", [False, True])
+def test_entries_and_their_order_outlive_growing_and_shrinking(hot: bool) -> None:
+    rng = np.random.default_rng(3)
+    codes = np.full(5000, 7) if hot else rng.integers(0, 3000, 5000)
+    multimap = FifoMultimap(5000, 20_000)
+    payload = np.zeros(20_000, dtype=np.int64)
+    payload[multimap.insert(codes)] = np.arange(5000)
+    multimap.expire(3000)
+    for capacity in (20_000, 2000, 9000, 2001):
+        moves = multimap.resize(capacity)
+        payload[moves.to_slots] = payload[moves.from_slots]
+        assert payload[multimap.oldest(2000)].tolist() == list(range(3000, 5000))
+        assert multimap.codes_at(multimap.oldest(2000)).tolist() == codes[3000:].tolist()
+        multimap._check()
+
+
+def test_a_multimap_gives_memory_back_and_takes_none_while_it_is_resized() -> None:
+    multimap = FifoMultimap(1_000_000, 2_000_000)
+    multimap.insert(np.arange(1_000_000))
+    multimap.expire(900_000)
+    full_bytes = resident_bytes()
+    tracemalloc.start()
+    multimap.resize(100_000)
+    moves_bytes = 2 * 4 * 100_000
+    assert tracemalloc.get_traced_memory()[1] < moves_bytes + 100_000
+    tracemalloc.stop()
+    given_back = FifoMultimap.hash_bytes_for(900_000) + FifoMultimap.queue_bytes_for(900_000)
+    assert full_bytes - resident_bytes() > 0.9 * given_back
+    assert multimap.count(np.arange(1_000_000)).sum() == 100_000
+
+
+@pytest.mark.parametrize("capacity", [2, 0])
+def test_a_capacity_that_does_not_hold_the_entries_is_refused(capacity: int) -> None:
+    multimap = FifoMultimap(5, 5)
+    if capacity:
+        multimap.insert(np.array([1, 2, 3]))
+    with pytest.raises(AssertionError, match="fit"):
+        multimap.resize(capacity)

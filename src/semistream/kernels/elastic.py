@@ -12,16 +12,33 @@ memory back, growing takes new ones, and what stays is never copied.
 
 import math
 import mmap
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ElasticArray"]
+__all__ = ["ElasticArray", "Moves"]
 
 _HUGE_PAGE = 2 << 20
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Which slots moved when slots became fewer: what was at ``from_slots[i]`` belongs to ``to_slots[i]``.
+
+    Every slot that was left is at or above the new capacity, every new one below it.
+    """
+
+    from_slots: npt.NDArray[np.int32]
+    to_slots: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, count: int) -> "Moves":
+        """Return moves for a kernel to fill in."""
+        return cls(np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int32))
 
 
 class _Reservation:

@@ -9,7 +9,8 @@
 Lines are probed linearly and repaired by shifting when a key leaves, so there are no tombstones. Most probes of a
 scan find nothing: each line has a byte of its hash beside it, its tag, eight tags are compared at once, and a line
 is only looked at when its tag agrees. Kernels that work on many keys first touch the lines of a whole
-block, so that the memory system fetches them in parallel, and then work on what is in the cache.
+block, so that the memory system fetches them in parallel, and then work on what is in the cache. The number of lines
+can change in place (`lower_lines`, `rehash`).
 """
 
 import numpy as np
@@ -24,9 +25,11 @@ __all__ = [
     "home_line",
     "last_entry",
     "line_of",
+    "lower_lines",
     "mix",
     "pack_entries",
     "probe_directory",
+    "rehash",
     "remove_line",
     "set_tag",
     "tag_of",
@@ -195,3 +198,44 @@ def probe_directory(directory: _Int64s, tags: _Tags, codes: _Int64s, rows: _Int3
                 firsts[found] = np.int32(first_entry(packed))
                 found += 1
     return found
+
+
+@kernel
+def lower_lines(directory: _Int64s, lines: int) -> None:
+    """Put the full lines from ``lines`` on into empty ones below, wherever; `rehash` follows."""
+    empty = lines - 1
+    for line in range(lines, directory.shape[0]):
+        if directory[line, 1] != 0:
+            while directory[empty, 1] != 0:
+                empty -= 1
+            directory[empty, 0] = directory[line, 0]
+            directory[empty, 1] = directory[line, 1]
+
+
+@kernel
+def rehash(directory: _Int64s, tags: _Tags, grown: bool) -> None:
+    """Put every line where it belongs after their number changed, in place.
+
+    The caller has set all tags to 0: a full line without a tag still waits. It goes to the first line from its home on
+    that has no tag; if another waits there, that one is next.
+    """
+    lines = directory.shape[0]
+    for step in range(lines):
+        # A home is a share of all lines, so lines move up when there are more: from the end they meet few that wait.
+        line = lines - 1 - step if grown else step
+        if tags[line] != 0 or directory[line, 1] == 0:
+            continue
+        code, packed = directory[line, 0], directory[line, 1]
+        directory[line, 1] = 0
+        while packed != 0:
+            mixed = mix(code)
+            at = home_line(mixed, lines)
+            while tags[at] != 0:
+                at += 1
+                if at == lines:
+                    at = np.int64(0)
+            waiting_code, waiting_packed = directory[at, 0], directory[at, 1]
+            directory[at, 0] = code
+            directory[at, 1] = packed
+            set_tag(tags, lines, at, np.uint8(tag_of(mixed)))
+            code, packed = waiting_code, waiting_packed
