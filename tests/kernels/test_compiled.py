@@ -33,4 +33,12 @@ def test_every_kernel_is_cached_on_disk_and_releases_the_gil(kernel: Any) -> Non
 
 def test_the_kernels_were_found() -> None:
     names = {kernel.py_func.__name__ for kernel in _dispatchers()}
-    assert {"_insert", "_expire", "_pairs", "probe_directory", "hash_varlen", "search_pages", "copy_into_ring"} <= names
+    assert {
+        "insert_entries",
+        "expire_entries",
+        "fill_pairs",
+        "probe_directory",
+        "hash_varlen",
+        "search_pages",
+        "copy_into_ring",
+    } <= names

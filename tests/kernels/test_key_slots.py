@@ -1,5 +1,6 @@
 """The directory of unique keys against a dict, under random actions."""
 
+import tracemalloc
 from functools import lru_cache
 
 import numpy as np
@@ -9,13 +10,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.hash_directory import BLOCK, home_line, mix, tag_of
 from semistream.kernels.key_slots import KeySlots
+from tests.kernels.memory import resident_bytes
 
 _Int64s = npt.NDArray[np.int64]
 
 _LIMITS = np.iinfo(np.int64)
 _CAPACITIES = [0, 1, 2, 7, 40, 2 * BLOCK + 44]
+_MAX_CAPACITY = 400
 _DISTRIBUTIONS = ["small", "colliding homes", "extremes", "any"]
 
 
@@ -47,7 +51,7 @@ class KeySlotsAgainstDict(RuleBasedStateMachine):
     def make(self, capacity: int, distribution: str, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.pool = np.unique(_pool(distribution, capacity, self.rng))
-        self.keys = KeySlots(capacity)
+        self.keys = KeySlots(capacity, _MAX_CAPACITY)
         self.slot_of: dict[int, int] = {}
 
     @rule(share=st.floats(0, 1))
@@ -70,6 +74,16 @@ class KeySlotsAgainstDict(RuleBasedStateMachine):
         found = self.keys.find(codes)
         assert found.dtype == np.int32
         assert found.tolist() == [self.slot_of.get(code, -1) for code in codes.tolist()]
+
+    @rule(capacity=st.one_of(st.sampled_from(_CAPACITIES), st.integers(0, _MAX_CAPACITY)))
+    def resize(self, capacity: int) -> None:
+        # As small as its keys allow, when it is asked for less.
+        capacity = max(capacity, len(self.keys))
+        moves = self.keys.resize(capacity)
+        new_slot = dict(zip(moves.from_slots.tolist(), moves.to_slots.tolist(), strict=True))
+        assert sorted(new_slot) == sorted(slot for slot in self.slot_of.values() if slot >= capacity)
+        self.slot_of = {code: new_slot.get(slot, slot) for code, slot in self.slot_of.items()}
+        assert self.keys.capacity == capacity
 
     @invariant()
     def agrees_with_the_dict(self) -> None:
@@ -102,7 +116,7 @@ def test_a_full_directory_of_colliding_keys_is_found_and_emptied_in_any_order(ca
         keys.remove(np.array([slot], dtype=np.int32))
         keys._check()
     assert len(keys) == 0
-    assert not keys._tags.any()
+    assert not keys._tags.values.any()
 
 
 def test_a_key_with_the_home_and_tag_of_another_is_not_taken_for_it() -> None:
@@ -124,8 +138,8 @@ def test_a_key_with_the_home_and_tag_of_another_is_not_taken_for_it() -> None:
 def test_reported_bytes_are_those_of_the_arrays(capacity: int) -> None:
     keys = KeySlots(capacity)
     assert keys.nbytes == KeySlots.bytes_for(capacity)
-    arrays = [value for value in vars(keys).values() if isinstance(value, np.ndarray) and value.size > 2]
-    assert sum(array.nbytes for array in arrays) <= keys.nbytes
+    arrays = [value.values for value in vars(keys).values() if isinstance(value, ElasticArray)]
+    assert sum(array.nbytes for array in arrays) == keys.nbytes
 
 
 def test_a_key_costs_about_fifteen_bytes() -> None:
@@ -142,3 +156,24 @@ def test_a_slot_that_is_not_in_use_cannot_be_freed() -> None:
     keys.insert(np.array([5, 6]))
     with pytest.raises(AssertionError, match="slot 3 is not in use"):
         keys.remove(np.array([0, 3], dtype=np.int32))
+
+
+def test_a_directory_gives_memory_back_and_takes_none_while_it_is_resized() -> None:
+    keys = KeySlots(2_000_000, 3_000_000)
+    slots = keys.insert(np.arange(2_000_000))
+    keys.remove(slots[:1_900_000])
+    full_bytes = resident_bytes()
+    tracemalloc.start()
+    keys.resize(100_000)
+    moves_bytes = 2 * 4 * 100_000
+    assert tracemalloc.get_traced_memory()[1] < moves_bytes + 100_000
+    tracemalloc.stop()
+    assert full_bytes - resident_bytes() > 0.9 * KeySlots.bytes_for(1_900_000)
+    assert np.count_nonzero(keys.find(np.arange(2_000_000)) >= 0) == 100_000
+
+
+def test_a_capacity_that_does_not_hold_the_keys_is_refused() -> None:
+    keys = KeySlots(5, 5)
+    keys.insert(np.array([1, 2, 3]))
+    with pytest.raises(AssertionError, match="fit"):
+        keys.resize(2)

@@ -12,13 +12,14 @@ line of 4 bytes and a tag, at a load factor of 0.7: about 15 bytes.
     0x90   slot 3     ──►     slot 3   23
 
 Lines are probed, tagged and repaired as in `semistream.kernels.hash_directory`. A probe that finds nothing mostly
-reads eight tags and no more.
+reads eight tags and no more. The capacity can change in place, in time that grows with the capacity.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 from semistream.kernels.compile import kernel
+from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hash_directory import BLOCK, TAG_WORD, home_line, mix, set_tag, tag_of, tag_word, zero_bytes
 
 __all__ = ["KeySlots"]
@@ -170,8 +171,94 @@ def _live(lines: _Int32s, slots: _Int32s) -> None:
             count += 1
 
 
+@kernel
+def _add_free_slots(code_at: _Int64s, state: _Int64s, first: int) -> None:
+    for slot in range(code_at.size - 1, first - 1, -1):
+        code_at[slot] = state[_FREE_FIRST]
+        state[_FREE_FIRST] = slot
+
+
+@kernel
+def _give_up_free_slots(code_at: _Int64s, state: _Int64s, capacity: int) -> int:
+    """Take the free slots from ``capacity`` on out of the free slots, and return how many."""
+    given_up = 0
+    slot = state[_FREE_FIRST]
+    state[_FREE_FIRST] = -1
+    while slot != -1:
+        following = code_at[slot]
+        if slot >= capacity:
+            given_up += 1
+        else:
+            code_at[slot] = state[_FREE_FIRST]
+            state[_FREE_FIRST] = slot
+        slot = following
+    return given_up
+
+
+@kernel
+def _move_keys(
+    lines: _Int32s, code_at: _Int64s, state: _Int64s, capacity: int, from_slots: _Int32s, to_slots: _Int32s
+) -> None:
+    """Move the keys in slots from ``capacity`` on to free slots, and say which went where."""
+    moved = 0
+    for line in range(lines.size):
+        if lines[line] > capacity:
+            new = state[_FREE_FIRST]
+            state[_FREE_FIRST] = code_at[new]
+            from_slots[moved] = lines[line] - np.int32(1)
+            to_slots[moved] = np.int32(new)
+            code_at[new] = code_at[from_slots[moved]]
+            lines[line] = np.int32(new + 1)
+            moved += 1
+
+
+@kernel
+def _lower_lines(lines: _Int32s, num_lines: int) -> None:
+    """Put the full lines from ``num_lines`` on into empty ones below, wherever; `_rehash` follows."""
+    empty = num_lines - 1
+    for line in range(num_lines, lines.size):
+        if lines[line] != 0:
+            while lines[empty] != 0:
+                empty -= 1
+            lines[empty] = lines[line]
+
+
+@kernel
+def _rehash(lines: _Int32s, tags: _Tags, code_at: _Int64s, grown: bool) -> np.int64:
+    """Put every line where it belongs after their number changed; see `semistream.kernels.hash_directory.rehash`."""
+    touched = np.int64(0)
+    for start in range(0, lines.size, BLOCK):
+        stop = min(start + BLOCK, lines.size)
+        for step in range(start, stop):
+            line = lines.size - 1 - step if grown else step
+            touched ^= code_at[max(lines[line] - 1, 0)] if code_at.size else 0
+        for step in range(start, stop):
+            line = lines.size - 1 - step if grown else step
+            if tags[line] != 0:
+                continue
+            named = lines[line]
+            lines[line] = 0
+            while named != 0:
+                mixed = mix(code_at[named - 1])
+                at = home_line(mixed, lines.size)
+                while tags[at] != 0:
+                    at += 1
+                    if at == lines.size:
+                        at = np.int64(0)
+                waiting = lines[at]
+                lines[at] = named
+                set_tag(tags, lines.size, at, np.uint8(tag_of(mixed)))
+                named = waiting
+    return touched
+
+
 class KeySlots:
     """Slots ``0 ... capacity - 1`` for different key codes.
+
+    Parameters
+    ----------
+    max_capacity
+        The most that `resize` can ask for; None for a directory that is never resized.
 
     Examples
     --------
@@ -185,17 +272,20 @@ class KeySlots:
     (1, 3)
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, max_capacity: int | None = None) -> None:
         self.capacity = capacity
-        num_lines = self._num_lines(capacity)
+        num_lines, max_lines, max_tags = self._num_lines(capacity), None, None
+        if max_capacity is not None:
+            max_lines = self._num_lines(max_capacity)
+            max_tags = max_lines + TAG_WORD
+        self._lines = ElasticArray(num_lines, np.int32, max_capacity=max_lines)
+        self._tags = ElasticArray(num_lines + TAG_WORD, np.uint8, max_capacity=max_tags)
+        self._code = ElasticArray(capacity, np.int64, max_capacity=max_capacity)
+        self._state = np.array([0, -1], dtype=np.int64)
         # Touched here and not in the first insert, so that memory is there or is refused at once.
-        self._lines = np.empty(num_lines, dtype=np.int32)
-        self._lines.fill(0)
-        self._tags = np.empty(num_lines + TAG_WORD, dtype=np.uint8)
-        self._tags.fill(0)
-        self._code = np.arange(1, capacity + 1, dtype=np.int64)
-        self._code[-1:] = -1
-        self._state = np.array([0, 0 if capacity else -1], dtype=np.int64)
+        self._lines.values.fill(0)
+        self._tags.values.fill(0)
+        _add_free_slots(self._code.values, self._state, 0)
 
     @staticmethod
     def _num_lines(capacity: int) -> int:
@@ -208,7 +298,7 @@ class KeySlots:
 
     @property
     def nbytes(self) -> int:
-        return self._lines.nbytes + self._tags.nbytes + self._code.nbytes
+        return self._lines.values.nbytes + self._tags.values.nbytes + self._code.values.nbytes
 
     def __len__(self) -> int:
         return int(self._state[_SIZE])
@@ -222,32 +312,58 @@ class KeySlots:
         """Give each code a slot; the codes are different and none has a slot yet."""
         assert codes.size <= self.free, "the caller checks that the codes fit"
         slots = np.empty(codes.size, dtype=np.int32)
-        _insert(self._lines, self._tags, self._code, self._state, codes, slots)
+        _insert(self._lines.values, self._tags.values, self._code.values, self._state, codes, slots)
         return slots
 
     def find(self, codes: _Int64s) -> _Int32s:
         """Return the slot of each code, -1 where it has none."""
         slots = np.empty(codes.size, dtype=np.int32)
-        _find(self._lines, self._tags, self._code, codes, slots)
+        _find(self._lines.values, self._tags.values, self._code.values, codes, slots)
         return slots
 
     def remove(self, slots: _Int32s) -> None:
         """Free these slots; all are in use."""
-        removed, _ = _remove(self._lines, self._tags, self._code, self._state, slots)
+        removed, _ = _remove(self._lines.values, self._tags.values, self._code.values, self._state, slots)
         assert removed == slots.size, f"slot {slots[removed]} is not in use"
+
+    def resize(self, capacity: int) -> Moves:
+        """Change the capacity in place; keys in slots that are given up move to free ones."""
+        assert len(self) <= capacity, "the caller checks that the codes fit"
+        num_lines, lines_before = self._num_lines(capacity), self._lines.values.size
+        grown = capacity > self.capacity
+        moves = Moves.of(0) if grown else self._give_up_slots(capacity)
+        if not grown:
+            _lower_lines(self._lines.values, num_lines)
+        self._lines.resize(num_lines)
+        self._tags.resize(num_lines + TAG_WORD)
+        self._code.resize(capacity)
+        self._lines.values[lines_before:] = 0
+        self._tags.values.fill(0)
+        _rehash(self._lines.values, self._tags.values, self._code.values, grown)
+        _add_free_slots(self._code.values, self._state, self.capacity)
+        self.capacity = capacity
+        return moves
+
+    def _give_up_slots(self, capacity: int) -> Moves:
+        free = _give_up_free_slots(self._code.values, self._state, capacity)
+        moves = Moves.of(self.capacity - capacity - free)
+        if moves.from_slots.size:
+            _move_keys(self._lines.values, self._code.values, self._state, capacity, moves.from_slots, moves.to_slots)
+        return moves
 
     def codes_at(self, slots: _Int32s) -> _Int64s:
         """Return the code of each slot."""
-        return self._code[slots]
+        return self._code.values[slots]
 
     def live_slots(self) -> _Int32s:
         """Return the slots in use, in no particular order."""
         slots = np.empty(len(self), dtype=np.int32)
-        _live(self._lines, slots)
+        _live(self._lines.values, slots)
         return slots
 
     def _check(self) -> None:
         """Assert all invariants; for tests."""
+        lines, tags, code_at = self._lines.values, self._tags.values, self._code.values
         assert self.nbytes == self.bytes_for(self.capacity)
         live = set(self.live_slots().tolist())
         free = set()
@@ -255,20 +371,20 @@ class KeySlots:
         while slot != -1:
             assert slot not in free
             free.add(slot)
-            slot = int(self._code[slot])
+            slot = int(code_at[slot])
         assert len(live) == len(self)
         assert live | free == set(range(self.capacity))
         assert not live & free
-        num_lines = self._lines.size
-        occupied = np.flatnonzero(self._lines)
+        num_lines = lines.size
+        occupied = np.flatnonzero(lines)
         assert occupied.size == len(self)
-        assert np.array_equal(occupied, np.flatnonzero(self._tags[:num_lines]))
-        assert (self._tags[-TAG_WORD:] == self._tags[:TAG_WORD]).all()
-        codes = self._code[self._lines[occupied] - 1]
+        assert np.array_equal(occupied, np.flatnonzero(tags[:num_lines]))
+        assert (tags[-TAG_WORD:] == tags[:TAG_WORD]).all()
+        codes = code_at[lines[occupied] - 1]
         assert np.unique(codes).size == codes.size
         for line, code in zip(occupied.tolist(), codes, strict=True):
             mixed = np.uint64(mix(code))
-            assert self._tags[line] == tag_of(mixed)
+            assert tags[line] == tag_of(mixed)
             home = int(home_line(mixed, num_lines))
             run = (home + np.arange((line - home) % num_lines)) % num_lines
-            assert self._lines[run].all(), "no empty line lies between a key and its home"
+            assert lines[run].all(), "no empty line lies between a key and its home"

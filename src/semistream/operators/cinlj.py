@@ -54,8 +54,7 @@ from semistream.operators.lookup_phase import LookupPhase
 from semistream.operators.recent_keys import RecentKeys
 from semistream.operators.registry import register
 from semistream.operators.step_operator import StepOperator
-from semistream.operators.stream_buffer import StreamBuffer
-from semistream.operators.windowed_stream import Arrivals
+from semistream.operators.stream_buffer import Arrivals, StreamBuffer
 from semistream.storage import Io, MasterTable
 
 __all__ = ["Cinlj", "CinljConfig"]
@@ -123,7 +122,7 @@ class Cinlj(StepOperator):
         buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
         cache_bytes = int(rest * self.config.cache_share)
         self._lookup.use(rest - buffer_bytes - cache_bytes)
-        self._buffer = StreamBuffer(buffer_bytes)
+        self._buffer = StreamBuffer(buffer_bytes, self._lookup.keys.stream_codes)
         self.front_stage = FrontStage(
             spec,
             self._lookup.filter,
@@ -135,7 +134,6 @@ class Cinlj(StepOperator):
             config=self.config,
         )
         self.w = self.config.w or _W
-        self._next_number = 0
 
     @property
     def pending(self) -> int:
@@ -146,12 +144,13 @@ class Cinlj(StepOperator):
         return self._buffer.num_rows
 
     def _accept(self, batch: pa.RecordBatch) -> int:
-        return self._buffer.offer(batch, self._lookup.keys.stream_codes)
+        return self._buffer.offer(batch)
 
     # --- one step: w tuples, from the cache or looked up (section 3.3) ----------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        arrivals = self._read()
+        arrivals = self._buffer.peek(self.w)
+        assert arrivals is not None
         entries = self.front_stage.find(arrivals.code)
         if arrivals.valid is not None:
             entries[~arrivals.valid] = -1
@@ -173,15 +172,7 @@ class Cinlj(StepOperator):
                 yield from self._delivery.deliver(batch, misses.number[tuples])
             learning.finish()
         self._buffer.consume(len(arrivals))
-        self._next_number += len(arrivals)
-        yield from self._delivery.release(self._next_number)
-
-    def _read(self) -> Arrivals:
-        waiting = self._buffer.peek(self.w)
-        assert waiting is not None
-        batch, codes = waiting
-        number = np.arange(self._next_number, self._next_number + batch.num_rows, dtype=np.int64)
-        return Arrivals(batch, codes.code, codes.valid, number)
+        yield from self._delivery.release(int(arrivals.number[-1]) + 1)
 
     # --- contract -----------------------------------------------------------------------------------------------
 
@@ -201,7 +192,7 @@ class Cinlj(StepOperator):
         return {}, {"buffer": self._buffer.to_table(self.spec.stream_schema)}
 
     def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self._buffer.put_back(tables["buffer"], self._lookup.keys.stream_codes)
+        self._buffer.put_back(tables["buffer"])
 
     def _release(self) -> None:
         self._lookup.close()

@@ -34,11 +34,11 @@ from semistream.operators.delivery import Delivery
 from semistream.operators.inequality_policy import InequalityPolicy
 from semistream.operators.matching import PairFilter
 from semistream.operators.row_cache import CacheShape, RowCache, RowSets
+from semistream.operators.stream_buffer import Arrivals
 from semistream.operators.stream_window import VarlenSizes
 from semistream.operators.threshold_policy import ThresholdPolicy
 from semistream.operators.tinylfu_policy import TinyLfuPolicy
 from semistream.operators.tuple_store import TupleStore
-from semistream.operators.windowed_stream import Arrivals
 
 __all__ = ["CachePolicyName", "CachedConfig", "FrontStage", "cached_columns"]
 

@@ -44,6 +44,7 @@ import pyarrow as pa
 from semistream.core.budget import require_at_least
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
+from semistream.kernels.key_codes import KeyCodes
 from semistream.operators.lookup_phase import LookupPhase
 from semistream.operators.registry import register
 from semistream.operators.step_operator import StepOperator
@@ -99,7 +100,7 @@ class Inlj(StepOperator):
         rest = budget_bytes - fixed
         buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
         self._lookup.use(rest - buffer_bytes)
-        self._buffer = StreamBuffer(buffer_bytes)
+        self._buffer = StreamBuffer(buffer_bytes, self._lookup.keys.stream_codes)
         self.w = self.config.w or _W
 
     @property
@@ -111,16 +112,16 @@ class Inlj(StepOperator):
         return self._buffer.num_rows
 
     def _accept(self, batch: pa.RecordBatch) -> int:
-        return self._buffer.offer(batch, self._lookup.keys.stream_codes)
+        return self._buffer.offer(batch)
 
     # --- one step: w tuples, each looked up -------------------------------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        waiting = self._buffer.peek(self.w)
-        assert waiting is not None
-        chunk, codes = waiting
-        accesses, tuples = self._lookup.locate(codes)
-        for _, batch in self._lookup.answer(chunk.slice(0, tuples), codes.slice(0, tuples), accesses):
+        arrivals = self._buffer.peek(self.w)
+        assert arrivals is not None
+        accesses, tuples = self._lookup.locate(KeyCodes(arrivals.code, arrivals.valid))
+        chunk = arrivals.first(tuples)
+        for _, batch in self._lookup.answer(chunk.batch, KeyCodes(chunk.code, chunk.valid), accesses):
             yield batch
         self._buffer.consume(tuples)
 
@@ -133,7 +134,7 @@ class Inlj(StepOperator):
         return {}, {"buffer": self._buffer.to_table(self.spec.stream_schema)}
 
     def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self._buffer.put_back(tables["buffer"], self._lookup.keys.stream_codes)
+        self._buffer.put_back(tables["buffer"])
 
     def _release(self) -> None:
         self._lookup.close()

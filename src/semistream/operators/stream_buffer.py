@@ -1,40 +1,110 @@
 """The stream buffer: arrived tuples that the outer loop has not read yet, in a fixed number of bytes."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import BudgetTooSmall, TupleTooLarge, UnsupportedType
 from semistream.kernels.key_codes import KeyCodes
 
-__all__ = ["StreamBuffer"]
+__all__ = ["Arrivals", "StreamBuffer"]
 
 # An offered batch is kept in pieces, so that its memory comes free while it is being read.
 _PIECES = 8
-_CODE_BYTES = 9  # a key's code, and whether it is NULL
+_CODE_BYTES = 17  # a key's code, whether it is NULL, and the arrival number
+
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Tuples of the stream, with the codes of their keys and their arrival numbers.
+
+    Attributes
+    ----------
+    valid
+        Which tuples have a code at all, a NULL key has none; None when all have.
+    """
+
+    batch: pa.RecordBatch
+    code: _Int64s
+    valid: npt.NDArray[np.bool_] | None
+    number: _Int64s
+
+    def __len__(self) -> int:
+        return self.code.size
+
+    def slice(self, start: int, stop: int) -> "Arrivals":
+        """Return the tuples from ``start`` to ``stop``."""
+        valid = None if self.valid is None else self.valid[start:stop]
+        return Arrivals(self.batch.slice(start, stop - start), self.code[start:stop], valid, self.number[start:stop])
+
+    def first(self, rows: int) -> "Arrivals":
+        """Return the first ``rows`` tuples."""
+        return self.slice(0, min(rows, len(self)))
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> "Arrivals":
+        """Return the tuples for which ``keep`` holds."""
+        if keep.all():
+            return self
+        valid = None if self.valid is None else self.valid[keep]
+        return Arrivals(self.batch.filter(pa.array(keep)), self.code[keep], valid, self.number[keep])
+
+    @classmethod
+    def concat(cls, parts: Sequence["Arrivals"]) -> "Arrivals":
+        """Return all tuples of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        valid = None
+        if any(part.valid is not None for part in parts):
+            all_valid = [np.ones(len(part), dtype=np.bool_) if part.valid is None else part.valid for part in parts]
+            valid = np.concatenate(all_valid)
+        return cls(
+            pa.concat_batches([part.batch for part in parts]),
+            np.concatenate([part.code for part in parts]),
+            valid,
+            np.concatenate([part.number for part in parts]),
+        )
 
 
 @dataclass
 class _Piece:
-    batch: pa.RecordBatch
-    codes: KeyCodes
+    tuples: Arrivals
     nbytes: int
     read_rows: int = 0
 
     @property
     def unread_rows(self) -> int:
-        return self.batch.num_rows - self.read_rows
+        return len(self.tuples) - self.read_rows
+
+    @property
+    def unread(self) -> Arrivals:
+        return self.tuples.slice(self.read_rows, len(self.tuples))
 
 
 class StreamBuffer:
-    """Rows in arrival order with their key codes, in at most ``capacity_bytes``."""
+    """Tuples in the order in which they came, with key codes and arrival numbers, in at most ``capacity_bytes``.
 
-    def __init__(self, capacity_bytes: int) -> None:
+    Parameters
+    ----------
+    code
+        Returns the key codes of tuples.
+
+    Attributes
+    ----------
+    next_number
+        The arrival number of the next tuple that is offered without one.
+    """
+
+    def __init__(self, capacity_bytes: int, code: Callable[[pa.RecordBatch], KeyCodes]) -> None:
         self.capacity_bytes = capacity_bytes
+        self.next_number = 0
+        self._code = code
         self._pieces: deque[_Piece] = deque()
         self.nbytes = 0
         self.num_rows = 0
@@ -56,23 +126,32 @@ class StreamBuffer:
                     "cast it to its plain value type before the join"
                 )
 
-    def offer(self, batch: pa.RecordBatch, code: Callable[[pa.RecordBatch], KeyCodes]) -> int:
-        """Copy rows from the front of ``batch`` while they fit and return how many were taken.
+    def offer(self, batch: pa.RecordBatch, numbers: _Int64s | None = None) -> int:
+        """Copy tuples from the front of ``batch`` while they fit and return how many were taken.
 
-        ``code`` returns the key codes of rows; it is asked for the taken rows only.
+        They are numbered on from the last one, unless they have ``numbers``: those that come back from load shedding.
         """
         taken = 0
         while taken < batch.num_rows:
-            piece = self._fitting_piece(batch.slice(taken), code)
+            piece = self._fitting_piece(
+                batch.slice(taken), self.next_number + taken, None if numbers is None else numbers[taken:]
+            )
             if piece is None:
                 break
-            self._pieces.append(piece)
-            self.nbytes += piece.nbytes
-            self.num_rows += piece.batch.num_rows
-            taken += piece.batch.num_rows
+            self._append(piece)
+            taken += len(piece.tuples)
+        if numbers is None:
+            self.next_number += taken
         return taken
 
-    def _fitting_piece(self, batch: pa.RecordBatch, code: Callable[[pa.RecordBatch], KeyCodes]) -> _Piece | None:
+    def _append(self, piece: _Piece) -> None:
+        self._pieces.append(piece)
+        self.nbytes += piece.nbytes
+        self.num_rows += len(piece.tuples)
+
+    def _fitting_piece(
+        self, batch: pa.RecordBatch, first_number: int, numbers: _Int64s | None
+    ) -> _Piece | None:
         free = self.capacity_bytes - self.nbytes
         piece_bytes = self.capacity_bytes // _PIECES
         bytes_per_row = batch.nbytes // batch.num_rows + _CODE_BYTES
@@ -84,9 +163,8 @@ class StreamBuffer:
             message = batch.slice(0, rows).serialize()
             nbytes = message.size + rows * _CODE_BYTES
             if nbytes <= free:
-                kept = pa.ipc.read_record_batch(message, batch.schema)
-                codes = code(kept)
-                return _Piece(kept, codes, nbytes)
+                number = np.arange(first_number, first_number + rows) if numbers is None else numbers[:rows].copy()
+                return self._piece(pa.ipc.read_record_batch(message, batch.schema), number, nbytes)
             if rows == 1:
                 if not self._pieces:
                     raise TupleTooLarge(
@@ -96,40 +174,75 @@ class StreamBuffer:
                 return None
             rows = (rows + 1) // 2
 
-    def peek(self, count: int) -> tuple[pa.RecordBatch, KeyCodes] | None:
-        """Return up to ``count`` of the oldest rows without removing them, or None when there are none."""
-        parts: list[tuple[pa.RecordBatch, KeyCodes]] = []
+    def _piece(self, batch: pa.RecordBatch, number: _Int64s, nbytes: int) -> _Piece:
+        codes = self._code(batch)
+        return _Piece(Arrivals(batch, codes.code, codes.valid, number), nbytes)
+
+    def peek(self, count: int) -> Arrivals | None:
+        """Return up to ``count`` of the oldest tuples without removing them, or None when there are none."""
+        parts: list[Arrivals] = []
         for piece in self._pieces:
             if count == 0:
                 break
-            rows = min(count, piece.unread_rows)
-            stop = piece.read_rows + rows
-            parts.append((piece.batch.slice(piece.read_rows, rows), piece.codes.slice(piece.read_rows, stop)))
-            count -= rows
-        if not parts:
-            return None
-        if len(parts) == 1:
-            return parts[0]
-        return pa.concat_batches([batch for batch, _ in parts]), _concat_codes([codes for _, codes in parts])
+            parts.append(piece.unread.first(count))
+            count -= len(parts[-1])
+        return Arrivals.concat(parts) if parts else None
+
+    def at(self, positions: _Int64s) -> Arrivals:
+        """Return a copy of the tuples at these positions, ascending, the oldest being at 0."""
+        parts = [piece.unread.where(keep) for piece, keep in self._chosen(positions) if keep.any()]
+        return Arrivals.concat(parts)
+
+    def remove(self, positions: _Int64s) -> None:
+        """Remove the tuples at these positions, ascending."""
+        pieces = list(self._chosen(positions))
+        self._pieces.clear()
+        self.nbytes = self.num_rows = 0
+        for piece, chosen in pieces:
+            if not chosen.any():
+                self._append(piece)
+                self.num_rows -= piece.read_rows
+            elif not chosen.all():
+                rest = piece.unread.where(~chosen)
+                message = rest.batch.serialize()
+                kept = pa.ipc.read_record_batch(message, rest.batch.schema)
+                self._append(self._piece(kept, rest.number, message.size + len(rest) * _CODE_BYTES))
+
+    def _chosen(self, positions: _Int64s) -> Iterator[tuple[_Piece, npt.NDArray[np.bool_]]]:
+        start = 0
+        for piece in self._pieces:
+            chosen = np.zeros(piece.unread_rows, dtype=np.bool_)
+            low, high = np.searchsorted(positions, [start, start + piece.unread_rows])
+            chosen[positions[low:high] - start] = True
+            start += piece.unread_rows
+            yield piece, chosen
+
+    @property
+    def oldest_number(self) -> int | None:
+        """The smallest arrival number of all tuples; None when there are none."""
+        return min((int(piece.unread.number.min()) for piece in self._pieces), default=None)
 
     def to_table(self, schema: pa.Schema) -> pa.Table:
-        """Return all rows in the pieces in which they lie, for a snapshot."""
-        return pa.Table.from_batches([piece.batch.slice(piece.read_rows) for piece in self._pieces], schema)
+        """Return all tuples in the pieces in which they lie, with their numbers in the last column, for a snapshot."""
+        batches = [piece.unread.batch for piece in self._pieces]
+        numbers = [pa.array(piece.unread.number) for piece in self._pieces]
+        return pa.Table.from_batches(batches, schema).append_column("", pa.chunked_array(numbers, pa.int64()))
 
-    def put_back(self, table: pa.Table, code: Callable[[pa.RecordBatch], KeyCodes]) -> None:
+    def put_back(self, table: pa.Table) -> None:
         """Append what `to_table` returned, piece by piece."""
-        for piece in table.to_batches():
-            message = piece.serialize()
-            nbytes = message.size + piece.num_rows * _CODE_BYTES
+        for rows in table.to_batches():
+            columns = rows.num_columns - 1
+            number = rows.column(columns).to_numpy().copy()
+            batch = rows.select(range(columns))
+            message = batch.serialize()
+            nbytes = message.size + batch.num_rows * _CODE_BYTES
             if self.nbytes + nbytes > self.capacity_bytes:
                 raise BudgetTooSmall(
                     f"memory= leaves no room for the {table.num_rows} tuples that are pending in the snapshot: "
                     "give at least the memory it was taken with"
                 )
-            kept = pa.ipc.read_record_batch(message, piece.schema)
-            self._pieces.append(_Piece(kept, code(kept), nbytes))
-            self.nbytes += nbytes
-            self.num_rows += piece.num_rows
+            self._append(self._piece(pa.ipc.read_record_batch(message, batch.schema), number, nbytes))
+            self.next_number = max(self.next_number, int(number.max()) + 1)
 
     def consume(self, count: int) -> None:
         """Remove the ``count`` oldest rows."""
@@ -143,10 +256,3 @@ class StreamBuffer:
                 self._pieces.popleft()
                 self.nbytes -= piece.nbytes
 
-
-def _concat_codes(parts: list[KeyCodes]) -> KeyCodes:
-    code = np.concatenate([part.code for part in parts])
-    if all(part.valid is None for part in parts):
-        return KeyCodes(code, None)
-    valid = [np.ones(part.code.size, dtype=np.bool_) if part.valid is None else part.valid for part in parts]
-    return KeyCodes(code, np.concatenate(valid))

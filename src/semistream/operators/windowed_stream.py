@@ -3,7 +3,6 @@
 The window is shaped when the first tuples arrive, because only they show how large a tuple is.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,42 +12,11 @@ import pyarrow as pa
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TupleTooLarge
 from semistream.core.semantics import JoinSpec
 from semistream.operators.matching import WindowCodes
-from semistream.operators.stream_buffer import StreamBuffer
+from semistream.operators.stream_buffer import Arrivals, StreamBuffer
 from semistream.operators.stream_window import LiveTuples, StreamWindow, VarlenSizes, WindowShape
 from semistream.operators.tuple_store import TupleStore, varlen_bytes
 
-__all__ = ["Arrivals", "WindowedStream"]
-
-
-@dataclass(frozen=True)
-class Arrivals:
-    """Tuples of the stream, with the codes of their keys and their arrival numbers.
-
-    Attributes
-    ----------
-    valid
-        Which tuples have a code at all, a NULL key has none; None when all have.
-    """
-
-    batch: pa.RecordBatch
-    code: npt.NDArray[np.int64]
-    valid: npt.NDArray[np.bool_] | None
-    number: npt.NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return self.code.size
-
-    def first(self, rows: int) -> "Arrivals":
-        """Return the first ``rows`` tuples."""
-        valid = None if self.valid is None else self.valid[:rows]
-        return Arrivals(self.batch.slice(0, rows), self.code[:rows], valid, self.number[:rows])
-
-    def where(self, keep: npt.NDArray[np.bool_]) -> "Arrivals":
-        """Return the tuples for which ``keep`` holds."""
-        if keep.all():
-            return self
-        valid = None if self.valid is None else self.valid[keep]
-        return Arrivals(self.batch.filter(pa.array(keep)), self.code[keep], valid, self.number[keep])
+__all__ = ["WindowedStream"]
 
 
 class WindowedStream:
@@ -78,12 +46,12 @@ class WindowedStream:
         self._matching = matching
         self._ordered = ordered
         self._has_text = TupleStore.num_varlen_columns(spec.stream_schema) > 0
-        self._buffer = StreamBuffer(buffer_bytes)
+        self._buffer = StreamBuffer(buffer_bytes, matching.stream_codes)
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
         self._window: StreamWindow | None = None
         self._varlen = VarlenSizes(0.0, 0)
-        self._next_number = 0
+        self._out_of_order = False
 
     @property
     def window(self) -> StreamWindow:
@@ -124,17 +92,33 @@ class WindowedStream:
     @property
     def oldest_pending_number(self) -> int:
         """The arrival number before which all tuples that left the buffer are answered."""
-        if not self.tuples_in_window:
-            return self._next_number
-        return int(self.window.number[self.window.codes.oldest(1)[0]])
+        if self._out_of_order:
+            return self._smallest_number()
+        if self.tuples_in_window:
+            return int(self.window.number[self.window.codes.oldest(1)[0]])
+        waiting = self._buffer.peek(1)
+        return self._buffer.next_number if waiting is None else int(waiting.number[0])
 
-    def accept(self, batch: pa.RecordBatch) -> int:
-        """Take rows from the front of ``batch`` into the stream buffer and return how many."""
+    def _smallest_number(self) -> int:
+        """Look through all tuples: those that came back from load shedding are older than others before them."""
+        numbers = [self._buffer.next_number]
+        if self._buffer.oldest_number is not None:
+            numbers.append(self._buffer.oldest_number)
+        if self.tuples_in_window:
+            numbers.append(int(self.window.number[self.window.codes.oldest(self.tuples_in_window)].min()))
+        return min(numbers)
+
+    def accept(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64] | None = None) -> int:
+        """Take rows from the front of ``batch`` into the stream buffer and return how many.
+
+        Tuples with ``numbers`` come back from load shedding.
+        """
+        self._out_of_order = numbers is not None or (self._out_of_order and self.pending > 0)
         if self._window is None:
             self._shape_window(VarlenSizes.of(batch))
         if self._has_text:
             batch = self._rows_that_fit_the_ring(batch)
-        return self._buffer.offer(batch, self._matching.stream_codes) if batch.num_rows else 0
+        return self._buffer.offer(batch, numbers) if batch.num_rows else 0
 
     def _rows_that_fit_the_ring(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows before the first whose text exceeds the whole ring of the window.
@@ -184,17 +168,11 @@ class WindowedStream:
 
     def waiting(self, count: int) -> Arrivals | None:
         """Return up to ``count`` of the oldest tuples in the stream buffer, which stay there, or None."""
-        waiting = self._buffer.peek(count)
-        if waiting is None:
-            return None
-        batch, codes = waiting
-        number = np.arange(self._next_number, self._next_number + batch.num_rows, dtype=np.int64)
-        return Arrivals(batch, codes.code, codes.valid, number)
+        return self._buffer.peek(count)
 
     def consume(self, count: int) -> None:
         """Remove the ``count`` oldest tuples from the stream buffer."""
         self._buffer.consume(count)
-        self._next_number += count
 
     def fitting(self, arrivals: Arrivals) -> int:
         """Return how many of these tuples, from the first on, the window has room for."""
@@ -240,18 +218,24 @@ class WindowedStream:
         tables = {"buffer": self._buffer.to_table(self._spec.stream_schema)}
         if self._window is not None:
             tables["window"] = self._window.live_tuples().to_table()
-        return {"next_number": self._next_number, "varlen": [self._varlen.mean, self._varlen.largest]}, tables
+        header = {
+            "next_number": self._buffer.next_number,
+            "out_of_order": self._out_of_order,
+            "varlen": [self._varlen.mean, self._varlen.largest],
+        }
+        return header, tables
 
     def set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
         """Take over what `state` returned."""
-        self._next_number = header["next_number"]
+        self._buffer.next_number = header["next_number"]
+        self._out_of_order = header["out_of_order"]
         if "window" in tables:
             live = LiveTuples.from_table(tables["window"], self._spec.stream_schema)
             self._shape_window(VarlenSizes(*header["varlen"]), live)
             if self.window.fitting_rows(live.batch) < live.batch.num_rows:
                 raise _too_small_for_snapshot(live.batch.num_rows)
             self.window.put_back(live)
-        self._buffer.put_back(tables["buffer"], self._matching.stream_codes)
+        self._buffer.put_back(tables["buffer"])
 
 
 def _too_small_for_snapshot(tuples: int) -> BudgetTooSmall:
