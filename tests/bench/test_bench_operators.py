@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semistream.bench.operators import QUICK, OperatorsSpec, run_operators
+from semistream.bench.operators import QUICK, OperatorsSpec, run_operators, shedding
 from semistream.bench.operators import run as operators_run
 from semistream.bench.operators.cells import Cell, CellResult, DiskClock, Layout, WarmUp, cells_of
 from semistream.bench.operators.disk_profile import HDD, PROFILES
@@ -264,6 +264,19 @@ def test_the_least_memory_at_meshjoins_rate(rates: dict[float, float], value: fl
 def test_cells_at_other_sizes_are_not_judged() -> None:
     results = [_found(replace(_cell(name), rows=1000), 100) for name in ("meshjoin", "cmeshjoin")]
     assert {entry.met for entry in entries_of(OperatorsSpec(), results)} == {None}
+
+
+def test_strategies_of_shedding_are_compared_at_the_same_arrivals(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without shedding both strategies are the same operator, so their counted work is the same."""
+    spec = replace(SPEC, algorithms=("hybridjoin",), skews=(1.0,), page_bytes=1024, memory_shares=(0.05, 0.4))
+    monkeypatch.setattr(shedding, "TARGET_MEMORY_SHARE", 0.4)
+    monkeypatch.setattr(shedding, "shedding_options", lambda name, strategy: {})
+    [entry] = [entry for entry in run_operators(spec, data_dir).entries if "shedding" in entry.name]
+    assert entry.value == 1.0
+    assert entry.details["tuples_per_s_keep"] > 0
+    assert entry.met is None
 
 
 def test_the_grid_takes_turns_and_has_no_cell_twice() -> None:

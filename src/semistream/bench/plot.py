@@ -1,10 +1,11 @@
 """Draws a result file: every figure as a multiple of its target, and the rates of a grid. Nothing is measured here."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from semistream.bench.cache.plot import draw_hit_ratios, hit_ratios_height
 from semistream.bench.extras import import_extra
 from semistream.bench.operators.plot import draw_rates, rates_height
 from semistream.bench.result_file import BenchResult, Entry
@@ -12,10 +13,24 @@ from semistream.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import SubFigure
 
 __all__ = ["plot_result"]
 
 _MET, _MISSED, _NOT_JUDGED = "#2a7f62", "#c44536", "#8a8a8a"
+
+
+class _Drawing(NamedTuple):
+    """How the cells of a benchmark are drawn."""
+
+    height: Callable[[BenchResult], float]
+    draw: "Callable[[SubFigure, BenchResult], None]"
+
+
+_DRAWINGS = {
+    "operators": _Drawing(rates_height, draw_rates),
+    "cache": _Drawing(hit_ratios_height, draw_hit_ratios),
+}
 
 
 def plot_result(result: BenchResult, path: str | os.PathLike[str]) -> None:
@@ -23,16 +38,17 @@ def plot_result(result: BenchResult, path: str | os.PathLike[str]) -> None:
     import_extra("matplotlib", "bench", "plotting")
     from matplotlib.figure import Figure
 
-    has_rates = result.benchmark == "operators" and any(cell["skipped"] is None for cell in result.cells)
-    heights = [rates_height(result)] if has_rates else []
+    was_measured = any(cell.get("skipped") is None for cell in result.cells)
+    drawing = _DRAWINGS.get(result.benchmark) if was_measured else None
+    heights = [drawing.height(result)] if drawing is not None else []
     if result.entries:
         heights.append(1.6 + 0.28 * len(result.entries))
     if not heights:
         raise InvalidArgument("the result has no figures: there is nothing to draw")
     figure = Figure(figsize=(10, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
-    if has_rates:
-        draw_rates(parts[0], result)
+    if drawing is not None:
+        drawing.draw(parts[0], result)
     if result.entries:
         _draw_targets(parts[-1].subplots(), result.entries)
     provenance = result.provenance

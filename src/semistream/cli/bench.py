@@ -9,6 +9,8 @@ from semistream.bench.micro import MicroSpec, run_micro
 from semistream.bench.micro.spec import PARTS
 from semistream.bench.plot import plot_result
 from semistream.bench.result_file import read_result, write_result
+from semistream.cli.bench_cache import EXAMPLE as CACHE_EXAMPLE
+from semistream.cli.bench_cache import cache
 from semistream.cli.bench_operators import EXAMPLE as OPERATORS_EXAMPLE
 from semistream.cli.bench_operators import operators
 from semistream.cli.bench_report import print_entries
@@ -57,6 +59,7 @@ def micro(
 
 
 app.command("operators", epilog=OPERATORS_EXAMPLE)(operators)
+app.command("cache", epilog=CACHE_EXAMPLE)(cache)
 
 
 @app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))

@@ -21,13 +21,15 @@ __all__ = ["shedding_entries"]
 
 _ALGORITHMS = ("hybridjoin", "chybridjoin")
 _OVERLOAD = 3.0  # arrivals, in service rates without shedding
-_WINDOWS = 3.0  # how many turnovers of the operator's tuples are run before, and again while measuring
 _TARGET = 1.5
 _RATIO_OF = f"load shedding: tuples answered per second of I/O on the {HDD.name}, considering / keep, both overloaded"
 
 
 def shedding_options(name: str, strategy: str) -> dict[str, Any] | None:
-    """Return the options that make an operator shed load by ``strategy``; None when it cannot."""
+    """Return the options that make an operator shed load by ``strategy``; None when it cannot.
+
+    This is the one place that knows how shedding is asked for.
+    """
     if "shedding" not in inspect.signature(algorithm(name).config).parameters:
         return None
     return {"shedding": strategy}
@@ -43,7 +45,7 @@ def shedding_entries(
     measured = {result.cell: result for result in map(CellResult.from_dict, cells) if result.skipped is None}
     entries = []
     for rows in spec.rows:
-        for name in set(_ALGORITHMS) & set(spec.algorithms):
+        for name in [name for name in _ALGORITHMS if name in spec.algorithms]:
             kept = measured.get(Cell(rows, TARGET_SKEW, TARGET_MEMORY_SHARE, name, "clustered"))
             if kept is None or shedding_options(name, "keep") is None:
                 continue
@@ -79,16 +81,18 @@ def _overloaded_rate(spec: OperatorsSpec, kept: CellResult, table: MasterTable, 
         step_cost_s=lambda step: HDD.work_s(step.before, step.after),
     )
     results = iter(replay)
-    next(results)
-    window_tuples = max(1, op.pending)
-    answered, began_s = 0, 0.0
+    # As long as the operator without shedding was measured, and as long again before that.
+    measured_s = kept.disk(HDD.name).io_s
+    answered_before: int | None = None
+    began_s = 0.0
     try:
         for _ in results:
-            done = op.metrics.tuples_answered
-            if not answered and done >= _WINDOWS * window_tuples:
-                answered, began_s = done, replay.now_s
-            elif answered and done >= 2 * _WINDOWS * window_tuples and replay.now_s > began_s:
+            if answered_before is None:
+                if replay.now_s >= measured_s:
+                    answered_before, began_s = op.metrics.tuples_answered, replay.now_s
+            elif replay.now_s >= began_s + measured_s:
                 break
-        return (op.metrics.tuples_answered - answered) / (replay.now_s - began_s)
+        assert answered_before is not None, "the stream has no end"
+        return (op.metrics.tuples_answered - answered_before) / (replay.now_s - began_s)
     finally:
         results.close()
