@@ -40,6 +40,8 @@ class _FakeJoin(StepOperator):
         super().__init__(table, JoinSpec.resolve(STREAM_SCHEMA, table.schema, "key"), 1000)
         self.front_stage = _FrontStage()
         self._policy = policy
+
+    def _open(self) -> None:
         self._waiting: list[int] = []
 
     @property

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from semistream.core.errors import UnsupportedType
-from semistream.operators.tuple_store import TupleStore, varlen_bytes
+from semistream.operators.tuple_store import TupleStore
+from semistream.operators.varlen_columns import varlen_bytes
 
 _UTC = dt.timezone.utc
 VALUES: list[tuple[pa.DataType, list[Any]]] = [

@@ -57,7 +57,7 @@ def test_reads_are_as_few_as_the_theorems_say(
             partition = op._lookup.oldest_partition(window)
             # The tuple that will have this partition read came after its last reading.
             assert window.number[waiting[0]] >= tuples_read_at_last_reading.get(partition, 0)
-            tuples_read_at_last_reading[partition] = op._admission.read_until
+            tuples_read_at_last_reading[partition] = taken - op.buffered
     op.close()
     assert readings <= len(keys)
     expected = oracle.join([stream], master, [("id", "id")], "left", None, ["row"])

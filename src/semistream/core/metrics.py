@@ -1,6 +1,6 @@
 """What an operator counts while it works."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 __all__ = ["Metrics"]
 
@@ -12,7 +12,8 @@ class Metrics:
     ``answered`` tuples are done: all their results are out. ``pages_read`` and ``bytes_read`` count what came
     from storage, pages that were read ahead and not used included; ``seeks`` counts the reads that did not begin
     where the one before ended, so that a scan seeks once per file. ``tuples_shed`` and ``tuples_reloaded``
-    stay zero for operators that never shed load.
+    stay zero for operators that never shed load. ``tuples_dropped`` were shed for good: the result leaves them out.
+    ``shed_strategy`` is by which rule tuples are chosen for that, or ``"none"``.
     """
 
     tuples_in: int = 0
@@ -23,17 +24,25 @@ class Metrics:
     tuples_without_match: int = 0
     tuples_shed: int = 0
     tuples_reloaded: int = 0
+    tuples_dropped: int = 0
     pages_read: int = 0
     bytes_read: int = 0
     seeks: int = 0
     steps: int = 0
     cycles: int = 0
     offers_refused: int = 0
+    shed_strategy: str = field(default="none", init=False)
 
     @property
     def cache_share(self) -> float:
         """The share of answered tuples that never needed the disk phase."""
         return self.tuples_through_cache / self.tuples_answered if self.tuples_answered else 0.0
 
+    @property
+    def dropped_share(self) -> float:
+        """The share of all tuples that the result leaves out."""
+        return self.tuples_dropped / self.tuples_in if self.tuples_in else 0.0
+
     def as_dict(self) -> dict[str, int]:
-        return asdict(self)
+        """Return the counters by name."""
+        return {name: value for name, value in asdict(self).items() if isinstance(value, int)}

@@ -134,7 +134,7 @@ def give_up_slots(
                 slot = target
             before = slot
             slot = following
-    return kept_free, moved
+    return int(kept_free), moved
 
 
 @kernel

@@ -50,6 +50,7 @@ from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.operators.admission import Admission
 from semistream.operators.front_stage import CachedConfig, FrontStage
 from semistream.operators.hybrid_phase import HybridPhase
+from semistream.operators.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy, shedding_config
 from semistream.operators.registry import register
 from semistream.operators.windowed_operator import WindowedOperator
 from semistream.operators.windowed_stream import WindowedStream
@@ -70,11 +71,15 @@ class ChybridjoinConfig(CachedConfig):
         ``"any"``, or ``"stream"`` for output in the order of the stream.
     io
         ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
+    shedding
+        What to do with tuples that arrive faster than they are joined: a strategy or a `SheddingConfig`. None lets them
+        wait outside: `offer` refuses them.
     """
 
     b: int | None = None
     order: Order = "any"
     io: Io = "buffered"
+    shedding: SheddingConfig | Strategy | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,7 +96,15 @@ class Chybridjoin(WindowedOperator):
         self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: ChybridjoinConfig | None = None
     ) -> None:
         self.config = config or ChybridjoinConfig()
-        super().__init__(table, spec, budget_bytes, order=self.config.order, io=self.config.io)
+        super().__init__(
+            table,
+            spec,
+            budget_bytes,
+            order=self.config.order,
+            io=self.config.io,
+            shedding=shedding_config(self.config.shedding),
+            shedding_strategies=ALL_STRATEGIES,
+        )
 
     def _open(self) -> None:
         super()._open()
@@ -104,9 +117,10 @@ class Chybridjoin(WindowedOperator):
             self._filter,
             self._delivery,
             self.metrics,
-            budget_bytes,
-            self.config.b,
-            self.config.cache_share,
+            budget_bytes=budget_bytes,
+            reserved_bytes=self._reserved_bytes,
+            b=self.config.b,
+            cache_share=self.config.cache_share,
         )
         self._stream = WindowedStream(
             spec,
@@ -140,12 +154,21 @@ class Chybridjoin(WindowedOperator):
 
     def _step(self) -> Iterator[pa.RecordBatch]:
         free = self._stream.capacity_tuples - self._stream.tuples_in_window  # w_B (D1)
+        self._relieve(free)
+        free = self._stream.capacity_tuples - self._stream.tuples_in_window
         yield from self._admission.read(free)  # ll. 4-6
         if self._stream.tuples_in_window:
-            partition = self._lookup.oldest_partition(self._stream.window)  # l. 7
+            partition = self._pick_partition()  # l. 7
             yield from self._lookup.join(self._stream.window, partition, self.front_stage)  # ll. 12-16, 19-22
             yield from self._lookup.remove(self._stream.window, partition)  # ll. 8-11 (D2), 17-18
         yield from self._release_in_order()
+
+    def _pick_partition(self) -> int:
+        """Return what the oldest tuple asks for, or one that is not about to be shed."""
+        window = self._stream.window
+        return self._lookup.partition_near(
+            window, self._overload.picks_from_oldest(len(window)) if self._overload else 0
+        )
 
     # --- contract ---------------------------------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class Cinlj(StepOperator):
                 f"cache_share={self.config.cache_share} leaves nothing for pages: cinlj takes less than "
                 f"{1 - _STREAM_BUFFER_SHARE}"
             )
-        least_rest = int(self._lookup.least_pool_bytes / pages_share) + _LEAST_STREAM_BUFFER_BYTES + 1
+        least_rest = int((self._lookup.least_pool_bytes + _LEAST_STREAM_BUFFER_BYTES) / pages_share) + 2
         require_at_least(budget_bytes, fixed + least_rest, f"cinlj on {table.path}")
         rest = budget_bytes - fixed
         buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))

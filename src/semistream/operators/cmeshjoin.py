@@ -53,6 +53,7 @@ from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.admission import Admission
 from semistream.operators.front_stage import CachedConfig, FrontStage
+from semistream.operators.load_shedding import SheddingConfig, Strategy, shedding_config
 from semistream.operators.matching import EqualityMatching
 from semistream.operators.mesh_phase import MeshPhase
 from semistream.operators.registry import register
@@ -77,11 +78,15 @@ class CmeshjoinConfig(CachedConfig):
         ``"any"``, or ``"stream"`` for output in the order of the stream.
     io
         ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
+    shedding
+        What to do with tuples that arrive faster than they are joined: ``"keep"``, ``"random"`` or a `SheddingConfig`.
+        None lets them wait outside: `offer` refuses them.
     """
 
     b: int | None = None
     order: Order = "any"
     io: Io = "buffered"
+    shedding: SheddingConfig | Strategy | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,7 +103,14 @@ class Cmeshjoin(WindowedOperator):
         self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: CmeshjoinConfig | None = None
     ) -> None:
         self.config = config or CmeshjoinConfig()
-        super().__init__(table, spec, budget_bytes, order=self.config.order, io=self.config.io)
+        super().__init__(
+            table,
+            spec,
+            budget_bytes,
+            order=self.config.order,
+            io=self.config.io,
+            shedding=shedding_config(self.config.shedding),
+        )
 
     def _open(self) -> None:
         super()._open()
@@ -109,7 +121,7 @@ class Cmeshjoin(WindowedOperator):
             spec,
             self._keys,
             budget_bytes=budget_bytes,
-            other_bytes=self._delivery.reserved_bytes,
+            other_bytes=self._reserved_bytes,
             ordered=self._delivery.ordered,
             what=f"cmeshjoin on {table.path}",
             cache_share=self.config.cache_share,
@@ -150,6 +162,7 @@ class Cmeshjoin(WindowedOperator):
     # --- one outer iteration: front stage, then MESHJOIN (section 3.1) --------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
+        self._relieve(self.w)
         if self._scan.takes_chunk:
             self._scan.begin_chunk((yield from self._admission.read(self.w)))
         if self._stream.tuples_in_window:

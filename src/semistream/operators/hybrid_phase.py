@@ -3,6 +3,7 @@
 One partition of a clustered table is read and joined with every tuple that waits for it. All of them leave.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
@@ -26,6 +27,7 @@ from semistream.storage import MasterTable, PageReader, ReadAhead
 
 __all__ = ["HybridPhase"]
 
+_PICKS = 64
 _LARGEST_READ_BYTES = 512 << 10  # a partition is read for one tuple at least: larger ones waste more of it
 
 _Int32s = npt.NDArray[np.int32]
@@ -61,6 +63,8 @@ class HybridPhase:
 
     Parameters
     ----------
+    reserved_bytes
+        Memory that others have.
     b
         Pages of a partition; None for a good choice.
     cache_share
@@ -83,7 +87,9 @@ class HybridPhase:
         pair_filter: PairFilter,
         delivery: Delivery,
         metrics: Metrics,
+        *,
         budget_bytes: int,
+        reserved_bytes: int,
         b: int | None,
         cache_share: float = 0.0,
     ) -> None:
@@ -102,7 +108,7 @@ class HybridPhase:
             spec,
             self._keys,
             budget_bytes=budget_bytes,
-            other_bytes=delivery.reserved_bytes
+            other_bytes=reserved_bytes
             + self._found_tuple.nbytes
             + self._found_row.nbytes
             + Partitions.most_bytes(reader.pages, table.buckets),
@@ -116,11 +122,30 @@ class HybridPhase:
         self.codes = _ByPartition(self._keys, self._partitions, table.buckets)
         self._disk_buffer = ReadAhead(reader, self.plan.read_bytes)
         self.partitions_read = 0
+        self._picks: deque[int] = deque()
 
     def oldest_partition(self, window: StreamWindow) -> int:
         """Return the partition that the oldest tuple waits for."""
         assert isinstance(window.codes, FifoMultimap)
         return int(window.codes.codes_at(window.codes.oldest(1))[0])
+
+    def partition_near(self, window: StreamWindow, from_oldest: int) -> int:
+        """Return the partition that a tuple near this place of the queue waits for, counted from the oldest.
+
+        The way to a place in the middle is long, so the tuples behind it serve for the next calls.
+        """
+        if from_oldest == 0:
+            self._picks.clear()
+            return self.oldest_partition(window)
+        assert isinstance(window.codes, FifoMultimap)
+        while True:
+            if not self._picks:
+                slots = window.codes.newest(len(window) - 1 - from_oldest, _PICKS)
+                self._picks.extend(window.codes.codes_at(slots).tolist())
+            partition = self._picks.popleft()
+            # Others may have had it read since.
+            if window.codes.count(np.array([partition], dtype=np.int64))[0]:
+                return partition
 
     def join(
         self, window: StreamWindow, partition: int, front_stage: FrontStage | None = None

@@ -49,7 +49,15 @@ from semistream.core.sizes import parse_bytes
 from semistream.operators.shed_store import CallableStore, PutTuples, ShedStore, TakeTuples
 from semistream.operators.spool import DiskSpool
 
-__all__ = ["ALL_STRATEGIES", "UPFRONT_STRATEGIES", "Decision", "LoadShedding", "SheddingConfig", "Strategy"]
+__all__ = [
+    "ALL_STRATEGIES",
+    "UPFRONT_STRATEGIES",
+    "Decision",
+    "LoadShedding",
+    "SheddingConfig",
+    "Strategy",
+    "shedding_config",
+]
 
 Strategy: TypeAlias = Literal["considering", "keep", "random"]
 _Destination: TypeAlias = Literal["disk", "drop"] | tuple[PutTuples, TakeTuples]
@@ -112,6 +120,13 @@ class SheddingConfig:
             raise InvalidArgument(f"directory={str(self.directory)!r} is for to='disk': leave it out")
         if self.seed is not None and self.seed < 0:
             raise InvalidArgument(f"seed={self.seed} must be at least 0")
+
+
+def shedding_config(shedding: SheddingConfig | Strategy | None) -> SheddingConfig | None:
+    """Return the settings that an algorithm's option asks for."""
+    if shedding is None or isinstance(shedding, SheddingConfig):
+        return shedding
+    return SheddingConfig(strategy=shedding)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ import pyarrow as pa
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.operators.admission import Admission
+from semistream.operators.load_shedding import SheddingConfig, Strategy, shedding_config
 from semistream.operators.matching import matching_for
 from semistream.operators.mesh_phase import MeshPhase
 from semistream.operators.registry import register
@@ -85,12 +86,16 @@ class MeshjoinConfig:
         ``"any"``, or ``"stream"`` for output in the order of the stream.
     io
         ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
+    shedding
+        What to do with tuples that arrive faster than they are joined: ``"keep"``, ``"random"`` or a `SheddingConfig`.
+        None lets them wait outside: `offer` refuses them.
     """
 
     b: int | None = None
     w: int | None = None
     order: Order = "any"
     io: Io = "buffered"
+    shedding: SheddingConfig | Strategy | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("b", self.b), ("w", self.w)):
@@ -107,7 +112,14 @@ class Meshjoin(WindowedOperator):
         self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: MeshjoinConfig | None = None
     ) -> None:
         self.config = config or MeshjoinConfig()
-        super().__init__(table, spec, budget_bytes, order=self.config.order, io=self.config.io)
+        super().__init__(
+            table,
+            spec,
+            budget_bytes,
+            order=self.config.order,
+            io=self.config.io,
+            shedding=shedding_config(self.config.shedding),
+        )
 
     def _open(self) -> None:
         super()._open()
@@ -118,7 +130,7 @@ class Meshjoin(WindowedOperator):
             spec,
             matching,
             budget_bytes=budget_bytes,
-            other_bytes=self._delivery.reserved_bytes,
+            other_bytes=self._reserved_bytes,
             ordered=self._delivery.ordered,
             what=f"meshjoin on {table.path}",
         )
@@ -181,6 +193,7 @@ class Meshjoin(WindowedOperator):
     # --- the loop: Fig. 4 ---------------------------------------------------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
+        self._relieve(self.w)
         run, pages = self._scan.read_pages()  # l. 2, b pages
         if self._scan.takes_chunk:
             self._scan.begin_chunk((yield from self._admission.read(self.w)))  # l. 2, w tuples; ll. 7-8

@@ -137,9 +137,10 @@ class Ssbj(WindowedOperator):
                 self._filter,
                 self._delivery,
                 self.metrics,
-                budget_bytes,
-                self.config.b,
-                Balance.first_cache_share(),
+                budget_bytes=budget_bytes,
+                reserved_bytes=self._reserved_bytes,
+                b=self.config.b,
+                cache_share=Balance.first_cache_share(),
             )
             self._plan = self._lookup.plan
         else:
@@ -183,7 +184,7 @@ class Ssbj(WindowedOperator):
             self.spec,
             self._keys,
             budget_bytes=self.budget_bytes,
-            other_bytes=self._delivery.reserved_bytes,
+            other_bytes=self._reserved_bytes,
             ordered=self._delivery.ordered,
             what=f"ssbj on {self.table.path}",
             cache_share=Balance.first_cache_share(),

@@ -29,6 +29,7 @@ class StepOperator(ABC):
         self.budget_bytes = budget_bytes
         self.metrics = Metrics()
         self._next_table: MasterTable | None = None
+        self._draining = False
         self._unread: str | None = None
         self._failed = False
         self._closed = False
@@ -85,6 +86,11 @@ class StepOperator(ABC):
         self._unread = "step"
         return self._tracked(self._step())
 
+    @property
+    def _stream_goes_on(self) -> bool:
+        """Whether more tuples may come before all that are pending are answered."""
+        return not self._draining and self._next_table is None
+
     def _tracked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             for batch in batches:
@@ -125,8 +131,12 @@ class StepOperator(ABC):
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         self._require_ready("drain")
-        while self.pending:
-            yield from self.step()
+        self._draining = True
+        try:
+            while self.pending:
+                yield from self.step()
+        finally:
+            self._draining = False
 
     def memory(self) -> MemoryReport:
         return MemoryReport(self.budget_bytes, self._components())

@@ -149,9 +149,7 @@ class StreamBuffer:
         self.nbytes += piece.nbytes
         self.num_rows += len(piece.tuples)
 
-    def _fitting_piece(
-        self, batch: pa.RecordBatch, first_number: int, numbers: _Int64s | None
-    ) -> _Piece | None:
+    def _fitting_piece(self, batch: pa.RecordBatch, first_number: int, numbers: _Int64s | None) -> _Piece | None:
         free = self.capacity_bytes - self.nbytes
         piece_bytes = self.capacity_bytes // _PIECES
         bytes_per_row = batch.nbytes // batch.num_rows + _CODE_BYTES
@@ -255,4 +253,3 @@ class StreamBuffer:
             if piece.unread_rows == 0:
                 self._pieces.popleft()
                 self.nbytes -= piece.nbytes
-

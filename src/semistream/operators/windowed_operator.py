@@ -1,13 +1,16 @@
 """What joins with a window of waiting stream tuples share: the stream side, delivery, their part of the contract."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec, Order
 from semistream.operators.delivery import Delivery
+from semistream.operators.load_shedding import UPFRONT_STRATEGIES, LoadShedding, SheddingConfig, Strategy
 from semistream.operators.matching import PairFilter
+from semistream.operators.overload import Overload
 from semistream.operators.step_operator import StepOperator
 from semistream.operators.windowed_stream import WindowedStream
 from semistream.storage import Io, MasterTable, PageReader
@@ -20,15 +23,51 @@ class WindowedOperator(StepOperator):
 
     _stream: WindowedStream
 
-    def __init__(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, *, order: Order, io: Io) -> None:
+    _overload: Overload | None = None
+
+    def __init__(
+        self,
+        table: MasterTable,
+        spec: JoinSpec,
+        budget_bytes: int,
+        *,
+        order: Order,
+        io: Io,
+        shedding: SheddingConfig | None = None,
+        shedding_strategies: Collection[Strategy] = UPFRONT_STRATEGIES,
+    ) -> None:
         self._order = order
         self._io = io
+        self._shedding_config = shedding
+        self._shedding_strategies = shedding_strategies
         super().__init__(table, spec, budget_bytes)
 
     def _open(self) -> None:
         self._filter = PairFilter(self.spec)
         self._delivery = Delivery(self.spec, self.budget_bytes, ordered=self._order == "stream")
         self._reader = PageReader(self.table, columns=self.spec.needed_master_columns, io=self._io)
+        self._shedding: LoadShedding | None = None
+        if self._shedding_config is not None:
+            self._shedding = LoadShedding(
+                self._shedding_config,
+                self.spec.stream_schema,
+                algorithm=self.name,
+                strategies=self._shedding_strategies,
+                message_bytes=int(np.clip(self.budget_bytes // 128, 1 << 10, 64 << 10)),
+            )
+
+    @property
+    def _reserved_bytes(self) -> int:
+        """Memory that does not depend on how the rest of the budget is split."""
+        return self._delivery.reserved_bytes + (0 if self._shedding is None else self._shedding.memory_bytes)
+
+    def _relieve(self, w: int) -> None:
+        """Shed load, or reload what was shed: S2 Algorithm 2."""
+        if self._shedding is None:
+            return
+        if self._overload is None:
+            self._overload = Overload(self._shedding, self._stream, self._delivery, self.metrics)
+        self._overload.relieve(w, may_shed=self._stream_goes_on)
 
     @property
     def window_capacity_tuples(self) -> int:
@@ -37,11 +76,11 @@ class WindowedOperator(StepOperator):
 
     @property
     def pending(self) -> int:
-        return self._stream.pending
+        return self._stream.pending + (0 if self._shedding is None else self._shedding.tuples_inside)
 
     @property
     def buffered(self) -> int:
-        return self._stream.pending - self._stream.tuples_in_window
+        return self._stream.buffered
 
     def _accept(self, batch: pa.RecordBatch) -> int:
         return self._stream.accept(batch)
@@ -49,7 +88,8 @@ class WindowedOperator(StepOperator):
     def _release_in_order(self) -> Iterator[pa.RecordBatch]:
         """Return the results that no older tuple holds back any more."""
         if self._delivery.ordered:
-            yield from self._delivery.release(self._stream.oldest_pending_number)
+            oldest = self._overload.oldest_pending_number if self._overload else self._stream.oldest_pending_number
+            yield from self._delivery.release(oldest)
 
     def _components(self) -> dict[str, int]:
         return {
@@ -57,22 +97,32 @@ class WindowedOperator(StepOperator):
             "H_S": self._stream.hash_bytes,
             "queue": self._stream.queue_bytes,
             **self._delivery.components(),
+            **({} if self._shedding is None else {"shedding": self._shedding.memory_bytes}),
         }
 
     def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "order": self._order}
+        sheds = None if self._shedding_config is None else self._shedding_config.strategy
+        return {**super()._identity(), "order": self._order, "shedding": sheds}
 
     def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         header, tables = self._stream.state()
+        if self._shedding is not None:
+            shed_header, shed_tables = self._shedding.state()
+            header, tables = {**header, **shed_header}, {**tables, **shed_tables}
         return header, {**tables, **self._delivery.state()}
 
     def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
         self._stream.set_state(header, tables)
         self._delivery.set_state(tables)
+        if self._shedding is not None:
+            self._shedding.set_state(header, tables)
 
     def _release(self) -> None:
         self._reader.close()
         self._delivery.close()
+        self._overload = None
+        if self._shedding is not None:
+            self._shedding.close()
 
     def _check(self) -> None:
         """Assert the invariants; for tests."""

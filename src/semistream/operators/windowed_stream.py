@@ -14,7 +14,8 @@ from semistream.core.semantics import JoinSpec
 from semistream.operators.matching import WindowCodes
 from semistream.operators.stream_buffer import Arrivals, StreamBuffer
 from semistream.operators.stream_window import LiveTuples, StreamWindow, VarlenSizes, WindowShape
-from semistream.operators.tuple_store import TupleStore, varlen_bytes
+from semistream.operators.tuple_store import TupleStore
+from semistream.operators.varlen_columns import varlen_bytes
 
 __all__ = ["WindowedStream"]
 
@@ -61,7 +62,7 @@ class WindowedStream:
 
     @property
     def pending(self) -> int:
-        return self._buffer.num_rows + self.tuples_in_window
+        return self.buffered + self.tuples_in_window
 
     @property
     def tuples_in_window(self) -> int:
@@ -169,6 +170,26 @@ class WindowedStream:
     def waiting(self, count: int) -> Arrivals | None:
         """Return up to ``count`` of the oldest tuples in the stream buffer, which stay there, or None."""
         return self._buffer.peek(count)
+
+    @property
+    def buffered(self) -> int:
+        """How many tuples wait in the stream buffer."""
+        return self._buffer.num_rows
+
+    @property
+    def room_tuples(self) -> int:
+        """About how many more tuples the stream buffer has room for, going by those that are there."""
+        if not self._buffer.num_rows:
+            return self._buffer.capacity_bytes
+        return (self._buffer.capacity_bytes - self._buffer.nbytes) * self._buffer.num_rows // self._buffer.nbytes
+
+    def buffered_at(self, positions: npt.NDArray[np.int64]) -> Arrivals:
+        """Return a copy of the tuples at these positions of the stream buffer, the oldest being at 0."""
+        return self._buffer.at(positions)
+
+    def remove_buffered(self, positions: npt.NDArray[np.int64]) -> None:
+        """Remove the tuples at these positions from the stream buffer."""
+        self._buffer.remove(positions)
 
     def consume(self, count: int) -> None:
         """Remove the ``count`` oldest tuples from the stream buffer."""
