@@ -7,6 +7,7 @@ from semistream.operators.hybridjoin import Hybridjoin, HybridjoinConfig
 from semistream.operators.inlj import Inlj, InljConfig
 from semistream.operators.meshjoin import Meshjoin, MeshjoinConfig
 from semistream.operators.registry import algorithm, algorithm_names
+from semistream.operators.ssbj import Ssbj, SsbjConfig
 
 __all__ = [
     "Chybridjoin",
@@ -21,6 +22,8 @@ __all__ = [
     "InljConfig",
     "Meshjoin",
     "MeshjoinConfig",
+    "Ssbj",
+    "SsbjConfig",
     "algorithm",
     "algorithm_names",
 ]

@@ -18,13 +18,7 @@ _LEAST_CHANGE = 1 / 128
 
 
 class Balance:
-    """The common memory of a window and a front stage.
-
-    Attributes
-    ----------
-    limit_tuples
-        How many tuples the window may hold now.
-    """
+    """The common memory of a window and a front stage."""
 
     def __init__(self, stream: WindowedStream, front_stage: FrontStage, pool_bytes: int) -> None:
         self._stream = stream
@@ -32,6 +26,7 @@ class Balance:
         self._pool_bytes = pool_bytes
         self._used_before = 0
         self._wanted_cache_bytes: int | None = None
+        self._limit_tuples: int | None = None
 
     @staticmethod
     def first_cache_share() -> float:
@@ -40,20 +35,23 @@ class Balance:
 
     @property
     def limit_tuples(self) -> int:
-        if self._wanted_cache_bytes is None:
-            return self._stream.capacity_tuples
-        return self._stream.capacity_for(self._pool_bytes - self._wanted_cache_bytes)
+        """How many tuples the window may hold now."""
+        return self._stream.capacity_tuples if self._limit_tuples is None else self._limit_tuples
 
     def aim(self) -> None:
         """Work out the shares anew; to be called when a round of moving keys is over."""
         used = self._front_stage.used_bytes
-        # Twice what moved in the last round, so that a cache that fills is not held up and a settled one wastes little.
-        moved = abs(used - self._used_before)
+        # More than what came in the last round, so that a cache that fills is not held up and a settled one wastes
+        # little.
+        moved = max(0, used - self._used_before)
         self._used_before = used
         reserve = min(max(2 * moved, int(self._pool_bytes * _LEAST_RESERVE)), int(self._pool_bytes * _LARGEST_RESERVE))
         wanted = min(used + reserve, int(self._pool_bytes * (1 - _LEAST_WINDOW)))
         changes = abs(wanted - self._front_stage.cache_bytes) > self._pool_bytes * _LEAST_CHANGE
         self._wanted_cache_bytes = wanted if changes else None
+        self._limit_tuples = None
+        if changes and wanted > self._front_stage.cache_bytes:
+            self._limit_tuples = max(1, self._stream.capacity_for(self._pool_bytes - wanted))
 
     def settle(self) -> None:
         """Change the shares as far as the waiting tuples allow; to be called while nothing moves into the cache."""
@@ -62,10 +60,9 @@ class Balance:
             return
         window_bytes = self._pool_bytes - wanted
         if wanted > self._front_stage.cache_bytes:
-            if self._stream.resize_window(window_bytes):
-                self._front_stage.resize(wanted)
-                self._wanted_cache_bytes = None
-        else:
-            if self._front_stage.resize(wanted):
-                self._stream.resize_window(window_bytes)
-            self._wanted_cache_bytes = None
+            if not self._stream.resize_window(window_bytes):
+                return  # tuples have to expire first
+            self._front_stage.resize(wanted)
+        elif self._front_stage.resize(wanted):
+            self._stream.resize_window(window_bytes)
+        self._wanted_cache_bytes = self._limit_tuples = None

@@ -139,6 +139,7 @@ class Chybridjoin(WindowedOperator):
             tuple_bytes=lambda: self._stream.bytes_per_tuple,
             turn_tuples=lambda: self._stream.capacity_tuples,
             config=self.config,
+            occupancy=HybridPhase.OCCUPANCY,
         )
         self._admission = Admission(self._stream, self._lookup.codes, self._delivery, self.metrics, self.front_stage)
 

@@ -108,6 +108,9 @@ class FrontStage:
         The most memory that `resize` can ask for; None for a front stage that is never resized.
     switching_factor
         How much cheaper a key has to be on the other side to change sides (sf of S0); for the inequality only.
+    occupancy
+        How many tuples of a key wait on average, as a share of those that wait when its rows come by; for the
+        inequality only.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class FrontStage:
         config: CachedConfig,
         max_bytes: int | None = None,
         switching_factor: float = 1.0,
+        occupancy: float = 1.0,
     ) -> None:
         self.schema = cached_columns(spec, pair_filter)
         self.cache_bytes = cache_bytes
@@ -135,6 +139,7 @@ class FrontStage:
         self._policy_name = config.cache_policy
         self._max_bytes = max_bytes
         self._switching_factor = switching_factor
+        self._occupancy = occupancy
         self._varlen = VarlenSizes(0.0, 0)
         self._cache: RowCache | None = None
         self._policy: CachePolicy | None = None
@@ -190,7 +195,8 @@ class FrontStage:
                 tuple_bytes=self._tuple_bytes(),
                 row_bytes=TupleStore.fixed_bytes_per_tuple(self.schema) + self._varlen.mean + 4,
                 key_bytes=one_key + _POLICY_BYTES["inequality"],
-                turn_tuples=None if self._turn_tuples is None else self._turn_tuples(),
+                turn_tuples=self._turn_tuples,
+                occupancy=self._occupancy,
                 switching_factor=self._switching_factor,
                 max_capacity=None if most is None else most.keys,
             )

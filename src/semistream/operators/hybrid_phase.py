@@ -5,6 +5,7 @@ One partition of a clustered table is read and joined with every tuple that wait
 
 from collections import deque
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -51,8 +52,8 @@ class _ByPartition:
         partition = self._partitions.of(codes, buckets)
         return KeyCodes(partition, partition >= 0)
 
-    def make_window(self, capacity: int) -> FifoMultimap:
-        return FifoMultimap(capacity)
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> FifoMultimap:
+        return FifoMultimap(capacity, max_capacity)
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)
@@ -72,11 +73,16 @@ class HybridPhase:
 
     Attributes
     ----------
+    OCCUPANCY
+        How many tuples of a key wait on average, as a share of those that wait when its partition is read: they gather
+        evenly from one reading to the next.
     codes
         How the window keeps its tuples: under their partitions.
     plan
         How the budget is split.
     """
+
+    OCCUPANCY: ClassVar[float] = 0.5
 
     def __init__(
         self,

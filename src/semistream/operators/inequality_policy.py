@@ -8,6 +8,7 @@ measured, structures included, and what a key costs in the cache even without ro
 to make room: a full cache takes nothing in.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -36,8 +37,10 @@ class InequalityPolicy:
     key_bytes
         What a key takes in the cache beside its rows.
     turn_tuples
-        How many tuples miss the cache in a turn: as many as wait when the join is full. None when the owner tells
-        (`end_turn`).
+        Returns how many tuples miss the cache in a turn: as many as wait when the join is full. None when the owner
+        tells (`end_turn`).
+    occupancy
+        How many tuples of a key wait on average, as a share of those that wait when it is chosen.
     switching_factor
         How much cheaper a key has to be on the other side to change sides (sf).
     max_capacity
@@ -58,7 +61,8 @@ class InequalityPolicy:
         tuple_bytes: float,
         row_bytes: float,
         key_bytes: float,
-        turn_tuples: int | None,
+        turn_tuples: Callable[[], int] | None,
+        occupancy: float = 1.0,
         switching_factor: float = 1.0,
         max_capacity: int | None = None,
     ) -> None:
@@ -67,6 +71,7 @@ class InequalityPolicy:
         self._key_bytes = key_bytes
         self._turn_tuples = turn_tuples
         self._factor = switching_factor
+        self._occupancy = occupancy
         self._hits = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._since_turn = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._hits.values.fill(0)
@@ -83,7 +88,7 @@ class InequalityPolicy:
         hits = entries[entries >= 0]
         np.add.at(self._hits.values, hits, 1)
         self._missed += entries.size - hits.size
-        if self._turn_tuples is not None and self._missed >= self._turn_tuples:
+        if self._turn_tuples is not None and self._missed >= self._turn_tuples():
             self.end_turn()
 
     def end_turn(self) -> None:
@@ -101,7 +106,8 @@ class InequalityPolicy:
     def is_cheaper_cached(self, waiting: _Int32s, row_count: _Int32s) -> _Bools:
         """Return for which keys the cache inequality holds."""
         cached_bytes = row_count * self._row_bytes + self._key_bytes
-        return np.asarray(waiting * self._tuple_bytes > self._factor * cached_bytes, dtype=np.bool_)
+        waiting_bytes = waiting * (self._occupancy * self._tuple_bytes)
+        return np.asarray(waiting_bytes > self._factor * cached_bytes, dtype=np.bool_)
 
     def no_longer_worth(self, cache: RowCache) -> _Int32s:
         """Return the entries whose rows take more than their tuples would, and begin to count anew."""

@@ -75,7 +75,8 @@ class WindowCodes(Protocol):
         Not valid means that nothing can match.
         """
 
-    def make_window(self, capacity: int) -> Window: ...
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> Window:
+        """Return a window; one that can be resized where there is a ``max_capacity``."""
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         """Return (hash bytes, queue bytes) of a window of this capacity."""
@@ -127,8 +128,8 @@ class EqualityMatching:
     def master_codes(self, run: pa.RecordBatch) -> KeyCodes:
         return self.coder.codes([run.column(name) for name in self._master_keys])
 
-    def make_window(self, capacity: int) -> FifoMultimap:
-        return FifoMultimap(capacity)
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> FifoMultimap:
+        return FifoMultimap(capacity, max_capacity)
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)
@@ -218,7 +219,8 @@ class OrderMatching:
     def window_codes(self, codes: _Int64s) -> KeyCodes:
         return KeyCodes(codes, None)
 
-    def make_window(self, capacity: int) -> OrderIndex:
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> OrderIndex:
+        assert max_capacity is None
         return OrderIndex(capacity)
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:

@@ -47,8 +47,8 @@ D6  vS and vR are measured, structures included, and an entry's own bytes count 
 D7  The budget is fixed, so that what the cache needs is taken from H_S over one scan: w falls before memory
     moves. The cache keeps a reserve for the next keys, between 1/64 and 1/8 of the pool.
 D8  On a clustered table a partition brings all rows of its keys at once. The inequality is applied there and then, to
-    the tuples that wait for the key. A turn, in which as many tuples miss the cache as the window holds, takes the
-    place of a scan.
+    the tuples that wait for the key, of which half wait on average. A turn, in which as many tuples miss the cache as
+    the window holds, takes the place of a scan.
 D9  Eq. 6 of the paper equates bytes with tuples and is used nowhere.
 """
 
@@ -167,6 +167,7 @@ class Ssbj(WindowedOperator):
             config=CachedConfig(cache_policy="inequality"),
             max_bytes=pool_bytes,
             switching_factor=self.config.switching_factor,
+            occupancy=1.0 if self._lookup is None else HybridPhase.OCCUPANCY,
         )
         self._admission = Admission(self._stream, window_codes, self._delivery, self.metrics, self.front_stage)
         self._balance = Balance(self._stream, self.front_stage, pool_bytes)

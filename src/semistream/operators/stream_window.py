@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec
+from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.matching import WindowCodes
 from semistream.operators.tuple_store import TupleStore
@@ -103,23 +104,43 @@ class LiveTuples:
 class StreamWindow:
     """Tuples in slots with their codes, first in, first out.
 
-    Attributes
+    Parameters
     ----------
-    matched
-        Per slot, whether the tuple has met a matching master row.
-    number
-        Per slot, the tuple's arrival number; only kept when output follows stream order.
+    ordered
+        Whether arrival numbers are kept, for output in stream order.
+    max_shape
+        The largest shape that `resize` can ask for; None for a window that is never resized.
     """
 
-    def __init__(self, spec: JoinSpec, matching: WindowCodes, shape: WindowShape, ordered: bool) -> None:
+    def __init__(
+        self,
+        spec: JoinSpec,
+        matching: WindowCodes,
+        shape: WindowShape,
+        ordered: bool,
+        max_shape: WindowShape | None = None,
+    ) -> None:
         self.shape = shape
         self._schema = spec.stream_schema
         self._matching = matching
-        self.codes = matching.make_window(shape.capacity)
-        self.store = TupleStore(spec.stream_schema, shape.capacity, shape.ring_bytes)
-        self.matched = np.zeros(shape.capacity, dtype=np.bool_)
-        self.number = np.zeros(shape.capacity if ordered else 0, dtype=np.int64)
+        most, most_ring_bytes = (None, None) if max_shape is None else (max_shape.capacity, max_shape.ring_bytes)
+        self.codes = matching.make_window(shape.capacity, most)
+        self.store = TupleStore(spec.stream_schema, shape.capacity, shape.ring_bytes, most, most_ring_bytes)
+        self._matched = ElasticArray(shape.capacity, np.bool_, max_capacity=most)
+        self._number = ElasticArray(shape.capacity if ordered else 0, np.int64, max_capacity=most if ordered else None)
+        self._matched.values.fill(False)
+        self._number.values.fill(0)
         self._ordered = ordered
+
+    @property
+    def matched(self) -> npt.NDArray[np.bool_]:
+        """Per slot, whether the tuple has met a matching master row."""
+        return self._matched.values
+
+    @property
+    def number(self) -> _Int64s:
+        """Per slot, the tuple's arrival number; only kept when output follows stream order."""
+        return self._number.values
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -169,6 +190,18 @@ class StreamWindow:
     def _free(self, slots: _Int32s) -> None:
         self.store.free(slots)
         self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
+
+    def resize(self, shape: WindowShape) -> None:
+        """Change the shape in place; the caller checks that the tuples fit it."""
+        assert isinstance(self.codes, FifoMultimap)
+        moves = self.codes.resize(shape.capacity)
+        self.store.resize(shape.capacity, shape.ring_bytes, moves, self.codes.oldest(len(self)))
+        moves.apply(self._matched.values)
+        self._matched.resize(shape.capacity)
+        if self._ordered:
+            moves.apply(self._number.values)
+            self._number.resize(shape.capacity)
+        self.shape = shape
 
     def live_tuples(self) -> LiveTuples:
         """Return a copy of all tuples, oldest first."""

@@ -19,7 +19,6 @@ from semistream.kernels.byte_ring import (
     close_gaps,
     copy_into_ring,
     copy_out_of_ring,
-    rotate,
     shift_starts,
     sort_by_start,
 )

@@ -31,6 +31,8 @@ class WindowedStream:
         The shares.
     max_tuples
         The most tuples that the window need hold, where that is known; None for as many as fit.
+    max_window_bytes
+        The most that `resize_window` can ask for; None for a window that is never resized in place.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class WindowedStream:
         buffer_bytes: int,
         window_bytes: int,
         max_tuples: int | None,
+        max_window_bytes: int | None = None,
     ) -> None:
         self._spec = spec
         self._matching = matching
@@ -50,6 +53,7 @@ class WindowedStream:
         self._buffer = StreamBuffer(buffer_bytes, matching.stream_codes)
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
+        self._max_window_bytes = max_window_bytes
         self._window: StreamWindow | None = None
         self._varlen = VarlenSizes(0.0, 0)
         self._out_of_order = False
@@ -145,7 +149,10 @@ class WindowedStream:
                 "that the budget leaves for stream tuples: raise memory="
             )
         self._varlen = varlen
-        self._window = StreamWindow(self._spec, self._matching, shape, self._ordered)
+        most = None
+        if self._max_window_bytes is not None:
+            most = self._shape_for(varlen, self._max_window_bytes, self._max_tuples, live)
+        self._window = StreamWindow(self._spec, self._matching, shape, self._ordered, most)
 
     def _shape_for(
         self, varlen: VarlenSizes, window_bytes: int, max_tuples: int | None, live: LiveTuples | None = None
@@ -233,6 +240,20 @@ class WindowedStream:
         self._buffer.capacity_bytes = buffer_bytes
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
+
+    def capacity_for(self, window_bytes: int) -> int:
+        """Return how many tuples a window of this size would hold; 0 until the first tuples were measured."""
+        return 0 if self._window is None else self._shape_for(self._varlen, window_bytes, self._max_tuples).capacity
+
+    def resize_window(self, window_bytes: int) -> bool:
+        """Change the window's share in place, and return whether the tuples in it allow that."""
+        if self._window is not None:
+            shape = self._shape_for(self._varlen, window_bytes, self._max_tuples)
+            if shape.capacity < len(self._window) or shape.ring_bytes < self._window.store.live_ring_bytes:
+                return False
+            self._window.resize(shape)
+        self._window_bytes = window_bytes
+        return True
 
     def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return all pending tuples, for a snapshot."""
