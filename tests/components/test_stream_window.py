@@ -100,6 +100,38 @@ def test_rows_fit_while_there_are_slots_and_text_space() -> None:
     assert window.fitting_rows(texts.slice(2)) == 1
 
 
+def _texts(keys: list[int], sizes: list[int]) -> pa.RecordBatch:
+    texts = [chr(ord("a") + key) * size for key, size in zip(keys, sizes, strict=True)]
+    return pa.record_batch([pa.array(keys, pa.int64()), pa.array(keys, pa.int64()), texts], schema=STREAM)
+
+
+def test_text_that_left_the_middle_makes_room_when_it_is_a_fair_share_of_the_ring() -> None:
+    window, matching = _window(capacity=10)  # and 40 bytes of text
+    batch = _texts([0, 1, 2, 1, 3], [8, 5, 10, 5, 12])
+    window.insert(matching.stream_codes(batch).code, batch, np.arange(5))
+    new = _texts([4, 5], [6, 4])
+    assert window.fitting_rows(new) == 0
+    kept = window.live_tuples().batch
+    slots = window.remove(int(matching.stream_codes(batch).code[1]))
+    assert window.store.take_column("t", slots).to_pylist() == ["bbbbb", "bbbbb"]
+    assert window.fitting_rows(new) == 2, "10 of 40 bytes are a quarter"
+    window.insert(matching.stream_codes(new).code, new, np.arange(5, 7))
+    expected = [row for row in kept.to_pylist() if row["k"] != 1] + new.to_pylist()
+    assert window.live_tuples().batch.to_pylist() == expected
+    window.expire(1)
+    assert window.fitting_rows(_texts([6, 7], [8, 1])) == 1, "the ring goes on behind the oldest tuple"
+
+
+def test_a_small_gap_waits_for_the_oldest_tuple_to_leave() -> None:
+    window, matching = _window(capacity=10)
+    batch = _texts([0, 1, 2], [20, 9, 11])
+    window.insert(matching.stream_codes(batch).code, batch, np.arange(3))
+    window.remove(int(matching.stream_codes(batch).code[1]))
+    assert window.fitting_rows(_texts([4], [1])) == 0
+    window.expire(1)
+    assert window.fitting_rows(_texts([4, 5], [29, 1])) == 1
+
+
 def test_a_new_tuple_in_a_reused_slot_is_not_matched_yet() -> None:
     window, matching = _window(capacity=1)
     for start in range(3):

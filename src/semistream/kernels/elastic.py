@@ -13,7 +13,7 @@ memory back, growing takes new ones, and what stays is never copied.
 import math
 import mmap
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ import numpy.typing as npt
 __all__ = ["ElasticArray", "Moves"]
 
 _HUGE_PAGE = 2 << 20
+_MOVED_AT_ONCE = 4096
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -39,6 +40,13 @@ class Moves:
     def of(cls, count: int) -> "Moves":
         """Return moves for a kernel to fill in."""
         return cls(np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int32))
+
+    def apply(self, values: npt.NDArray[Any]) -> None:
+        """Move elements of an array that is indexed by slot."""
+        # In portions, because numpy copies what it moves.
+        for start in range(0, self.from_slots.size, _MOVED_AT_ONCE):
+            portion = slice(start, start + _MOVED_AT_ONCE)
+            values[self.to_slots[portion]] = values[self.from_slots[portion]]
 
 
 class _Reservation:

@@ -13,7 +13,8 @@ import pyarrow as pa
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.matching import WindowCodes
-from semistream.operators.tuple_store import TupleStore, varlen_bytes
+from semistream.operators.tuple_store import TupleStore
+from semistream.operators.varlen_columns import varlen_bytes
 
 __all__ = ["LiveTuples", "StreamWindow", "VarlenSizes", "WindowShape"]
 
@@ -137,11 +138,13 @@ class StreamWindow:
         return self.store.ring_bytes
 
     def fitting_rows(self, batch: pa.RecordBatch) -> int:
-        """Return how many of the next rows fit now."""
+        """Return how many of the next rows fit now; `insert` makes the room that gaps in the text take."""
         return min(self.codes.free, self.store.fitting_rows(batch.slice(0, self.codes.free)))
 
     def insert(self, codes: _Int64s, batch: pa.RecordBatch, numbers: _Int64s | None) -> _Int32s:
         """Add tuples; ``numbers`` are their arrival numbers when output follows stream order."""
+        if self.store.needs_compaction(batch):
+            self.store.compact(self.codes.oldest(len(self)))
         slots = self.codes.insert(codes)
         self.store.put(slots, batch)
         self.matched[slots] = False
@@ -153,15 +156,19 @@ class StreamWindow:
     def expire(self, count: int) -> _Int32s:
         """Remove the oldest tuples and return their slots; their payload stays readable until the next insert."""
         slots = self.codes.expire(count)
-        self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
+        self._free(slots)
         return slots
 
     def remove(self, code: int) -> _Int32s:
         """Remove all tuples with this code and return their slots, readable until the next insert."""
         assert isinstance(self.codes, FifoMultimap)
         slots = self.codes.delete(np.array([code], dtype=np.int64))
-        self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
+        self._free(slots)
         return slots
+
+    def _free(self, slots: _Int32s) -> None:
+        self.store.free(slots)
+        self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
 
     def live_tuples(self) -> LiveTuples:
         """Return a copy of all tuples, oldest first."""

@@ -15,7 +15,8 @@ from semistream.core.semantics import JoinSpec
 from semistream.operators.matching import WindowCodes
 from semistream.operators.stream_buffer import StreamBuffer
 from semistream.operators.stream_window import LiveTuples, StreamWindow, VarlenSizes, WindowShape
-from semistream.operators.tuple_store import TupleStore, varlen_bytes
+from semistream.operators.tuple_store import TupleStore
+from semistream.operators.varlen_columns import varlen_bytes
 
 __all__ = ["Admitted", "WindowedStream"]
 

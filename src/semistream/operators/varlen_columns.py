@@ -1,0 +1,162 @@
+"""Text and binary values of tuples in slots: all columns share one ring of bytes.
+
+::
+
+    ring    ░░░░│ a │ b ││ d │░░░░░     │  │ gaps: values that were freed between live ones
+                ▲ head       ▲ tail
+
+Values are appended at the tail, a tuple's together. The ring is reclaimed up to the oldest live tuple where tuples
+leave in order, and by closing the gaps where they leave in any order.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from semistream.kernels.arrow_views import valid_mask, varlen_parts
+from semistream.kernels.byte_ring import (
+    close_gaps,
+    copy_into_ring,
+    copy_out_of_ring,
+    rotate,
+    shift_starts,
+    sort_by_start,
+)
+from semistream.kernels.elastic import ElasticArray, Moves
+
+__all__ = ["VarlenColumns", "is_varlen", "varlen_bytes"]
+
+# Closing gaps moves all live values, so it has to bring in a fair share of the ring.
+_WORTHWHILE_SHARE = 1 / 4
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+def is_varlen(dtype: pa.DataType) -> bool:
+    """Return whether values of this type vary in length."""
+    return pt.is_string(dtype) or pt.is_binary(dtype) or pt.is_large_string(dtype) or pt.is_large_binary(dtype)
+
+
+def _lengths(column: pa.Array) -> tuple[_Int64s, npt.NDArray[np.uint8], _Int32s]:
+    offsets, data = varlen_parts(column)
+    lengths = np.diff(offsets).astype(np.int32)
+    mask = valid_mask(column)
+    if mask is not None:
+        lengths[~mask] = 0
+    return offsets, data, lengths
+
+
+def varlen_bytes(batch: pa.RecordBatch) -> _Int64s:
+    """Return, for every row, the bytes of its text and binary values."""
+    total = np.zeros(batch.num_rows, dtype=np.int64)
+    for column in batch.columns:
+        if is_varlen(column.type):
+            total += _lengths(column)[2]
+    return total
+
+
+class VarlenColumns:
+    """All text and binary columns: one start per tuple, one length per tuple and column, one ring of bytes."""
+
+    def __init__(
+        self,
+        types: list[pa.DataType],
+        capacity: int,
+        ring_bytes: int,
+        max_capacity: int | None,
+        max_ring_bytes: int | None,
+    ) -> None:
+        self.types = types
+        self._starts = ElasticArray(capacity, np.int64, max_capacity=max_capacity)
+        self._lengths = ElasticArray(capacity, np.int32, columns=len(types), max_capacity=max_capacity)
+        self._ring = ElasticArray(ring_bytes, np.uint8, max_capacity=max_ring_bytes)
+        self._head = 0
+        self._tail = 0
+        self.live_bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._starts.values.nbytes + self._lengths.values.nbytes + self._ring.values.nbytes
+
+    @property
+    def ring_bytes(self) -> int:
+        return self._ring.values.size
+
+    @property
+    def free_bytes(self) -> int:
+        """What can be written now."""
+        return self.ring_bytes - (self._tail - self._head)
+
+    @property
+    def room_bytes(self) -> int:
+        """What can be written now, or after `compact` where that is worth it."""
+        gaps = self._tail - self._head - self.live_bytes
+        return self.free_bytes + (gaps if gaps >= self.ring_bytes * _WORTHWHILE_SHARE else 0)
+
+    def put(self, slots: _Int32s, columns: list[pa.Array]) -> None:
+        parts = [_lengths(column) for column in columns]
+        sizes = np.sum([lengths for _, _, lengths in parts], axis=0, dtype=np.int64)
+        ends = self._tail + np.cumsum(sizes)
+        # Before anything is copied: the kernel below checks no bounds.
+        assert not slots.size or ends[-1] - self._head <= self.ring_bytes, "the caller checks that the values fit"
+        at = ends - sizes
+        self._starts.values[slots] = at
+        for index, (offsets, data, lengths) in enumerate(parts):
+            self._lengths.values[slots, index] = lengths
+            copy_into_ring(data, offsets, lengths, self._ring.values, at)
+            at = at + lengths
+        if slots.size:
+            self.live_bytes += int(ends[-1]) - self._tail
+            self._tail = int(ends[-1])
+
+    def take(self, index: int, slots: _Int32s, validity: pa.Buffer | None) -> pa.Array:
+        starts = self._starts.values.take(slots)
+        for earlier in range(index):
+            starts += self._lengths.values[slots, earlier]
+        lengths = self._lengths.values[slots, index]
+        dtype = self.types[index]
+        wide = pt.is_large_string(dtype) or pt.is_large_binary(dtype)
+        offsets = np.zeros(slots.size + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        data = np.empty(int(offsets[-1]), dtype=np.uint8)
+        copy_out_of_ring(self._ring.values, starts, lengths, data)
+        narrow = offsets if wide else offsets.astype(np.int32)
+        return pa.Array.from_buffers(dtype, slots.size, [validity, pa.py_buffer(narrow), pa.py_buffer(data)])
+
+    def sizes(self, slots: _Int32s) -> _Int64s:
+        return np.asarray(self._lengths.values[slots].sum(axis=1), dtype=np.int64)
+
+    def free(self, slots: _Int32s) -> None:
+        self.live_bytes -= int(self.sizes(slots).sum())
+        if self.live_bytes == 0:
+            self._head = self._tail
+
+    def reclaim(self, oldest_slot: int | None) -> None:
+        # The start of a tuple without text may lie before the head.
+        self._head = self._tail if oldest_slot is None else max(self._head, int(self._starts.values[oldest_slot]))
+
+    def compact(self, live_slots: _Int32s) -> None:
+        starts, lengths = self._starts.values, self._lengths.values
+        sort_by_start(live_slots, starts)
+        self._tail = int(close_gaps(self._ring.values, live_slots, starts, lengths, np.int64(self._head)))
+        assert self._tail - self._head == self.live_bytes, "every slot is live that was put and not freed"
+
+    def resize(self, capacity: int, ring_bytes: int, moves: Moves, live_slots: _Int32s) -> None:
+        for values in (self._starts.values, self._lengths.values):
+            moves.apply(values)
+        if ring_bytes != self.ring_bytes:
+            assert self.live_bytes <= ring_bytes, "the caller checks that the values fit"
+            self._bring_to_the_front(live_slots)
+            self._ring.resize(ring_bytes)
+        self._starts.resize(capacity)
+        self._lengths.resize(capacity)
+
+    def _bring_to_the_front(self, live_slots: _Int32s) -> None:
+        """Let live values begin at the first byte, where their places are the same modulo any size."""
+        self.compact(live_slots)
+        if self.live_bytes:
+            rotate(self._ring.values, self._head % self.ring_bytes)
+        shift_starts(live_slots, self._starts.values, -self._head)
+        self._head, self._tail = 0, self.live_bytes
