@@ -110,8 +110,8 @@ class _ByPartition:
             valid &= keys.valid
         return KeyCodes(partition, valid)
 
-    def make_window(self, capacity: int) -> FifoMultimap:
-        return FifoMultimap(capacity)
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> FifoMultimap:
+        return FifoMultimap(capacity, max_capacity)
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)

@@ -69,7 +69,8 @@ class WindowCodes(Protocol):
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
         """Return the codes under which stream tuples are kept; not valid means that nothing can match."""
 
-    def make_window(self, capacity: int) -> Window: ...
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> Window:
+        """Return an empty window; ``max_capacity`` is the most it can be resized to, where it can."""
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         """Return (hash bytes, queue bytes) of a window of this capacity."""
@@ -118,8 +119,8 @@ class EqualityMatching:
     def master_codes(self, run: pa.RecordBatch) -> KeyCodes:
         return self.coder.codes([run.column(name) for name in self._master_keys])
 
-    def make_window(self, capacity: int) -> FifoMultimap:
-        return FifoMultimap(capacity)
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> FifoMultimap:
+        return FifoMultimap(capacity, max_capacity)
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)
@@ -206,7 +207,7 @@ class OrderMatching:
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
         return order_codes(batch.column(self._condition.stream_column).cast(self._type))
 
-    def make_window(self, capacity: int) -> OrderIndex:
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> OrderIndex:
         return OrderIndex(capacity)
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:

@@ -136,6 +136,7 @@ class Meshjoin(StepOperator):
             ordered=self._delivery.ordered,
             buffer_bytes=self._plan.stream_buffer_bytes,
             window_bytes=self._plan.window_bytes,
+            max_window_bytes=budget_bytes,
             max_tuples=None if self._w is None else self._w * self._plan.iterations_per_cycle,
         )
         self._chunks = ChunkQueue(self._plan.chunks)

@@ -1,7 +1,8 @@
 """The stream tuples that are being joined: codes to match by, payload, and what is known of each.
 
 Slots are shared: the multi-map (or ordered window) hands them out, the payload arrays are indexed by them.
-Everything is allocated once, for a number of tuples worked out from the budget and from measured tuple sizes.
+Everything is allocated for a number of tuples worked out from the budget and from measured tuple sizes, and resized in
+place when the budget is shared out anew.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec
+from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.matching import WindowCodes
 from semistream.operators.tuple_store import TupleStore
@@ -103,6 +105,11 @@ class LiveTuples:
 class StreamWindow:
     """Tuples in slots with their codes, first in, first out.
 
+    Parameters
+    ----------
+    max_shape
+        The most that `resize` can ask for; None for a window that is never resized.
+
     Attributes
     ----------
     matched
@@ -111,15 +118,34 @@ class StreamWindow:
         Per slot, the tuple's arrival number; only kept when output follows stream order.
     """
 
-    def __init__(self, spec: JoinSpec, matching: WindowCodes, shape: WindowShape, ordered: bool) -> None:
+    def __init__(
+        self,
+        spec: JoinSpec,
+        matching: WindowCodes,
+        shape: WindowShape,
+        ordered: bool,
+        max_shape: WindowShape | None = None,
+    ) -> None:
         self.shape = shape
+        self._max_shape = max_shape
+        max_capacity, max_ring_bytes = (max_shape.capacity, max_shape.ring_bytes) if max_shape else (None, None)
         self._schema = spec.stream_schema
         self._matching = matching
-        self.codes = matching.make_window(shape.capacity)
-        self.store = TupleStore(spec.stream_schema, shape.capacity, shape.ring_bytes)
-        self.matched = np.zeros(shape.capacity, dtype=np.bool_)
-        self.number = np.zeros(shape.capacity if ordered else 0, dtype=np.int64)
+        self.codes = matching.make_window(shape.capacity, max_capacity)
+        self.store = TupleStore(spec.stream_schema, shape.capacity, shape.ring_bytes, max_capacity, max_ring_bytes)
+        self._matched = ElasticArray(shape.capacity, np.bool_, max_capacity=max_capacity)
+        self._number = ElasticArray(
+            shape.capacity if ordered else 0, np.int64, max_capacity=max_capacity if ordered else None
+        )
         self._ordered = ordered
+
+    @property
+    def matched(self) -> npt.NDArray[np.bool_]:
+        return self._matched.values
+
+    @property
+    def number(self) -> _Int64s:
+        return self._number.values
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -169,6 +195,37 @@ class StreamWindow:
     def _free(self, slots: _Int32s) -> None:
         self.store.free(slots)
         self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
+
+    def can_resize(self, shape: WindowShape) -> bool:
+        """Return whether `resize` can bring this window into ``shape``, if its tuples fit that."""
+        most = self._max_shape
+        return (
+            isinstance(self.codes, FifoMultimap)
+            and most is not None
+            and shape.capacity <= most.capacity
+            and shape.ring_bytes <= most.ring_bytes
+        )
+
+    def resize(self, shape: WindowShape) -> None:
+        """Take another shape in place; slots of tuples may change, their order does not."""
+        assert self.can_resize(shape)
+        assert len(self) <= shape.capacity
+        assert self.store.live_ring_bytes <= shape.ring_bytes
+        assert isinstance(self.codes, FifoMultimap)
+        # What becomes smaller does so before memory is taken: added slots of the store take none until they are used.
+        moves = Moves.of(0)
+        if shape.capacity < self.shape.capacity:
+            moves = self.codes.resize(shape.capacity)
+        text_slots = self.codes.oldest(len(self) if self.store.ring_bytes != shape.ring_bytes else 0)
+        self.store.resize(shape.capacity, shape.ring_bytes, moves, text_slots)
+        moves.apply(self.matched)
+        self._matched.resize(shape.capacity)
+        if self._ordered:
+            moves.apply(self.number)
+            self._number.resize(shape.capacity)
+        if shape.capacity > self.shape.capacity:
+            self.codes.resize(shape.capacity)
+        self.shape = shape
 
     def live_tuples(self) -> LiveTuples:
         """Return a copy of all tuples, oldest first."""
