@@ -1,15 +1,20 @@
 """The window: shapes that fit their bytes, tuples with what is known of them."""
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from semistream.core.conditions import compare
 from semistream.core.semantics import JoinSpec
+from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.matching import Matching, matching_for
 from semistream.operators.stream_window import LiveTuples, StreamWindow, VarlenSizes, WindowShape
+from tests.kernels.memory import resident_bytes
 
 STREAM = pa.schema([("n", pa.int64()), ("k", pa.int64()), ("t", pa.string())])
 MASTER = pa.schema([("k", pa.int64()), ("limit", pa.int64())])
@@ -100,6 +105,38 @@ def test_rows_fit_while_there_are_slots_and_text_space() -> None:
     assert window.fitting_rows(texts.slice(2)) == 1
 
 
+def _texts(keys: list[int], sizes: list[int]) -> pa.RecordBatch:
+    texts = [chr(ord("a") + key) * size for key, size in zip(keys, sizes, strict=True)]
+    return pa.record_batch([pa.array(keys, pa.int64()), pa.array(keys, pa.int64()), texts], schema=STREAM)
+
+
+def test_text_that_left_the_middle_makes_room_when_it_is_a_fair_share_of_the_ring() -> None:
+    window, matching = _window(capacity=10)  # and 40 bytes of text
+    batch = _texts([0, 1, 2, 1, 3], [8, 5, 10, 5, 12])
+    window.insert(matching.stream_codes(batch).code, batch, np.arange(5))
+    new = _texts([4, 5], [6, 4])
+    assert window.fitting_rows(new) == 0
+    kept = window.live_tuples().batch
+    slots = window.remove(int(matching.stream_codes(batch).code[1]))
+    assert window.store.take_column("t", slots).to_pylist() == ["bbbbb", "bbbbb"]
+    assert window.fitting_rows(new) == 2, "10 of 40 bytes are a quarter"
+    window.insert(matching.stream_codes(new).code, new, np.arange(5, 7))
+    expected = [row for row in kept.to_pylist() if row["k"] != 1] + new.to_pylist()
+    assert window.live_tuples().batch.to_pylist() == expected
+    window.expire(1)
+    assert window.fitting_rows(_texts([6, 7], [8, 1])) == 1, "the ring goes on behind the oldest tuple"
+
+
+def test_a_small_gap_waits_for_the_oldest_tuple_to_leave() -> None:
+    window, matching = _window(capacity=10)
+    batch = _texts([0, 1, 2], [20, 9, 11])
+    window.insert(matching.stream_codes(batch).code, batch, np.arange(3))
+    window.remove(int(matching.stream_codes(batch).code[1]))
+    assert window.fitting_rows(_texts([4], [1])) == 0
+    window.expire(1)
+    assert window.fitting_rows(_texts([4, 5], [29, 1])) == 1
+
+
 def test_a_new_tuple_in_a_reused_slot_is_not_matched_yet() -> None:
     window, matching = _window(capacity=1)
     for start in range(3):
@@ -113,3 +150,98 @@ def test_a_new_tuple_in_a_reused_slot_is_not_matched_yet() -> None:
 
 def test_measured_sizes_are_mean_and_largest() -> None:
     assert VarlenSizes.of(_batch(0, 4)) == VarlenSizes(1.5, 3)
+
+
+class WindowInUse(RuleBasedStateMachine):
+    """Tuples enter and leave, in order or by key, and the window is resized; what is known of each stays with it."""
+
+    @initialize(capacity=st.integers(1, 12), ring_bytes=st.integers(0, 60), ordered=st.booleans())
+    def make(self, capacity: int, ring_bytes: int, ordered: bool) -> None:
+        self.matching = matching_for(BY_KEY)
+        self.ordered = ordered
+        self.window = StreamWindow(
+            BY_KEY, self.matching, WindowShape(capacity, ring_bytes), ordered, WindowShape(30, 200)
+        )
+        self.sent = 0
+        self.live: list[tuple[dict[str, object], int, bool]] = []
+
+    @rule(sizes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 12)), max_size=8))
+    def insert_what_fits(self, sizes: list[tuple[int, int]]) -> None:
+        rows = [{"n": self.sent + at, "k": key, "t": chr(97 + at) * size} for at, (key, size) in enumerate(sizes)]
+        batch = pa.RecordBatch.from_pylist(rows, schema=STREAM)
+        batch = batch.slice(0, self.window.fitting_rows(batch))
+        numbers = np.arange(self.sent, self.sent + batch.num_rows)
+        slots = self.window.insert(self.matching.stream_codes(batch).code, batch, numbers)
+        matched = numbers % 3 == 0
+        self.window.matched[slots] = matched
+        self.live += zip(rows[: batch.num_rows], numbers.tolist(), matched.tolist(), strict=True)
+        self.sent += batch.num_rows
+
+    @rule(count=st.integers(0, 5))
+    def expire(self, count: int) -> None:
+        count = min(count, len(self.live))
+        slots = self.window.expire(count)
+        assert self.window.store.take_column("n", slots).to_pylist() == [row["n"] for row, _, _ in self.live[:count]]
+        self.live = self.live[count:]
+
+    @rule(key=st.integers(0, 5))
+    def remove(self, key: int) -> None:
+        code = self.matching.stream_codes(pa.RecordBatch.from_pylist([{"n": 0, "k": key, "t": ""}], schema=STREAM)).code
+        slots = self.window.remove(int(code[0]))
+        gone = [row["t"] for row, _, _ in self.live if row["k"] == key]
+        assert self.window.store.take_column("t", slots).to_pylist() == gone
+        self.live = [item for item in self.live if item[0]["k"] != key]
+
+    @rule(capacity=st.integers(0, 30), ring_bytes=st.one_of(st.none(), st.integers(0, 200)))
+    def resize(self, capacity: int, ring_bytes: int | None) -> None:
+        # As small as its tuples allow, when it is asked for less.
+        least = sum(len(str(row["t"])) for row, _, _ in self.live)
+        ring_bytes = self.window.ring_bytes if ring_bytes is None else max(ring_bytes, least)
+        shape = WindowShape(max(capacity, len(self.live), 1), ring_bytes)
+        assert self.window.can_resize(shape)
+        self.window.resize(shape)
+        assert self.window.shape == shape
+        sizes = (self.window.hash_bytes, self.window.queue_bytes)
+        assert sizes == shape.nbytes(self.matching, STREAM, self.ordered)
+
+    @invariant()
+    def live_tuples_are_as_they_were_put(self) -> None:
+        live = self.window.live_tuples()
+        assert live.batch.to_pylist() == [row for row, _, _ in self.live]
+        assert live.matched.tolist() == [matched for _, _, matched in self.live]
+        if live.number is not None:
+            assert live.number.tolist() == [number for _, number, _ in self.live]
+        assert isinstance(self.window.codes, FifoMultimap)
+        self.window.codes._check()
+
+
+def test_a_window_loses_nothing_when_it_is_resized_between_inserts_and_removals() -> None:
+    run_state_machine_as_test(WindowInUse, settings=settings(max_examples=100, stateful_step_count=30, deadline=None))
+
+
+def test_a_window_is_resized_only_within_what_was_reserved() -> None:
+    shape, most = WindowShape(4, 40), WindowShape(8, 80)
+    window = StreamWindow(BY_KEY, matching_for(BY_KEY), shape, True, most)
+    assert window.can_resize(most)
+    assert not window.can_resize(WindowShape(9, 80))
+    assert not window.can_resize(WindowShape(8, 81))
+    assert not _window()[0].can_resize(shape)
+    assert not StreamWindow(BY_ORDER, matching_for(BY_ORDER), shape, True, most).can_resize(shape)
+
+
+def test_a_window_passes_its_memory_on_and_takes_none_while_it_is_resized() -> None:
+    spec, rows = BY_KEY, 400_000
+    matching, shape = matching_for(spec), WindowShape(400_000, 8_000_000)
+    window = StreamWindow(spec, matching, shape, True, shape)
+    texts = pa.array(["x" * 20]).take(pa.array(np.zeros(rows, dtype=np.int64)))
+    batch = pa.record_batch([np.arange(rows), np.arange(rows), texts], schema=STREAM)
+    window.insert(matching.stream_codes(batch).code, batch, np.arange(rows))
+    window.expire(380_000)
+    full_bytes = resident_bytes()
+    tracemalloc.start()
+    window.resize(WindowShape(20_000, 400_000))
+    assert tracemalloc.get_traced_memory()[1] < 3 * 4 * 20_000 + 200_000, "the moves and the slots with text"
+    tracemalloc.stop()
+    given_back = sum(shape.nbytes(matching, STREAM, True)) - window.hash_bytes - window.queue_bytes
+    assert full_bytes - resident_bytes() > 0.9 * given_back
+    assert window.live_tuples().batch.equals(batch.slice(380_000))

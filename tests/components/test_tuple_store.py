@@ -10,9 +10,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from semistream.core.errors import UnsupportedType
+from semistream.kernels.elastic import Moves
 from semistream.operators.tuple_store import TupleStore
 from semistream.operators.varlen_columns import varlen_bytes
 
@@ -166,64 +174,169 @@ def test_bytes_behind_a_null_are_not_counted() -> None:
     assert _taken(store, _slots(0, 1)).to_pylist() == [{"t": "abc"}, {"t": None}]
 
 
-class StoreAsQueue(RuleBasedStateMachine):
-    """Tuples enter in any free slot and leave oldest first; the ring is reclaimed as the window does it."""
+_ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "n": st.one_of(st.none(), st.integers(0, 99)),
+            "t": st.one_of(st.none(), st.text("aä", max_size=8)),
+            "f": st.one_of(st.none(), st.booleans()),
+            "b": st.one_of(st.none(), st.binary(max_size=8)),
+            "w": st.one_of(st.none(), st.binary(min_size=3, max_size=3)),
+        }
+    ),
+    max_size=6,
+)
 
-    schema = pa.schema([("n", pa.int32()), ("t", pa.string()), ("f", pa.bool_()), ("b", pa.large_binary())])
 
-    @initialize(capacity=st.integers(1, 12), ring_bytes=st.integers(0, 60))
-    def make(self, capacity: int, ring_bytes: int) -> None:
-        self.store = TupleStore(self.schema, capacity, ring_bytes)
-        self.free = list(range(capacity))
-        self.live: list[tuple[int, dict[str, Any]]] = []
+def _text_bytes(row: dict[str, Any]) -> int:
+    return len((row["t"] or "").encode()) + len(row["b"] or b"")
 
-    @rule(
-        rows=st.lists(
-            st.fixed_dictionaries(
-                {
-                    "n": st.one_of(st.none(), st.integers(0, 99)),
-                    "t": st.one_of(st.none(), st.text("aä", max_size=8)),
-                    "f": st.one_of(st.none(), st.booleans()),
-                    "b": st.one_of(st.none(), st.binary(max_size=8)),
-                }
-            ),
-            max_size=6,
-        ),
-        order=st.randoms(use_true_random=False),
+
+class StoreInUse(RuleBasedStateMachine):
+    """Tuples enter in any free slot and leave in any order; the store is compacted and resized in between."""
+
+    schema = pa.schema(
+        [("n", pa.int32()), ("t", pa.string()), ("f", pa.bool_()), ("b", pa.large_binary()), ("w", pa.binary(3))]
     )
+
+    @initialize(capacity=st.integers(1, 12), ring_bytes=st.integers(0, 60), in_order=st.booleans())
+    def make(self, capacity: int, ring_bytes: int, in_order: bool) -> None:
+        self.store = TupleStore(self.schema, capacity, ring_bytes, 20, 100)
+        self.in_order = in_order
+        self.free = list(range(capacity))
+        # From head to tail: the slot, None where a tuple left, and the bytes.
+        self.ring: list[tuple[int | None, int]] = []
+        self.row: dict[int, dict[str, Any]] = {}
+
+    @property
+    def live_slots(self) -> list[int]:
+        return [slot for slot, _ in self.ring if slot is not None]
+
+    @rule(rows=_ROWS, order=st.randoms(use_true_random=False))
     def put_what_fits(self, rows: list[dict[str, Any]], order: Any) -> None:
         batch = pa.RecordBatch.from_pylist(rows, schema=self.schema)
         fitting = self.store.fitting_rows(batch)
-        used = sum(len((row["t"] or "").encode()) + len(row["b"] or b"") for _, row in self.live)
-        sizes = np.cumsum([len((row["t"] or "").encode()) + len(row["b"] or b"") for row in rows])
-        # The ring runs from the oldest live tuple to the newest, and here only the oldest leave.
-        assert fitting == int((sizes <= self.store.ring_bytes - used).sum())
+        used = sum(size for _, size in self.ring)
+        gaps = sum(size for slot, size in self.ring if slot is None)
+        room = self.store.ring_bytes - used + (gaps if gaps >= self.store.ring_bytes / 4 else 0)
+        sizes = np.cumsum([_text_bytes(row) for row in rows])
+        assert fitting == int((sizes <= room).sum())
         fitting = min(fitting, len(self.free))
+        batch, rows = batch.slice(0, fitting), rows[:fitting]
+        assert self.store.needs_compaction(batch) == (sizes[:fitting].max(initial=0) > self.store.ring_bytes - used)
+        if self.store.needs_compaction(batch):
+            self.compact(order)
         order.shuffle(self.free)
         slots, self.free = self.free[:fitting], self.free[fitting:]
-        self.store.put(_slots(*slots), batch.slice(0, fitting))
-        self.live += zip(slots, rows[:fitting], strict=True)
+        self.store.put(_slots(*slots), batch)
+        self.row |= dict(zip(slots, rows, strict=True))
+        self.ring += [(slot, _text_bytes(row)) for slot, row in zip(slots, rows, strict=True)]
 
-    @precondition(lambda self: self.live)
+    @rule(order=st.randoms(use_true_random=False))
+    def compact(self, order: Any) -> None:
+        live = self.live_slots
+        order.shuffle(live)
+        self.store.compact(_slots(*live))
+        self._no_gaps()
+
+    def _no_gaps(self) -> None:
+        self.ring = [(slot, size) for slot, size in self.ring if slot is not None]
+
+    @precondition(lambda self: self.row)
     @rule(count=st.integers(1, 6))
     def remove_the_oldest(self, count: int) -> None:
-        gone, self.live = self.live[:count], self.live[count:]
-        self.free += [slot for slot, _ in gone]
-        self.store.reclaim(self.live[0][0] if self.live else None)
+        self._remove(self.live_slots[:count])
+
+    @precondition(lambda self: self.row)
+    @rule(count=st.integers(1, 4), order=st.randoms(use_true_random=False))
+    def remove_some(self, count: int, order: Any) -> None:
+        self._remove(order.sample(self.live_slots, min(count, len(self.row))))
+
+    def _remove(self, gone: list[int]) -> None:
+        self.store.free(_slots(*gone))
+        self.ring = [(None if slot in gone else slot, size) for slot, size in self.ring]
+        for slot in gone:
+            del self.row[slot]
+        self.free += gone
+        if sum(map(_text_bytes, self.row.values())) == 0:
+            self._no_gaps()
+        if self.in_order:
+            self.store.reclaim(self.live_slots[0] if self.row else None)
+            while self.ring and self.ring[0][0] is None:
+                self.ring.pop(0)
+
+    @rule(
+        capacity=st.integers(0, 20),
+        ring_bytes=st.one_of(st.none(), st.integers(0, 100)),
+        order=st.randoms(use_true_random=False),
+    )
+    def resize(self, capacity: int, ring_bytes: int | None, order: Any) -> None:
+        # As small as what is in it allows, when it is asked for less.
+        capacity = max(capacity, len(self.row), 1)
+        least = sum(map(_text_bytes, self.row.values()))
+        ring_bytes = self.store.ring_bytes if ring_bytes is None else max(ring_bytes, least)
+        free = [slot for slot in range(capacity) if slot not in self.row]
+        order.shuffle(free)
+        new_slot = {slot: free.pop() for slot in self.row if slot >= capacity}
+        self.free = free
+        self.row = {new_slot.get(slot, slot): row for slot, row in self.row.items()}
+        self.ring = [(slot if slot is None else new_slot.get(slot, slot), size) for slot, size in self.ring]
+        if ring_bytes != self.store.ring_bytes:
+            self._no_gaps()
+        live = self.live_slots
+        order.shuffle(live)
+        self.store.resize(capacity, ring_bytes, Moves(_slots(*new_slot), _slots(*new_slot.values())), _slots(*live))
+        assert self.store.ring_bytes == ring_bytes
+        assert self.store.nbytes == capacity * self.store.fixed_bytes + ring_bytes
+
+    @invariant()
+    def live_bytes_are_counted(self) -> None:
+        assert self.store.live_ring_bytes == sum(map(_text_bytes, self.row.values()))
 
     @rule(order=st.randoms(use_true_random=False))
     def all_live_tuples_are_as_they_were_put(self, order: Any) -> None:
-        live = list(self.live)
+        live = self.live_slots
         order.shuffle(live)
-        slots = _slots(*(slot for slot, _ in live))
-        assert _taken(self.store, slots).to_pylist() == [row for _, row in live]
-        sizes = self.store.sizes(slots)
+        assert _taken(self.store, _slots(*live)).to_pylist() == [self.row[slot] for slot in live]
+        sizes = self.store.sizes(_slots(*live))
         assert sizes is not None
-        assert sizes.tolist() == [len((row["t"] or "").encode()) + len(row["b"] or b"") for _, row in live]
+        assert sizes.tolist() == [_text_bytes(self.row[slot]) for slot in live]
 
 
-def test_a_store_used_as_a_queue_loses_nothing_when_slots_and_ring_are_reused() -> None:
-    run_state_machine_as_test(StoreAsQueue, settings=settings(max_examples=60, stateful_step_count=25, deadline=None))
+def test_a_store_loses_nothing_when_slots_and_ring_are_reused_compacted_and_resized() -> None:
+    run_state_machine_as_test(StoreInUse, settings=settings(max_examples=150, stateful_step_count=30, deadline=None))
+
+
+def test_a_store_without_text_is_resized_and_never_needs_compaction() -> None:
+    schema = pa.schema([("n", pa.int64())])
+    store = TupleStore(schema, 4, 0, 8, 0)
+    batch = pa.record_batch({"n": [1, None]}, schema=schema)
+    store.put(_slots(3, 1), batch)
+    store.resize(2, 0, Moves(_slots(3), _slots(0)), _slots())
+    assert _taken(store, _slots(0, 1)).equals(batch)
+    assert not store.needs_compaction(batch)
+    store.compact(_slots(0, 1))
+    store.resize(8, 0, Moves.of(0), _slots())
+    store.put(_slots(7), batch.slice(0, 1))
+    assert _taken(store, _slots(0, 7, 1)).to_pylist() == [{"n": 1}, {"n": 1}, {"n": None}]
+
+
+def test_a_tuple_without_text_stays_older_than_the_one_whose_text_begins_where_it_does() -> None:
+    store = TupleStore(pa.schema([("t", pa.string())]), 4, 8)
+    store.put(_slots(0, 1, 2, 3), pa.record_batch({"t": ["x", "yy", "", "abc"]}))
+    store.free(_slots(1))
+    store.compact(_slots(3, 2, 0))
+    store.free(_slots(0))
+    store.reclaim(2)
+    fitting = store.fitting_rows(pa.record_batch({"t": ["12345", "6"]}))
+    assert fitting == 1, "the three bytes behind the oldest tuple are in use"
+
+
+def test_slots_that_are_not_all_that_live_are_refused() -> None:
+    store = TupleStore(pa.schema([("t", pa.string())]), 2, 8)
+    store.put(_slots(0, 1), pa.record_batch({"t": ["abcd", "ef"]}))
+    with pytest.raises(AssertionError, match="live"):
+        store.compact(_slots(0))
 
 
 def test_values_that_do_not_fit_the_ring_are_refused_before_anything_is_written() -> None:

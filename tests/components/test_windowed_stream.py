@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semistream.core.conditions import compare
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TupleTooLarge
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
@@ -21,7 +22,11 @@ Rows = list[dict[str, Any]]
 
 
 def _stream(
-    buffer_bytes: int = 20_000, window_bytes: int = 20_000, max_tuples: int | None = None, ordered: bool = True
+    buffer_bytes: int = 20_000,
+    window_bytes: int = 20_000,
+    max_tuples: int | None = None,
+    ordered: bool = True,
+    max_window_bytes: int | None = None,
 ) -> WindowedStream:
     return WindowedStream(
         SPEC,
@@ -30,6 +35,7 @@ def _stream(
         buffer_bytes=buffer_bytes,
         window_bytes=window_bytes,
         max_tuples=max_tuples,
+        max_window_bytes=max_window_bytes,
     )
 
 
@@ -201,9 +207,13 @@ def test_a_text_larger_than_the_window_is_an_error_and_later_tuples_are_welcome(
 # --- resize -------------------------------------------------------------------------------------------------------
 
 
-def _filled(text_bytes: int = 5) -> WindowedStream:
-    stream = _stream()
-    stream.accept(_batch(_rows(60, text_bytes)))
+# How far a window can be resized in place: not at all, as far as is asked for, or less than that.
+in_place = pytest.mark.parametrize("max_window_bytes", [None, 40_000, 21_000])
+
+
+def _filled(max_window_bytes: int | None) -> WindowedStream:
+    stream = _stream(max_window_bytes=max_window_bytes)
+    stream.accept(_batch(_rows(60)))
     _admit(stream, 40)
     stream.window.matched[stream.window.codes.oldest(2)] = True
     return stream
@@ -214,24 +224,27 @@ def _contents(stream: WindowedStream) -> tuple[Any, ...]:
     return header, {name: table.to_pylist() for name, table in tables.items()}, stream.capacity_tuples
 
 
+@in_place
 @pytest.mark.parametrize(
     ("buffer_bytes", "window_bytes", "max_tuples"),
     [(40_000, 40_000, None), (20_000, 15_000, None), (10_000, 20_000, 40), (20_000, 20_000, 1000), (20_000, 20_000, 3)],
 )
 def test_resize_keeps_every_tuple_and_what_is_known_of_it(
-    buffer_bytes: int, window_bytes: int, max_tuples: int | None
+    buffer_bytes: int, window_bytes: int, max_tuples: int | None, max_window_bytes: int | None
 ) -> None:
-    stream = _filled()
-    before = _contents(stream)
+    stream = _filled(max_window_bytes)
+    before, window = _contents(stream), stream.window
     stream.resize(buffer_bytes, window_bytes, max_tuples)
     assert _contents(stream)[:2] == before[:2]
     assert stream.hash_bytes + stream.queue_bytes <= window_bytes
     assert max_tuples is None or stream.capacity_tuples <= max(max_tuples, 40)
+    assert (stream.window is window) == (window_bytes <= (max_window_bytes or 0)), "copied only where it has to be"
     rows = _window_rows(stream)
     stream.window.expire(len(rows))
     assert [row["k"] for row in rows + _drained(stream)] == list(range(60))
 
 
+@in_place
 @pytest.mark.parametrize(
     ("buffer_bytes", "window_bytes", "max_tuples", "message"),
     [
@@ -240,9 +253,9 @@ def test_resize_keeps_every_tuple_and_what_is_known_of_it(
     ],
 )
 def test_a_resize_that_does_not_fit_is_an_error_and_changes_nothing(
-    buffer_bytes: int, window_bytes: int, max_tuples: int | None, message: str
+    buffer_bytes: int, window_bytes: int, max_tuples: int | None, message: str, max_window_bytes: int | None
 ) -> None:
-    stream = _filled()
+    stream = _filled(max_window_bytes)
     before = _contents(stream)
     with pytest.raises(InvalidArgument, match=message):
         stream.resize(buffer_bytes, window_bytes, max_tuples)
@@ -259,9 +272,9 @@ def test_a_resize_before_the_first_tuple_takes_effect_with_it() -> None:
     assert stream.capacity_tuples == 11
 
 
-def _after_texts_grew(in_window: int) -> WindowedStream:
+def _after_texts_grew(in_window: int, max_window_bytes: int | None) -> WindowedStream:
     """Shaped by texts of 5 bytes; now the window holds texts of 100 bytes and the buffer one of 300."""
-    stream = _stream()
+    stream = _stream(max_window_bytes=max_window_bytes)
     stream.accept(_batch(_rows(100, 5)))
     _admit(stream, 100)
     stream.window.expire(100)
@@ -271,10 +284,13 @@ def _after_texts_grew(in_window: int) -> WindowedStream:
     return stream
 
 
+@in_place
 @pytest.mark.parametrize("in_window", [1, 5])
 @pytest.mark.parametrize("max_tuples", [200, 100, 60, 40, 30, 20, 10])
-def test_a_resize_after_texts_grew_is_refused_or_loses_and_blocks_nothing(max_tuples: int, in_window: int) -> None:
-    stream = _after_texts_grew(in_window)
+def test_a_resize_after_texts_grew_is_refused_or_loses_and_blocks_nothing(
+    max_tuples: int, in_window: int, max_window_bytes: int | None
+) -> None:
+    stream = _after_texts_grew(in_window, max_window_bytes)
     before = _contents(stream)
     try:
         stream.resize(20_000, 20_000, max_tuples)
@@ -284,3 +300,32 @@ def test_a_resize_after_texts_grew_is_refused_or_loses_and_blocks_nothing(max_tu
     rows = _window_rows(stream)
     stream.window.expire(len(rows))
     assert len(rows + _drained(stream)) == in_window + 1
+
+
+def test_a_window_in_order_of_values_is_resized_by_copying() -> None:
+    condition = compare("k", "<", "limit")
+    spec = JoinSpec.resolve(STREAM, pa.schema([("limit", pa.int64())]), None, condition=condition)
+    stream = WindowedStream(
+        spec,
+        matching_for(spec),
+        ordered=True,
+        buffer_bytes=20_000,
+        window_bytes=20_000,
+        max_tuples=None,
+        max_window_bytes=40_000,
+    )
+    stream.accept(_batch(_rows(60)))
+    _admit(stream, 40)
+    before = _contents(stream)
+    stream.resize(20_000, 30_000, None)
+    assert _contents(stream)[:2] == before[:2]
+    assert stream.capacity_tuples > before[2]
+
+
+def test_an_empty_window_that_would_hold_nothing_is_refused() -> None:
+    stream = _stream()
+    stream.accept(_batch(_rows(1)))
+    _admit(stream, 1)
+    stream.window.expire(1)
+    with pytest.raises(InvalidArgument, match="0 tuples are pending and the window would hold 0"):
+        stream.resize(20_000, 10, None)

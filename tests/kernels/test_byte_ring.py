@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.kernels.byte_ring import copy_into_ring, copy_out_of_ring
+from semistream.kernels.byte_ring import (
+    close_gaps,
+    copy_into_ring,
+    copy_out_of_ring,
+    rotate,
+    shift_starts,
+    sort_by_start,
+)
 
 
 def _round_trip(values: list[bytes], capacity: int, tail: int) -> tuple[list[bytes], bytes]:
@@ -53,3 +60,62 @@ def test_values_are_read_from_the_source_offsets_given() -> None:
     lengths = np.array([3, 2], dtype=np.int32)
     copy_into_ring(np.frombuffer(b"abcdefgh", dtype=np.uint8), np.array([4, 1, 9]), lengths, ring, starts)
     assert ring.tobytes() == b"efgbc\0\0\0\0\0"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=3), st.booleans()), max_size=10),
+    st.integers(0, 20),
+    st.integers(0, 10**12),
+)
+def test_values_that_stay_lie_side_by_side_when_gaps_were_closed(
+    values: list[tuple[bytes, bytes, bool]], spare: int, head: int
+) -> None:
+    capacity = sum(len(one) + len(other) for one, other, _ in values) + spare
+    lengths = np.array([(len(one), len(other)) for one, other, _ in values], dtype=np.int32).reshape(-1, 2)
+    sizes = lengths.sum(axis=1, dtype=np.int64)
+    starts = head + np.cumsum(sizes) - sizes
+    data = np.frombuffer(b"".join(one + other for one, other, _ in values), dtype=np.uint8)
+    ring = np.zeros(capacity, dtype=np.uint8)
+    copy_into_ring(data, starts - head, sizes.astype(np.int32), ring, starts)
+    live = np.flatnonzero([stays for _, _, stays in values]).astype(np.int32)
+    end = int(close_gaps(ring, live, starts, lengths, np.int64(head)))
+    assert end - head == sizes[live].sum()
+    assert starts[live].tolist() == (head + np.cumsum(sizes[live]) - sizes[live]).tolist()
+    out = np.empty(end - head, dtype=np.uint8)
+    copy_out_of_ring(ring, starts[live], sizes[live].astype(np.int32), out)
+    assert out.tobytes() == b"".join(one + other for one, other, stays in values if stays)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 12, 13])
+def test_rotating_brings_a_byte_to_the_front_and_keeps_the_order(size: int) -> None:
+    for first in range(size):
+        ring = np.arange(size, dtype=np.uint8)
+        rotate(ring, first)
+        assert ring.tolist() == [*range(first, size), *range(first)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 16, 17, 18, 100, 5000])
+@pytest.mark.parametrize("order", ["random", "sorted", "reversed", "few values", "one value", "up and down"])
+def test_slots_are_sorted_by_their_starts(size: int, order: str) -> None:
+    rng = np.random.default_rng(size)
+    starts = rng.permutation(2 * size).astype(np.int64) * 10**9
+    slots = rng.permutation(2 * size)[:size].astype(np.int32)
+    if order in ("sorted", "reversed", "up and down"):
+        slots = slots[np.argsort(starts[slots])]
+    if order == "reversed":
+        slots = slots[::-1].copy()
+    if order == "up and down":
+        slots = np.concatenate([slots[::2], slots[1::2][::-1]])
+    if order in ("few values", "one value"):
+        starts %= 3 if order == "few values" else 1
+    expected = sorted(slots.tolist())
+    sort_by_start(slots, starts)
+    assert (np.diff(starts[slots]) >= 0).all()
+    assert sorted(slots.tolist()) == expected
+
+
+def test_starts_are_shifted_for_the_given_slots_alone() -> None:
+    starts = np.array([10, 20, 30])
+    shift_starts(np.array([2, 0], dtype=np.int32), starts, -7)
+    assert starts.tolist() == [3, 20, 23]

@@ -179,19 +179,25 @@ def _add_free_slots(code_at: _Int64s, state: _Int64s, first: int) -> None:
 
 
 @kernel
-def _give_up_free_slots(code_at: _Int64s, state: _Int64s, capacity: int) -> int:
-    """Take the free slots from ``capacity`` on out of the free slots, and return how many."""
+def _give_up_free_slots(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, capacity: int) -> int:
+    """Take the free slots from ``capacity`` on out of the free slots, and return how many.
+
+    Free slots are chained in any order, and following them would wait for memory at each. So the tags, which are built
+    anew afterwards, first say of each slot whether it is in use.
+    """
+    tags[:] = 0
+    for line in range(lines.size):
+        if lines[line] != 0:
+            tags[lines[line] - 1] = 1
     given_up = 0
-    slot = state[_FREE_FIRST]
     state[_FREE_FIRST] = -1
-    while slot != -1:
-        following = code_at[slot]
-        if slot >= capacity:
-            given_up += 1
-        else:
-            code_at[slot] = state[_FREE_FIRST]
-            state[_FREE_FIRST] = slot
-        slot = following
+    for slot in range(code_at.size - 1, -1, -1):
+        if tags[slot] == 0:
+            if slot >= capacity:
+                given_up += 1
+            else:
+                code_at[slot] = state[_FREE_FIRST]
+                state[_FREE_FIRST] = slot
     return given_up
 
 
@@ -345,7 +351,7 @@ class KeySlots:
         return moves
 
     def _give_up_slots(self, capacity: int) -> Moves:
-        free = _give_up_free_slots(self._code.values, self._state, capacity)
+        free = _give_up_free_slots(self._lines.values, self._tags.values, self._code.values, self._state, capacity)
         moves = Moves.of(self.capacity - capacity - free)
         if moves.from_slots.size:
             _move_keys(self._lines.values, self._code.values, self._state, capacity, moves.from_slots, moves.to_slots)

@@ -143,6 +143,7 @@ class Meshjoin(WindowedOperator):
             buffer_bytes=self._plan.stream_buffer_bytes,
             window_bytes=self._plan.window_bytes,
             max_tuples=self._most_tuples,
+            max_window_bytes=budget_bytes,
         )
         self._admission = Admission(self._stream, matching, self._delivery, self.metrics)
         self._scan = MeshPhase(

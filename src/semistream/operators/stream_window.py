@@ -1,7 +1,8 @@
 """The stream tuples that are being joined: codes to match by, payload, and what is known of each.
 
 Slots are shared: the multi-map (or ordered window) hands them out, the payload arrays are indexed by them.
-Everything is allocated once, for a number of tuples worked out from the budget and from measured tuple sizes.
+Everything is allocated for a number of tuples worked out from the budget and from measured tuple sizes, and resized in
+place when the budget is shared out anew.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec
-from semistream.kernels.elastic import ElasticArray
+from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.matching import WindowCodes
 from semistream.operators.tuple_store import TupleStore
@@ -121,15 +122,16 @@ class StreamWindow:
         max_shape: WindowShape | None = None,
     ) -> None:
         self.shape = shape
+        self._max_shape = max_shape
+        max_capacity, max_ring_bytes = (max_shape.capacity, max_shape.ring_bytes) if max_shape else (None, None)
         self._schema = spec.stream_schema
         self._matching = matching
-        most, most_ring_bytes = (None, None) if max_shape is None else (max_shape.capacity, max_shape.ring_bytes)
-        self.codes = matching.make_window(shape.capacity, most)
-        self.store = TupleStore(spec.stream_schema, shape.capacity, shape.ring_bytes, most, most_ring_bytes)
-        self._matched = ElasticArray(shape.capacity, np.bool_, max_capacity=most)
-        self._number = ElasticArray(shape.capacity if ordered else 0, np.int64, max_capacity=most if ordered else None)
-        self._matched.values.fill(False)
-        self._number.values.fill(0)
+        self.codes = matching.make_window(shape.capacity, max_capacity)
+        self.store = TupleStore(spec.stream_schema, shape.capacity, shape.ring_bytes, max_capacity, max_ring_bytes)
+        self._matched = ElasticArray(shape.capacity, np.bool_, max_capacity=max_capacity)
+        self._number = ElasticArray(
+            shape.capacity if ordered else 0, np.int64, max_capacity=max_capacity if ordered else None
+        )
         self._ordered = ordered
 
     @property
@@ -191,16 +193,35 @@ class StreamWindow:
         self.store.free(slots)
         self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
 
+    def can_resize(self, shape: WindowShape) -> bool:
+        """Return whether `resize` can bring this window into ``shape``, if its tuples fit that."""
+        most = self._max_shape
+        return (
+            isinstance(self.codes, FifoMultimap)
+            and most is not None
+            and shape.capacity <= most.capacity
+            and shape.ring_bytes <= most.ring_bytes
+        )
+
     def resize(self, shape: WindowShape) -> None:
-        """Change the shape in place; the caller checks that the tuples fit it."""
+        """Take another shape in place; slots of tuples may change, their order does not."""
+        assert self.can_resize(shape)
+        assert len(self) <= shape.capacity
+        assert self.store.live_ring_bytes <= shape.ring_bytes
         assert isinstance(self.codes, FifoMultimap)
-        moves = self.codes.resize(shape.capacity)
-        self.store.resize(shape.capacity, shape.ring_bytes, moves, self.codes.oldest(len(self)))
-        moves.apply(self._matched.values)
+        # What becomes smaller does so before memory is taken: added slots of the store take none until they are used.
+        moves = Moves.of(0)
+        if shape.capacity < self.shape.capacity:
+            moves = self.codes.resize(shape.capacity)
+        text_slots = self.codes.oldest(len(self) if self.store.ring_bytes != shape.ring_bytes else 0)
+        self.store.resize(shape.capacity, shape.ring_bytes, moves, text_slots)
+        moves.apply(self.matched)
         self._matched.resize(shape.capacity)
         if self._ordered:
-            moves.apply(self._number.values)
+            moves.apply(self.number)
             self._number.resize(shape.capacity)
+        if shape.capacity > self.shape.capacity:
+            self.codes.resize(shape.capacity)
         self.shape = shape
 
     def live_tuples(self) -> LiveTuples:

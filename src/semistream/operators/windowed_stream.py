@@ -32,7 +32,7 @@ class WindowedStream:
     max_tuples
         The most tuples that the window need hold, where that is known; None for as many as fit.
     max_window_bytes
-        The most that `resize_window` can ask for; None for a window that is never resized in place.
+        The most that `resize` can make of the window in place; None when it is to copy the tuples.
     """
 
     def __init__(
@@ -142,26 +142,34 @@ class WindowedStream:
 
     def _shape_window(self, varlen: VarlenSizes, live: LiveTuples | None = None) -> None:
         self._window = None
-        shape = self._shape_for(varlen, self._window_bytes, self._max_tuples, live)
+        tuples, text_bytes = (1, 0) if live is None else (live.batch.num_rows, int(varlen_bytes(live.batch).sum()))
+        shape = self._shape_for(varlen, self._window_bytes, self._max_tuples, tuples, text_bytes)
         if shape.capacity == 0:
             raise TupleTooLarge(
                 f"a stream tuple with {varlen.largest} bytes of text does not fit the {self._window_bytes} bytes "
                 "that the budget leaves for stream tuples: raise memory="
             )
         self._varlen = varlen
-        most = None
+        self._window = self._make_window(shape)
+
+    def _make_window(self, shape: WindowShape) -> StreamWindow:
+        max_shape = None
         if self._max_window_bytes is not None:
-            most = self._shape_for(varlen, self._max_window_bytes, self._max_tuples, live)
-        self._window = StreamWindow(self._spec, self._matching, shape, self._ordered, most)
+            # Text may grow and shrink: all tuples and no text, or one tuple and all text.
+            tuples = WindowShape.fitting(
+                self._matching, self._spec.stream_schema, self._ordered, VarlenSizes(0.0, 0), self._max_window_bytes
+            )
+            max_shape = WindowShape(max(tuples.capacity, shape.capacity), max(self._max_window_bytes, shape.ring_bytes))
+        return StreamWindow(self._spec, self._matching, shape, self._ordered, max_shape)
 
     def _shape_for(
-        self, varlen: VarlenSizes, window_bytes: int, max_tuples: int | None, live: LiveTuples | None = None
+        self, varlen: VarlenSizes, window_bytes: int, max_tuples: int | None, least_tuples: int, text_bytes: int
     ) -> WindowShape:
-        """Return the shape of a window that takes in ``live`` at once; its capacity is 0 when that cannot be."""
-        least_ring_bytes, least_tuples = varlen.largest, 1
-        if live is not None:
-            least_ring_bytes = max(least_ring_bytes, int(varlen_bytes(live.batch).sum()))
-            least_tuples = live.batch.num_rows
+        """Return the shape of a window that takes in so many tuples and so much text at once.
+
+        Its capacity is 0 when that cannot be.
+        """
+        least_ring_bytes = max(varlen.largest, text_bytes)
         shape = WindowShape.fitting(
             self._matching,
             self._spec.stream_schema,
@@ -218,7 +226,8 @@ class WindowedStream:
         Raises
         ------
         InvalidArgument
-            When they do not fit the new shares, or could not be moved within the larger of both; nothing is changed.
+            When they do not fit the new shares, or have to be copied and that would take more than the larger of both;
+            nothing is changed.
         """
         if self._buffer.nbytes > buffer_bytes:
             raise InvalidArgument(
@@ -226,34 +235,47 @@ class WindowedStream:
                 "step before"
             )
         if self._window is not None:
-            live = self._window.live_tuples()
-            shape = self._shape_for(self._varlen, window_bytes, max_tuples, live)
-            room = max(window_bytes, self._window_bytes)
-            if shape.capacity < len(self._window) or self._window.store.nbytes + live.nbytes > room:
-                raise InvalidArgument(
-                    f"{len(self._window)} tuples are pending and the window would hold {shape.capacity}: "
-                    "step or drain before, or raise memory="
-                )
-            self._window = None
-            self._window = StreamWindow(self._spec, self._matching, shape, self._ordered)
-            self._window.put_back(live)
+            self._resize_window(window_bytes, max_tuples)
         self._buffer.capacity_bytes = buffer_bytes
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
 
     def capacity_for(self, window_bytes: int) -> int:
         """Return how many tuples a window of this size would hold; 0 until the first tuples were measured."""
-        return 0 if self._window is None else self._shape_for(self._varlen, window_bytes, self._max_tuples).capacity
+        return 0 if self._window is None else self._new_shape(window_bytes, self._max_tuples).capacity
+
+    def _new_shape(self, window_bytes: int, max_tuples: int | None) -> WindowShape:
+        text_bytes = self.window.store.live_ring_bytes
+        return self._shape_for(self._varlen, window_bytes, max_tuples, len(self.window), text_bytes)
 
     def resize_window(self, window_bytes: int) -> bool:
         """Change the window's share in place, and return whether the tuples in it allow that."""
         if self._window is not None:
-            shape = self._shape_for(self._varlen, window_bytes, self._max_tuples)
-            if shape.capacity < len(self._window) or shape.ring_bytes < self._window.store.live_ring_bytes:
+            shape = self._new_shape(window_bytes, self._max_tuples)
+            if shape.capacity < max(1, len(self._window)) or not self._window.can_resize(shape):
                 return False
             self._window.resize(shape)
         self._window_bytes = window_bytes
         return True
+
+    def _resize_window(self, window_bytes: int, max_tuples: int | None) -> None:
+        tuples = len(self.window)
+        shape = self._new_shape(window_bytes, max_tuples)
+        refusal = InvalidArgument(
+            f"{tuples} tuples are pending and the window would hold {shape.capacity}: "
+            "step or drain before, or raise memory="
+        )
+        if shape.capacity < max(1, tuples):
+            raise refusal
+        if self.window.can_resize(shape):
+            self.window.resize(shape)
+            return
+        live = self.window.live_tuples()
+        if self.window.store.nbytes + live.nbytes > max(window_bytes, self._window_bytes):
+            raise refusal
+        self._window = None
+        self._window = self._make_window(shape)
+        self._window.put_back(live)
 
     def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return all pending tuples, for a snapshot."""
