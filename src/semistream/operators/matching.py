@@ -220,7 +220,6 @@ class OrderMatching:
         return KeyCodes(codes, None)
 
     def make_window(self, capacity: int, max_capacity: int | None = None) -> OrderIndex:
-        assert max_capacity is None
         return OrderIndex(capacity)
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:
