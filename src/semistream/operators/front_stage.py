@@ -45,7 +45,9 @@ __all__ = ["CachePolicyName", "CachedConfig", "FrontStage", "cached_columns"]
 CachePolicyName = Literal["aging", "tinylfu", "threshold", "inequality"]
 
 # How many keys can be on their way into the cache at once, as a share of those it holds.
-_COLLECTING_SHARE = 1 / 2
+_COLLECTING_SHARE = 1 / 4
+# The same where the cache can grow, as a share of the memory that it can grow to.
+_ELASTIC_COLLECTING_SHARE = 1 / 64
 _LEAST_BYTES = 1024
 
 _Int32s = npt.NDArray[np.int32]
@@ -167,6 +169,8 @@ class FrontStage:
     @property
     def most_collected(self) -> int:
         """How many keys can be on their way into the cache at once."""
+        if self._max_bytes is not None:
+            return int(self._max_bytes * _ELASTIC_COLLECTING_SHARE / _BYTES_PER_COLLECTED_KEY)
         return int(self.capacity_keys * _COLLECTING_SHARE)
 
     def measure(self, run: pa.RecordBatch) -> None:
@@ -181,9 +185,14 @@ class FrontStage:
         self._policy = self._make_policy(shape, most)
 
     def _shape_for(self, cache_bytes: int, rows_per_key: float = 1.0) -> CacheShape:
-        key_bytes = _POLICY_BYTES[self._policy_name] + _COLLECTING_SHARE * _collecting_bytes(1)
+        key_bytes: float = _POLICY_BYTES[self._policy_name]
         # Whole blocks and the smallest directories take some bytes more than a multiple of a key's.
-        return CacheShape.fitting(self.schema, self._varlen, cache_bytes - _LEAST_BYTES, key_bytes, rows_per_key)
+        rest = cache_bytes - _LEAST_BYTES
+        if self._max_bytes is None:
+            key_bytes += _COLLECTING_SHARE * _BYTES_PER_COLLECTED_KEY
+        else:
+            rest -= _collecting_bytes(self.most_collected)
+        return CacheShape.fitting(self.schema, self._varlen, rest, key_bytes, rows_per_key)
 
     def _make_policy(self, shape: CacheShape, most: CacheShape | None) -> CachePolicy:
         if self._policy_name == "threshold":
@@ -317,7 +326,8 @@ class FrontStage:
             self._cache.used_rows / max(1, self._cache.shape.rows),
             self._cache.rows.live_ring_bytes / max(1, self._cache.rows.ring_bytes),
         )
-        return int(self.cache_bytes * max(shares))
+        collecting = _LEAST_BYTES + _collecting_bytes(self.most_collected)
+        return collecting + int((self.cache_bytes - collecting) * max(shares))
 
     def resize(self, cache_bytes: int) -> bool:
         """Change the memory in place, and return whether the cached keys allow it; nothing may be on its way in."""
@@ -364,3 +374,6 @@ _POLICY_BYTES: dict[CachePolicyName, int] = {
 def _collecting_bytes(keys: int) -> int:
     """Return the bytes of watching out for the rows of so many keys."""
     return KeySlots.bytes_for(keys) + RowSets.bytes_for(keys) + 4 * keys
+
+
+_BYTES_PER_COLLECTED_KEY = (_collecting_bytes(1000) - _collecting_bytes(0)) / 1000
