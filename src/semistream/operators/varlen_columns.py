@@ -157,6 +157,6 @@ class VarlenColumns:
         """Let live values begin at the first byte, where their places are the same modulo any size."""
         self.compact(live_slots)
         if self.live_bytes:
-            pass
+            rotate(self._ring.values, self._head % self.ring_bytes)
         shift_starts(live_slots, self._starts.values, -self._head)
         self._head, self._tail = 0, self.live_bytes
