@@ -136,6 +136,7 @@ class FrontStage:
         self._max_bytes = max_bytes
         self._switching_factor = switching_factor
         self._varlen = VarlenSizes(0.0, 0)
+        self._is_too_small = False
         self._cache: RowCache | None = None
         self._policy: CachePolicy | None = None
 
@@ -166,12 +167,16 @@ class FrontStage:
 
     def measure(self, run: pa.RecordBatch) -> None:
         """Shape the cache by the first rows that are seen: only they show how large a row is."""
-        if self._cache is not None or not run.num_rows:
+        if self._cache is not None or self._is_too_small or not run.num_rows:
             return
         if self.schema.names:
             self._varlen = VarlenSizes.of(run.select(self.schema.names))
         shape = self._shape_for(self.cache_bytes)
         most = None if self._max_bytes is None else self._shape_for(self._max_bytes)
+        # Even empty structures take some bytes; those that can never hold a row are not made.
+        self._is_too_small = shape.rows == 0 and most is None
+        if self._is_too_small:
+            return
         self._cache = RowCache(self.schema, shape, most)
         self._policy = self._make_policy(shape, most)
 
