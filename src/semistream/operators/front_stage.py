@@ -181,7 +181,7 @@ class FrontStage:
         self._policy = self._make_policy(shape, most)
 
     def _shape_for(self, cache_bytes: int, rows_per_key: float = 1.0) -> CacheShape:
-        key_bytes = _POLICY_BYTES[self._policy_name] + _COLLECTING_SHARE * _collecting_bytes(1)
+        key_bytes = _POLICY_BYTES[self._policy_name] + _COLLECTING_SHARE * _COLLECTED_KEY_BYTES
         # Whole blocks and the smallest directories take some bytes more than a multiple of a key's.
         return CacheShape.fitting(self.schema, self._varlen, cache_bytes - _LEAST_BYTES, key_bytes, rows_per_key)
 
@@ -363,3 +363,7 @@ _POLICY_BYTES: dict[CachePolicyName, int] = {
 def _collecting_bytes(keys: int) -> int:
     """Return the bytes of watching out for the rows of so many keys."""
     return KeySlots.bytes_for(keys) + RowSets.bytes_for(keys) + 4 * keys
+
+
+# Of one more key: what the smallest directory takes is counted once, not for every key.
+_COLLECTED_KEY_BYTES = (_collecting_bytes(1000) - _collecting_bytes(0)) / 1000
