@@ -36,7 +36,7 @@ D1  w_B is the number of free places, counted and not accumulated: setting it to
 D2  A key without a row leaves with all that wait for its partition (ll. 8-11 delete its pointer and leave its tuple in
     H_S). It is cached as empty when it is frequent.
 D3  A key's rows are cached all or none, so that keys may have many rows.
-D4  The default policy is not the paper's threshold but TinyLFU, which also learns from hits: `cache_policy`.
+D4  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`.
 D5  HYBRIDJOIN's deviations D1-D5 hold here too.
 """
 

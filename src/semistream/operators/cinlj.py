@@ -29,7 +29,7 @@ temporary buffer  ``_recent``                 keys that were looked up lately
 Deviations
 ----------
 D1  The temporary buffer forgets the oldest key for every new one. The paper empties it after a time span.
-D2  The default policy is not the paper's threshold but TinyLFU, which also learns from hits: `cache_policy`. The
+D2  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`. The
     paper's promotion at frequency 2 is where the threshold begins.
 D3  A key's rows are cached all or none, so that keys may have many rows; a key without rows is cached as empty.
 D4  INLJ's deviations hold here too, but for the order of results: hits leave a step before misses, unless

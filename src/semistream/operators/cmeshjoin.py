@@ -36,7 +36,7 @@ D1  A key's rows may lie on any page: they are collected during one whole scan a
 D2  Which keys are collected is chosen at the beginning of a scan, by how many of their tuples wait then.
 D3  A front-stage phase ends after w misses (the paper: when H_S is full), so that chunks are of equal size and leave
     evenly.
-D4  The default policy is not the paper's threshold but TinyLFU, which also learns from hits: `cache_policy`.
+D4  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`.
 D5  MESHJOIN's deviations D1-D6 and D8 hold here too.
 """
 

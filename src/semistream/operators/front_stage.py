@@ -143,6 +143,7 @@ class FrontStage:
         self._switching_factor = switching_factor
         self._occupancy = occupancy
         self._varlen = VarlenSizes(0.0, 0)
+        self._is_too_small = False
         self._cache: RowCache | None = None
         self._policy: CachePolicy | None = None
 
@@ -170,17 +171,21 @@ class FrontStage:
     def most_collected(self) -> int:
         """How many keys can be on their way into the cache at once."""
         if self._max_bytes is not None:
-            return int(self._max_bytes * _ELASTIC_COLLECTING_SHARE / _BYTES_PER_COLLECTED_KEY)
+            return int(self._max_bytes * _ELASTIC_COLLECTING_SHARE / _COLLECTED_KEY_BYTES)
         return int(self.capacity_keys * _COLLECTING_SHARE)
 
     def measure(self, run: pa.RecordBatch) -> None:
         """Shape the cache by the first rows that are seen: only they show how large a row is."""
-        if self._cache is not None or not run.num_rows:
+        if self._cache is not None or self._is_too_small or not run.num_rows:
             return
         if self.schema.names:
             self._varlen = VarlenSizes.of(run.select(self.schema.names))
         shape = self._shape_for(self.cache_bytes)
         most = None if self._max_bytes is None else self._shape_for(self._max_bytes)
+        # Even empty structures take some bytes; those that can never hold a row are not made.
+        self._is_too_small = shape.rows == 0 and most is None
+        if self._is_too_small:
+            return
         self._cache = RowCache(self.schema, shape, most)
         self._policy = self._make_policy(shape, most)
 
@@ -189,7 +194,7 @@ class FrontStage:
         # Whole blocks and the smallest directories take some bytes more than a multiple of a key's.
         rest = cache_bytes - _LEAST_BYTES
         if self._max_bytes is None:
-            key_bytes += _COLLECTING_SHARE * _BYTES_PER_COLLECTED_KEY
+            key_bytes += _COLLECTING_SHARE * _COLLECTED_KEY_BYTES
         else:
             rest -= _collecting_bytes(self.most_collected)
         return CacheShape.fitting(self.schema, self._varlen, rest, key_bytes, rows_per_key)
@@ -376,4 +381,5 @@ def _collecting_bytes(keys: int) -> int:
     return KeySlots.bytes_for(keys) + RowSets.bytes_for(keys) + 4 * keys
 
 
-_BYTES_PER_COLLECTED_KEY = (_collecting_bytes(1000) - _collecting_bytes(0)) / 1000
+# Of one more key: what the smallest directory takes is counted once, not for every key.
+_COLLECTED_KEY_BYTES = (_collecting_bytes(1000) - _collecting_bytes(0)) / 1000
