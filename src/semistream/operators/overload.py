@@ -26,6 +26,7 @@ class Overload:
         self._delivery = delivery
         self._metrics = metrics
         self._tuples_in_before = metrics.tuples_in
+        self._shed_from_queue_last = 0
         self._counted_before = metrics.tuples_shed, metrics.tuples_reloaded, metrics.tuples_dropped
         metrics.shed_strategy = shedding.config.strategy
 
@@ -41,6 +42,7 @@ class Overload:
         decision = self._shedding.decide(
             buffered=self._stream.buffered, w=w, room=self._stream.room_tuples, may_shed=may_shed
         )
+        self._shed_from_queue_last = 0
         if decision.shed and self._shedding.config.strategy == "considering":
             self._shed_from_queue(decision.shed)
         elif decision.shed:
@@ -63,6 +65,7 @@ class Overload:
             taken = self._shedding.shed(batch, numbers)
             window.expire(taken)
             count -= taken
+            self._shed_from_queue_last += taken
             if taken < slots.size:
                 break
 
@@ -76,6 +79,11 @@ class Overload:
     def picks_from_oldest(self, queued: int) -> int:
         """Return which tuple of the queue picks what is read, counted from the oldest."""
         return self._shedding.lookup_index(queued)
+
+    def will_pick_from_oldest(self, queued: int) -> int | None:
+        """Return which tuple is likely to pick what is read next; None when it is about to be shed itself."""
+        picks = self._shedding.lookup_index(queued)
+        return picks if picks >= self._shed_from_queue_last else None
 
     @property
     def oldest_pending_number(self) -> int:

@@ -109,6 +109,8 @@ class StreamWindow:
         Per slot, whether the tuple has met a matching master row.
     number
         Per slot, the tuple's arrival number; only kept when output follows stream order.
+    entered
+        Tuples that were inserted from the start on.
     """
 
     def __init__(self, spec: JoinSpec, matching: WindowCodes, shape: WindowShape, ordered: bool) -> None:
@@ -119,6 +121,7 @@ class StreamWindow:
         self.store = TupleStore(spec.stream_schema, shape.capacity, shape.ring_bytes)
         self.matched = np.zeros(shape.capacity, dtype=np.bool_)
         self.number = np.zeros(shape.capacity if ordered else 0, dtype=np.int64)
+        self.entered = 0
         self._ordered = ordered
 
     def __len__(self) -> int:
@@ -148,6 +151,7 @@ class StreamWindow:
         slots = self.codes.insert(codes)
         self.store.put(slots, batch)
         self.matched[slots] = False
+        self.entered += slots.size
         if self._ordered:
             assert numbers is not None
             self.number[slots] = numbers
