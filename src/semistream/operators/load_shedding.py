@@ -322,7 +322,7 @@ class LoadShedding:
             batch, numbers = self._unplaced
             # Not into the store, which may have been filled since; the numbers are found by position.
             tables["unplaced"] = pa.Table.from_batches([batch]).append_column("", pa.array(numbers))
-        return {"shedding": header}, tables
+        return {"shed_counts": header}, tables
 
     def set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
         """Take over what `state` returned."""
@@ -338,7 +338,7 @@ class LoadShedding:
             (rows,) = tables["unplaced"].combine_chunks().to_batches()
             columns = rows.num_columns - 1
             self._unplaced = rows.select(range(columns)), np.asarray(rows.column(columns).to_numpy())
-        counts = header["shedding"]
+        counts = header["shed_counts"]
         self.tuples_shed = counts["tuples_shed"]
         self.tuples_reloaded = counts["tuples_reloaded"]
         self.tuples_dropped = counts["tuples_dropped"]

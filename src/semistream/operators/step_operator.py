@@ -155,7 +155,7 @@ class StepOperator(ABC):
             if header.get(name) != ours:
                 raise SnapshotMismatch(
                     f"the snapshot has {name} {header.get(name)!r}, this operator {ours!r}: "
-                    "restore into an operator of the same join, table and version"
+                    "restore into an operator of the same join, table, version and options"
                 )
         try:
             self._set_state(header, tables)
