@@ -153,10 +153,7 @@ class Chybridjoin(WindowedOperator):
     # --- the loop: Algorithm 1 --------------------------------------------------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        free = self._stream.capacity_tuples - self._stream.tuples_in_window  # w_B (D1)
-        self._relieve(free)
-        free = self._stream.capacity_tuples - self._stream.tuples_in_window
-        yield from self._admission.read(free)  # ll. 4-6
+        yield from self._admission.read(self._room_for_new)  # ll. 4-6; w_B (D1)
         if self._stream.tuples_in_window:
             partition = self._pick_partition()  # l. 7
             yield from self._lookup.join(self._stream.window, partition, self.front_stage)  # ll. 12-16, 19-22

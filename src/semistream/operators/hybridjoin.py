@@ -140,10 +140,7 @@ class Hybridjoin(WindowedOperator):
     # --- the loop: Fig. 5 -----------------------------------------------------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        free = self._stream.capacity_tuples - self._stream.tuples_in_window  # the paper's w
-        self._relieve(free)
-        free = self._stream.capacity_tuples - self._stream.tuples_in_window
-        yield from self._admission.read(free)  # ll. 3-6
+        yield from self._admission.read(self._room_for_new)  # ll. 3-6; w
         if self._stream.tuples_in_window:
             partition = self._pick_partition()  # l. 7
             yield from self._lookup.join(self._stream.window, partition)  # ll. 8-12

@@ -78,9 +78,10 @@ class SheddingConfig:
         left it before, so they are the dearest to join, and the service rate rises most. ``"keep"``: the newest
         of the stream buffer, before any work on them. ``"random"``: a uniform random sample of what arrived.
     to
-        ``"disk"``; a pair of callables, see `CallableStore`; or ``"drop"``, which makes the result approximate: what is
-        dropped is never joined. Under ``"drop"``, ``"considering"`` biases the result towards frequent keys, and
-        ``"keep"`` drops the ends of bursts; ``"random"`` gives a random sample of the exact result.
+        ``"disk"``; a pair of callables, see `CallableStore`: what they raise comes out of `step`, which can then be
+        called again; or ``"drop"``, which makes the result approximate: what is dropped is never joined. Under
+        ``"drop"``, ``"considering"`` biases the result towards frequent keys, and ``"keep"`` drops the ends of bursts;
+        ``"random"`` gives a random sample of the exact result.
     lookup_position
         While ``"considering"`` sheds: which tuple picks the partition to read, as a share of the queue counted from
         its newest end. The oldest is about to be shed, so reading for it would be in vain (S2, section 5.3.1).
