@@ -106,12 +106,12 @@ class SheddingConfig:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.strategy not in ALL_STRATEGIES:
+        if not isinstance(self.strategy, str) or self.strategy not in ALL_STRATEGIES:
             raise InvalidArgument(f"strategy={self.strategy!r} is unknown: use 'considering', 'keep' or 'random'")
         pair = isinstance(self.to, tuple) and len(self.to) == 2 and all(map(callable, self.to))
         if self.to not in ("disk", "drop") and not pair:
             raise InvalidArgument(f"to={self.to!r} is unknown: use 'disk', 'drop' or two callables (put, take)")
-        if not 0 <= self.lookup_position <= 1:
+        if not isinstance(self.lookup_position, int | float) or not 0 <= self.lookup_position <= 1:
             raise InvalidArgument(
                 f"lookup_position={self.lookup_position!r} is no share of the queue: "
                 "give 0 for its newest tuple, 1 for its oldest, or a number between"
@@ -119,14 +119,16 @@ class SheddingConfig:
         parse_bytes(self.spool_bytes, "spool_bytes")
         if self.directory is not None and self.to != "disk":
             raise InvalidArgument(f"directory={str(self.directory)!r} is for to='disk': leave it out")
-        if self.seed is not None and self.seed < 0:
-            raise InvalidArgument(f"seed={self.seed} must be at least 0")
+        if self.seed is not None and (not isinstance(self.seed, int) or self.seed < 0):
+            raise InvalidArgument(f"seed={self.seed!r} must be a whole number, at least 0")
 
 
 def shedding_config(shedding: SheddingConfig | Strategy | None) -> SheddingConfig | None:
     """Return the settings that an algorithm's option asks for."""
     if shedding is None or isinstance(shedding, SheddingConfig):
         return shedding
+    if not isinstance(shedding, str):
+        raise InvalidArgument(f"shedding={shedding!r} is neither a strategy nor a SheddingConfig: give one of these")
     return SheddingConfig(strategy=shedding)
 
 

@@ -23,6 +23,7 @@ class WindowedOperator(StepOperator):
 
     _stream: WindowedStream
 
+    _shedding: LoadShedding | None = None
     _overload: Overload | None = None
 
     def __init__(
@@ -40,13 +41,17 @@ class WindowedOperator(StepOperator):
         self._io = io
         self._shedding_config = shedding
         self._shedding_strategies = shedding_strategies
-        super().__init__(table, spec, budget_bytes)
+        try:
+            super().__init__(table, spec, budget_bytes)
+        except BaseException:
+            if self._shedding is not None:
+                self._shedding.close()  # its directory would outlive an operator that there is not
+            raise
 
     def _open(self) -> None:
         self._filter = PairFilter(self.spec)
         self._delivery = Delivery(self.spec, self.budget_bytes, ordered=self._order == "stream")
         self._reader = PageReader(self.table, columns=self.spec.needed_master_columns, io=self._io)
-        self._shedding: LoadShedding | None = None
         self._tuples_in_at_open = self.metrics.tuples_in
         if self._shedding_config is not None:
             self.metrics.shed_strategy = self._shedding_config.strategy
