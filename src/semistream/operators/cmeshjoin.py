@@ -162,7 +162,6 @@ class Cmeshjoin(WindowedOperator):
     # --- one outer iteration: front stage, then MESHJOIN (section 3.1) --------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        self._relieve(self.w)
         if self._scan.takes_chunk:
             self._scan.begin_chunk((yield from self._admission.read(self.w)))
         if self._stream.tuples_in_window:
@@ -178,6 +177,10 @@ class Cmeshjoin(WindowedOperator):
         codes = self._stream.window.codes
         assert isinstance(codes, FifoMultimap)
         return codes.keys_with_at_least(1)
+
+    @property
+    def _room_for_new(self) -> int:
+        return self.w
 
     # --- contract -----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 The window is shaped when the first tuples arrive, because only they show how large a tuple is.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -198,8 +199,8 @@ class WindowedStream:
             return self._buffer.capacity_bytes
         return (self._buffer.capacity_bytes - self._buffer.nbytes) * self._buffer.num_rows // self._buffer.nbytes
 
-    def buffered_at(self, positions: npt.NDArray[np.int64]) -> Arrivals:
-        """Return a copy of the tuples at these positions of the stream buffer, the oldest being at 0."""
+    def buffered_at(self, positions: npt.NDArray[np.int64]) -> Iterator[Arrivals]:
+        """Yield the tuples at these positions of the stream buffer, the oldest being at 0, a few at a time."""
         return self._buffer.at(positions)
 
     def remove_buffered(self, positions: npt.NDArray[np.int64]) -> None:
