@@ -40,6 +40,8 @@ class Balance:
 
     def aim(self) -> None:
         """Work out the shares anew; to be called when a round of moving keys is over."""
+        if self._front_stage.cache is None:
+            return
         used = self._front_stage.used_bytes
         # More than what came in the last round, so that a cache that fills is not held up and a settled one wastes
         # little.

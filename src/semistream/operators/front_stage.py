@@ -183,7 +183,7 @@ class FrontStage:
         shape = self._shape_for(self.cache_bytes)
         most = None if self._max_bytes is None else self._shape_for(self._max_bytes)
         # Even empty structures take some bytes; those that can never hold a row are not made.
-        self._is_too_small = shape.rows == 0 and most is None
+        self._is_too_small = shape.rows == 0
         if self._is_too_small:
             return
         self._cache = RowCache(self.schema, shape, most)
@@ -324,10 +324,10 @@ class FrontStage:
     @property
     def used_bytes(self) -> int:
         """About what the cached keys take, without the room for more."""
-        if self._cache is None or not self._cache.shape.keys:
+        if self._cache is None:
             return 0
         shares = (
-            len(self._cache.keys) / self._cache.shape.keys,
+            len(self._cache.keys) / max(1, self._cache.shape.keys),
             self._cache.used_rows / max(1, self._cache.shape.rows),
             self._cache.rows.live_ring_bytes / max(1, self._cache.rows.ring_bytes),
         )

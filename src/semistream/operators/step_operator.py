@@ -53,6 +53,7 @@ class StepOperator(ABC):
 
     def _begin_step(self) -> None:
         """Do what comes before a step; when it raises, nothing is lost, and the step can be asked for again."""
+        assert not self._closed
 
     @abstractmethod
     def _step(self) -> Iterator[pa.RecordBatch]: ...
