@@ -61,7 +61,7 @@ __all__ = ["Cinlj", "CinljConfig"]
 
 _STREAM_BUFFER_SHARE = 1 / 16
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
-_RECENT_SHARE = 1 / 64
+_RECENT_SHARE = 1 / 32
 _W = 4096
 
 _Int64s = npt.NDArray[np.int64]
@@ -107,7 +107,7 @@ class Cinlj(StepOperator):
         StreamBuffer.require_supported(spec.stream_schema)
         self._lookup = LookupPhase("cinlj", table, spec, budget_bytes, self.metrics, self.config.io)
         self._delivery = Delivery(spec, budget_bytes, ordered=self.config.order == "stream")
-        recent_keys = int(np.clip(budget_bytes * _RECENT_SHARE / RecentKeys.bytes_for(1), 64, 1 << 16))
+        recent_keys = int(np.clip(budget_bytes * _RECENT_SHARE * 1000 / RecentKeys.bytes_for(1000), 64, 1 << 20))
         self._recent = RecentKeys(recent_keys)
         fixed = self._lookup.fixed_bytes + self._delivery.reserved_bytes + self._recent.nbytes
         pages_share = 1 - _STREAM_BUFFER_SHARE - self.config.cache_share
