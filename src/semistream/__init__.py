@@ -16,7 +16,7 @@ from semistream.core.conditions import between, compare
 from semistream.core.contract import Operator
 from semistream.core.errors import SemistreamError
 from semistream.core.metrics import Metrics
-from semistream.operators import algorithm_names
+from semistream.operators import SheddingConfig, algorithm_names
 from semistream.runtime.local import Replay, operator, run
 from semistream.storage import MasterTable, open_table, stage
 
@@ -27,6 +27,7 @@ __all__ = [
     "Operator",
     "Replay",
     "SemistreamError",
+    "SheddingConfig",
     "__version__",
     "algorithm_names",
     "between",

@@ -5,6 +5,7 @@ from semistream.operators.cinlj import Cinlj, CinljConfig
 from semistream.operators.cmeshjoin import Cmeshjoin, CmeshjoinConfig
 from semistream.operators.hybridjoin import Hybridjoin, HybridjoinConfig
 from semistream.operators.inlj import Inlj, InljConfig
+from semistream.operators.load_shedding import SheddingConfig
 from semistream.operators.meshjoin import Meshjoin, MeshjoinConfig
 from semistream.operators.registry import algorithm, algorithm_names
 from semistream.operators.ssbj import Ssbj, SsbjConfig
@@ -22,6 +23,7 @@ __all__ = [
     "InljConfig",
     "Meshjoin",
     "MeshjoinConfig",
+    "SheddingConfig",
     "Ssbj",
     "SsbjConfig",
     "algorithm",

@@ -121,6 +121,7 @@ class Chybridjoin(WindowedOperator):
             reserved_bytes=self._reserved_bytes,
             b=self.config.b,
             cache_share=self.config.cache_share,
+            sheds=self._sheds,
         )
         self._stream = WindowedStream(
             spec,

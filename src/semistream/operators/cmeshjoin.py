@@ -125,6 +125,7 @@ class Cmeshjoin(WindowedOperator):
             ordered=self._delivery.ordered,
             what=f"cmeshjoin on {table.path}",
             cache_share=self.config.cache_share,
+            sheds=self._sheds,
         ).plan(self.config.b)
         self._stream = WindowedStream(
             spec,

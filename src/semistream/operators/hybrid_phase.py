@@ -68,8 +68,8 @@ class HybridPhase:
         Memory that others have.
     b
         Pages of a partition; None for a good choice.
-    cache_share
-        The share of a front stage, see `ScanPlanner`.
+    cache_share, sheds
+        The share of a front stage, and whether load is shed: see `ScanPlanner`.
 
     Attributes
     ----------
@@ -98,6 +98,7 @@ class HybridPhase:
         reserved_bytes: int,
         b: int | None,
         cache_share: float = 0.0,
+        sheds: bool = False,
     ) -> None:
         require_key_join(name, table, spec)
         self._spec = spec
@@ -122,6 +123,7 @@ class HybridPhase:
             what=f"{name} on {table.path}",
             largest_read_bytes=_LARGEST_READ_BYTES,
             cache_share=cache_share,
+            sheds=sheds,
         )
         self.plan = planner.plan(b)
         self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)

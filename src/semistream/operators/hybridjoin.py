@@ -118,6 +118,7 @@ class Hybridjoin(WindowedOperator):
             budget_bytes=budget_bytes,
             reserved_bytes=self._reserved_bytes,
             b=self.config.b,
+            sheds=self._sheds,
         )
         self._stream = WindowedStream(
             spec,

@@ -133,6 +133,7 @@ class Meshjoin(WindowedOperator):
             other_bytes=self._reserved_bytes,
             ordered=self._delivery.ordered,
             what=f"meshjoin on {table.path}",
+            sheds=self._sheds,
         )
         self._plan = self._planner.plan(self.config.b)
         self._w = self.config.w

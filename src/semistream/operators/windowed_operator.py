@@ -69,6 +69,10 @@ class WindowedOperator(StepOperator):
         return self._delivery.reserved_bytes + (0 if self._shedding is None else self._shedding.memory_bytes)
 
     @property
+    def _sheds(self) -> bool:
+        return self._shedding_config is not None
+
+    @property
     def _room_for_new(self) -> int:
         """How many tuples the next iteration has room for: the papers' w."""
         return self._stream.capacity_tuples - self._stream.tuples_in_window
