@@ -176,7 +176,7 @@ class FrontStage:
         if self.schema.names:
             self._varlen = VarlenSizes.of(run.select(self.schema.names))
         shape = self._shape_for(self.cache_bytes)
-        most = None if self._max_bytes is None else self._shape_for(self._max_bytes)
+        most = None if self._max_bytes is None else self._largest_shape(self._max_bytes)
         self._cache = RowCache(self.schema, shape, most)
         self._policy = self._make_policy(shape, most)
 
@@ -184,6 +184,11 @@ class FrontStage:
         key_bytes = _POLICY_BYTES[self._policy_name] + _COLLECTING_SHARE * _collecting_bytes(1)
         # Whole blocks and the smallest directories take some bytes more than a multiple of a key's.
         return CacheShape.fitting(self.schema, self._varlen, cache_bytes - _LEAST_BYTES, key_bytes, rows_per_key)
+
+    def _largest_shape(self, max_bytes: int) -> CacheShape:
+        """Return the most of everything: keys with one row each, or rows and text of keys with any number."""
+        of_many = self._shape_for(max_bytes, float("inf"))
+        return CacheShape(self._shape_for(max_bytes).keys, of_many.rows, of_many.ring_bytes)
 
     def _make_policy(self, shape: CacheShape, most: CacheShape | None) -> CachePolicy:
         if self._policy_name == "threshold":
