@@ -51,7 +51,9 @@ class Balance:
         self._wanted_cache_bytes = wanted if changes else None
         self._limit_tuples = None
         if changes and wanted > self._front_stage.cache_bytes:
-            self._limit_tuples = max(1, self._stream.capacity_for(self._pool_bytes - wanted))
+            self._limit_tuples = self._stream.capacity_for(self._pool_bytes - wanted)
+            if not self._limit_tuples:  # one tuple needs more than would be left
+                self._limit_tuples = self._wanted_cache_bytes = None
 
     def settle(self) -> None:
         """Change the shares as far as the waiting tuples allow; to be called while nothing moves into the cache."""
