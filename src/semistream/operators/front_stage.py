@@ -181,9 +181,13 @@ class FrontStage:
         self._policy = self._make_policy(shape, most)
 
     def _shape_for(self, cache_bytes: int, rows_per_key: float = 1.0) -> CacheShape:
-        key_bytes = _POLICY_BYTES[self._policy_name] + _COLLECTING_SHARE * _collecting_bytes(1)
         # Whole blocks and the smallest directories take some bytes more than a multiple of a key's.
-        return CacheShape.fitting(self.schema, self._varlen, cache_bytes - _LEAST_BYTES, key_bytes, rows_per_key)
+        return CacheShape.fitting(self.schema, self._varlen, cache_bytes - _LEAST_BYTES, self._key_bytes, rows_per_key)
+
+    @property
+    def _key_bytes(self) -> float:
+        """What a key takes beside its rows and its place in the cache."""
+        return _POLICY_BYTES[self._policy_name] + _COLLECTING_SHARE * _collecting_bytes(1)
 
     def _largest_shape(self, max_bytes: int) -> CacheShape:
         """Return the most of everything: keys with one row each, or rows and text of keys with any number."""
@@ -323,6 +327,12 @@ class FrontStage:
             self._cache.rows.live_ring_bytes / max(1, self._cache.rows.ring_bytes),
         )
         return int(self.cache_bytes * max(shares))
+
+    def bytes_for(self, rows: int) -> int:
+        """Return how much memory it takes to cache so many rows of as many keys; 0 until rows were measured."""
+        if self._cache is None:
+            return 0
+        return CacheShape.of_rows(rows, self._varlen).nbytes(self.schema) + int(rows * self._key_bytes) + _LEAST_BYTES
 
     def resize(self, cache_bytes: int) -> bool:
         """Change the memory in place, and return whether the cached keys allow it; nothing may be on its way in."""
