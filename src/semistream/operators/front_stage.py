@@ -48,7 +48,7 @@ CachePolicyName = Literal["aging", "tinylfu", "threshold", "inequality"]
 _COLLECTING_SHARE = 1 / 4
 # The same where the cache can grow, as a share of the memory that it can grow to.
 _ELASTIC_COLLECTING_SHARE = 1 / 64
-_LEAST_BYTES = 1024
+_LEAST_BYTES = 1024  # whole blocks and the smallest directories take more than a multiple of a key's bytes
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
@@ -181,7 +181,7 @@ class FrontStage:
         if self.schema.names:
             self._varlen = VarlenSizes.of(run.select(self.schema.names))
         shape = self._shape_for(self.cache_bytes)
-        most = None if self._max_bytes is None else self._shape_for(self._max_bytes)
+        most = None if self._max_bytes is None else self._largest_shape(self._max_bytes)
         # Even empty structures take some bytes; those that can never hold a row are not made.
         self._is_too_small = shape.rows == 0
         if self._is_too_small:
@@ -190,14 +190,26 @@ class FrontStage:
         self._policy = self._make_policy(shape, most)
 
     def _shape_for(self, cache_bytes: int, rows_per_key: float = 1.0) -> CacheShape:
-        key_bytes: float = _POLICY_BYTES[self._policy_name]
-        # Whole blocks and the smallest directories take some bytes more than a multiple of a key's.
-        rest = cache_bytes - _LEAST_BYTES
+        rest = cache_bytes - self._fixed_bytes
+        return CacheShape.fitting(self.schema, self._varlen, rest, self._key_bytes, rows_per_key)
+
+    @property
+    def _fixed_bytes(self) -> int:
+        """What it takes however many keys are cached."""
         if self._max_bytes is None:
-            key_bytes += _COLLECTING_SHARE * _COLLECTED_KEY_BYTES
-        else:
-            rest -= _collecting_bytes(self.most_collected)
-        return CacheShape.fitting(self.schema, self._varlen, rest, key_bytes, rows_per_key)
+            return _LEAST_BYTES
+        return _LEAST_BYTES + _collecting_bytes(self.most_collected)
+
+    @property
+    def _key_bytes(self) -> float:
+        """What a key takes beside its rows and its place in the cache."""
+        collecting = _COLLECTING_SHARE * _COLLECTED_KEY_BYTES if self._max_bytes is None else 0.0
+        return _POLICY_BYTES[self._policy_name] + collecting
+
+    def _largest_shape(self, max_bytes: int) -> CacheShape:
+        """Return the most of everything: keys with one row each, or rows and text of keys with any number."""
+        of_many = self._shape_for(max_bytes, float("inf"))
+        return CacheShape(self._shape_for(max_bytes).keys, of_many.rows, of_many.ring_bytes)
 
     def _make_policy(self, shape: CacheShape, most: CacheShape | None) -> CachePolicy:
         if self._policy_name == "threshold":
@@ -331,8 +343,14 @@ class FrontStage:
             self._cache.used_rows / max(1, self._cache.shape.rows),
             self._cache.rows.live_ring_bytes / max(1, self._cache.rows.ring_bytes),
         )
-        collecting = _LEAST_BYTES + _collecting_bytes(self.most_collected)
-        return collecting + int((self.cache_bytes - collecting) * max(shares))
+        return self._fixed_bytes + int((self.cache_bytes - self._fixed_bytes) * max(shares))
+
+    def bytes_for(self, rows: int) -> int:
+        """Return how much memory it takes to cache so many rows of as many keys; 0 until rows were measured."""
+        if self._cache is None:
+            return 0
+        shape = CacheShape.of_rows(rows, self._varlen)
+        return shape.nbytes(self.schema) + int(rows * self._key_bytes) + self._fixed_bytes
 
     def resize(self, cache_bytes: int) -> bool:
         """Change the memory in place, and return whether the cached keys allow it; nothing may be on its way in."""
