@@ -331,16 +331,19 @@ def _nothing(*_: object) -> None: ...
     ("settings", "message"),
     [
         ({"strategy": "oldest"}, "strategy='oldest' is unknown: use 'considering'"),
+        ({"strategy": ["keep"]}, r"strategy=\['keep'\] is unknown: use 'considering'"),
         ({"to": "tape"}, "to='tape' is unknown: use 'disk', 'drop' or two callables"),
         ({"to": (_nothing,)}, "is unknown: use"),
         ({"to": (_nothing, "take")}, "is unknown: use"),
         ({"lookup_position": 1.5}, "lookup_position=1.5 .*: give 0 for its newest tuple, 1 for its oldest"),
         ({"lookup_position": -0.1}, "lookup_position=-0.1 "),
+        ({"lookup_position": "0.1"}, "lookup_position='0.1' "),
         ({"lookup_position": float("nan")}, "lookup_position=nan "),
         ({"spool_bytes": "lots"}, "spool_bytes='lots' is not a size"),
         ({"spool_bytes": 0}, "spool_bytes=0 must be at least 1 byte"),
         ({"to": "drop", "directory": "/tmp"}, "directory='/tmp' is for to='disk': leave it out"),
-        ({"seed": -1}, "seed=-1 must be at least 0"),
+        ({"seed": -1}, "seed=-1 must be a whole number, at least 0"),
+        ({"seed": 1.5}, "seed=1.5 must be a whole number"),
     ],
 )
 def test_settings_outside_their_limits_are_refused(settings: dict[str, Any], message: str) -> None:

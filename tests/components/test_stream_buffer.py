@@ -158,9 +158,9 @@ def test_tuples_are_removed_at_any_position(sizes: list[int], consumed: int, dat
     waiting = waiting[consumed:]
     chosen = sorted(data.draw(st.sets(st.integers(0, len(waiting) - 1)))) if waiting else []
     positions = np.array(chosen, dtype=np.int64)
-    if chosen:
-        taken = buffer.at(positions)
-        assert taken.number.tolist() == taken.batch.column("k").to_pylist() == [waiting[at] for at in chosen]
+    parts = list(buffer.at(positions))
+    assert [number for part in parts for number in part.number] == [waiting[at] for at in chosen]
+    assert [key for part in parts for key in part.batch.column("k").to_pylist()] == [waiting[at] for at in chosen]
     before = buffer.nbytes
     buffer.remove(positions)
     waiting = [number for at, number in enumerate(waiting) if at not in set(chosen)]

@@ -17,7 +17,8 @@ class Operator(Protocol):
     """What every join algorithm offers to a runtime.
 
     The caller owns time: it offers tuples when they arrive, and steps when it wants work done. An operator that
-    raised is done for; its last snapshot is where to go on from.
+    raised is done for; its last snapshot is where to go on from. Only when the store of shed tuples fails, the step has
+    not begun, and can be asked for again.
     """
 
     spec: JoinSpec

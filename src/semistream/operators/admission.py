@@ -17,7 +17,9 @@ from semistream.operators.windowed_stream import WindowedStream
 
 __all__ = ["Admission"]
 
-_PORTION_TUPLES = 32_768  # looked up together: what is found stays in a core's cache until it is joined
+# Tuples that are looked up together: what is found stays in a core's cache until it is joined.
+_LEAST_PORTION = 256
+_LARGEST_PORTION = 32_768
 
 
 class Admission:
@@ -42,6 +44,7 @@ class Admission:
         self._delivery = delivery
         self._metrics = metrics
         self._front_stage = front_stage
+        self._entering_share = 1.0  # of the tuples that were read last
 
     def read(self, most: int) -> Generator[pa.RecordBatch, None, int]:
         """Read until ``most`` tuples entered the window, it is full, or no tuple waits; return how many entered."""
@@ -55,7 +58,7 @@ class Admission:
 
     def _read_portion(self, most: int) -> Generator[pa.RecordBatch, None, tuple[int, int]]:
         """Return how many tuples were read, and how many of them entered."""
-        arrivals = self._stream.waiting(most if self._front_stage is None else _PORTION_TUPLES)
+        arrivals = self._stream.waiting(self._portion(most))
         if arrivals is None:
             return 0, 0
         enters = np.ones(len(arrivals), dtype=np.bool_) if arrivals.valid is None else arrivals.valid.copy()
@@ -89,4 +92,12 @@ class Admission:
             self._metrics.tuples_answered += len(unmatchable)
             self._metrics.tuples_without_match += len(unmatchable)
             yield from self._delivery.outside(unmatchable.batch, unmatchable.number)
+        self._entering_share = (self._entering_share + fitting / stop) / 2
         return stop, fitting
+
+    def _portion(self, most: int) -> int:
+        """Return how many tuples to look up so that about ``most`` enter; what is looked up in vain costs time."""
+        if self._front_stage is None:
+            return most
+        expected = int(most / max(self._entering_share, most / _LARGEST_PORTION))
+        return min(max(expected, _LEAST_PORTION), _LARGEST_PORTION)

@@ -12,6 +12,7 @@ __all__ = ["Balance"]
 
 _LARGEST_RESERVE = 1 / 8
 _LEAST_RESERVE = 1 / 64
+_LEAST_ROWS = 16  # a cache without room for a few can never learn that it should grow
 _LEAST_WINDOW = 1 / 16
 # Resizing rebuilds hash tables: not for less than this share.
 _LEAST_CHANGE = 1 / 128
@@ -40,18 +41,23 @@ class Balance:
 
     def aim(self) -> None:
         """Work out the shares anew; to be called when a round of moving keys is over."""
+        if self._front_stage.cache is None:
+            return
         used = self._front_stage.used_bytes
         # More than what came in the last round, so that a cache that fills is not held up and a settled one wastes
         # little.
         moved = max(0, used - self._used_before)
         self._used_before = used
-        reserve = min(max(2 * moved, int(self._pool_bytes * _LEAST_RESERVE)), int(self._pool_bytes * _LARGEST_RESERVE))
+        least = max(int(self._pool_bytes * _LEAST_RESERVE), self._front_stage.bytes_for(_LEAST_ROWS))
+        reserve = min(max(2 * moved, least), int(self._pool_bytes * _LARGEST_RESERVE))
         wanted = min(used + reserve, int(self._pool_bytes * (1 - _LEAST_WINDOW)))
         changes = abs(wanted - self._front_stage.cache_bytes) > self._pool_bytes * _LEAST_CHANGE
         self._wanted_cache_bytes = wanted if changes else None
         self._limit_tuples = None
         if changes and wanted > self._front_stage.cache_bytes:
-            self._limit_tuples = max(1, self._stream.capacity_for(self._pool_bytes - wanted))
+            self._limit_tuples = self._stream.capacity_for(self._pool_bytes - wanted)
+            if not self._limit_tuples:  # one tuple needs more than would be left
+                self._limit_tuples = self._wanted_cache_bytes = None
 
     def settle(self) -> None:
         """Change the shares as far as the waiting tuples allow; to be called while nothing moves into the cache."""

@@ -36,7 +36,7 @@ D1  w_B is the number of free places, counted and not accumulated: setting it to
 D2  A key without a row leaves with all that wait for its partition (ll. 8-11 delete its pointer and leave its tuple in
     H_S). It is cached as empty when it is frequent.
 D3  A key's rows are cached all or none, so that keys may have many rows.
-D4  The default policy is not the paper's threshold but TinyLFU, which also learns from hits: `cache_policy`.
+D4  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`.
 D5  HYBRIDJOIN's deviations D1-D5 hold here too.
 """
 
@@ -121,6 +121,7 @@ class Chybridjoin(WindowedOperator):
             reserved_bytes=self._reserved_bytes,
             b=self.config.b,
             cache_share=self.config.cache_share,
+            sheds=self._sheds,
         )
         self._stream = WindowedStream(
             spec,
@@ -154,22 +155,20 @@ class Chybridjoin(WindowedOperator):
     # --- the loop: Algorithm 1 --------------------------------------------------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        free = self._stream.capacity_tuples - self._stream.tuples_in_window  # w_B (D1)
-        self._relieve(free)
-        free = self._stream.capacity_tuples - self._stream.tuples_in_window
-        yield from self._admission.read(free)  # ll. 4-6
+        yield from self._admission.read(self._room_for_new)  # ll. 4-6; w_B (D1)
         if self._stream.tuples_in_window:
             partition = self._pick_partition()  # l. 7
             yield from self._lookup.join(self._stream.window, partition, self.front_stage)  # ll. 12-16, 19-22
-            yield from self._lookup.remove(self._stream.window, partition)  # ll. 8-11 (D2), 17-18
+            yield from self._lookup.remove(self._stream.window, partition, self._picks_next)  # ll. 8-11 (D2), 17-18
         yield from self._release_in_order()
 
     def _pick_partition(self) -> int:
         """Return what the oldest tuple asks for, or one that is not about to be shed."""
         window = self._stream.window
-        return self._lookup.partition_near(
-            window, self._overload.picks_from_oldest(len(window)) if self._overload else 0
-        )
+        return self._lookup.pick(window, self._overload.picks_from_oldest(len(window)) if self._overload else 0)
+
+    def _picks_next(self, queued: int) -> int | None:
+        return self._overload.will_pick_from_oldest(queued) if self._overload else 0
 
     # --- contract ---------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ temporary buffer  ``_recent``                 keys that were looked up lately
 Deviations
 ----------
 D1  The temporary buffer forgets the oldest key for every new one. The paper empties it after a time span.
-D2  The default policy is not the paper's threshold but TinyLFU, which also learns from hits: `cache_policy`. The
+D2  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`. The
     paper's promotion at frequency 2 is where the threshold begins.
 D3  A key's rows are cached all or none, so that keys may have many rows; a key without rows is cached as empty.
 D4  INLJ's deviations hold here too, but for the order of results: hits leave a step before misses, unless
@@ -61,7 +61,7 @@ __all__ = ["Cinlj", "CinljConfig"]
 
 _STREAM_BUFFER_SHARE = 1 / 16
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
-_RECENT_SHARE = 1 / 64
+_RECENT_SHARE = 1 / 32
 _W = 4096
 
 _Int64s = npt.NDArray[np.int64]
@@ -107,7 +107,7 @@ class Cinlj(StepOperator):
         StreamBuffer.require_supported(spec.stream_schema)
         self._lookup = LookupPhase("cinlj", table, spec, budget_bytes, self.metrics, self.config.io)
         self._delivery = Delivery(spec, budget_bytes, ordered=self.config.order == "stream")
-        recent_keys = int(np.clip(budget_bytes * _RECENT_SHARE / RecentKeys.bytes_for(1), 64, 1 << 16))
+        recent_keys = int(np.clip(budget_bytes * _RECENT_SHARE * 1000 / RecentKeys.bytes_for(1000), 64, 1 << 20))
         self._recent = RecentKeys(recent_keys)
         fixed = self._lookup.fixed_bytes + self._delivery.reserved_bytes + self._recent.nbytes
         pages_share = 1 - _STREAM_BUFFER_SHARE - self.config.cache_share

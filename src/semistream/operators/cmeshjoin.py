@@ -36,7 +36,7 @@ D1  A key's rows may lie on any page: they are collected during one whole scan a
 D2  Which keys are collected is chosen at the beginning of a scan, by how many of their tuples wait then.
 D3  A front-stage phase ends after w misses (the paper: when H_S is full), so that chunks are of equal size and leave
     evenly.
-D4  The default policy is not the paper's threshold but TinyLFU, which also learns from hits: `cache_policy`.
+D4  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`.
 D5  MESHJOIN's deviations D1-D6 and D8 hold here too.
 """
 
@@ -125,6 +125,7 @@ class Cmeshjoin(WindowedOperator):
             ordered=self._delivery.ordered,
             what=f"cmeshjoin on {table.path}",
             cache_share=self.config.cache_share,
+            sheds=self._sheds,
         ).plan(self.config.b)
         self._stream = WindowedStream(
             spec,
@@ -162,7 +163,6 @@ class Cmeshjoin(WindowedOperator):
     # --- one outer iteration: front stage, then MESHJOIN (section 3.1) --------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        self._relieve(self.w)
         if self._scan.takes_chunk:
             self._scan.begin_chunk((yield from self._admission.read(self.w)))
         if self._stream.tuples_in_window:
@@ -178,6 +178,10 @@ class Cmeshjoin(WindowedOperator):
         codes = self._stream.window.codes
         assert isinstance(codes, FifoMultimap)
         return codes.keys_with_at_least(1)
+
+    @property
+    def _room_for_new(self) -> int:
+        return self.w
 
     # --- contract -----------------------------------------------------------------------------------------------
 

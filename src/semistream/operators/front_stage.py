@@ -45,8 +45,10 @@ __all__ = ["CachePolicyName", "CachedConfig", "FrontStage", "cached_columns"]
 CachePolicyName = Literal["aging", "tinylfu", "threshold", "inequality"]
 
 # How many keys can be on their way into the cache at once, as a share of those it holds.
-_COLLECTING_SHARE = 1 / 2
-_LEAST_BYTES = 1024
+_COLLECTING_SHARE = 1 / 4
+# The same where the cache can grow, as a share of the memory that it can grow to.
+_ELASTIC_COLLECTING_SHARE = 1 / 64
+_LEAST_BYTES = 1024  # whole blocks and the smallest directories take more than a multiple of a key's bytes
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
@@ -141,6 +143,7 @@ class FrontStage:
         self._switching_factor = switching_factor
         self._occupancy = occupancy
         self._varlen = VarlenSizes(0.0, 0)
+        self._is_too_small = False
         self._cache: RowCache | None = None
         self._policy: CachePolicy | None = None
 
@@ -167,23 +170,46 @@ class FrontStage:
     @property
     def most_collected(self) -> int:
         """How many keys can be on their way into the cache at once."""
+        if self._max_bytes is not None:
+            return int(self._max_bytes * _ELASTIC_COLLECTING_SHARE / _COLLECTED_KEY_BYTES)
         return int(self.capacity_keys * _COLLECTING_SHARE)
 
     def measure(self, run: pa.RecordBatch) -> None:
         """Shape the cache by the first rows that are seen: only they show how large a row is."""
-        if self._cache is not None or not run.num_rows:
+        if self._cache is not None or self._is_too_small or not run.num_rows:
             return
         if self.schema.names:
             self._varlen = VarlenSizes.of(run.select(self.schema.names))
         shape = self._shape_for(self.cache_bytes)
-        most = None if self._max_bytes is None else self._shape_for(self._max_bytes)
+        most = None if self._max_bytes is None else self._largest_shape(self._max_bytes)
+        # Even empty structures take some bytes; those that can never hold a row are not made.
+        self._is_too_small = shape.rows == 0
+        if self._is_too_small:
+            return
         self._cache = RowCache(self.schema, shape, most)
         self._policy = self._make_policy(shape, most)
 
     def _shape_for(self, cache_bytes: int, rows_per_key: float = 1.0) -> CacheShape:
-        key_bytes = _POLICY_BYTES[self._policy_name] + _COLLECTING_SHARE * _collecting_bytes(1)
-        # Whole blocks and the smallest directories take some bytes more than a multiple of a key's.
-        return CacheShape.fitting(self.schema, self._varlen, cache_bytes - _LEAST_BYTES, key_bytes, rows_per_key)
+        rest = cache_bytes - self._fixed_bytes
+        return CacheShape.fitting(self.schema, self._varlen, rest, self._key_bytes, rows_per_key)
+
+    @property
+    def _fixed_bytes(self) -> int:
+        """What it takes however many keys are cached."""
+        if self._max_bytes is None:
+            return _LEAST_BYTES
+        return _LEAST_BYTES + _collecting_bytes(self.most_collected)
+
+    @property
+    def _key_bytes(self) -> float:
+        """What a key takes beside its rows and its place in the cache."""
+        collecting = _COLLECTING_SHARE * _COLLECTED_KEY_BYTES if self._max_bytes is None else 0.0
+        return _POLICY_BYTES[self._policy_name] + collecting
+
+    def _largest_shape(self, max_bytes: int) -> CacheShape:
+        """Return the most of everything: keys with one row each, or rows and text of keys with any number."""
+        of_many = self._shape_for(max_bytes, float("inf"))
+        return CacheShape(self._shape_for(max_bytes).keys, of_many.rows, of_many.ring_bytes)
 
     def _make_policy(self, shape: CacheShape, most: CacheShape | None) -> CachePolicy:
         if self._policy_name == "threshold":
@@ -310,14 +336,21 @@ class FrontStage:
     @property
     def used_bytes(self) -> int:
         """About what the cached keys take, without the room for more."""
-        if self._cache is None or not self._cache.shape.keys:
+        if self._cache is None:
             return 0
         shares = (
-            len(self._cache.keys) / self._cache.shape.keys,
+            len(self._cache.keys) / max(1, self._cache.shape.keys),
             self._cache.used_rows / max(1, self._cache.shape.rows),
             self._cache.rows.live_ring_bytes / max(1, self._cache.rows.ring_bytes),
         )
-        return int(self.cache_bytes * max(shares))
+        return self._fixed_bytes + int((self.cache_bytes - self._fixed_bytes) * max(shares))
+
+    def bytes_for(self, rows: int) -> int:
+        """Return how much memory it takes to cache so many rows of as many keys; 0 until rows were measured."""
+        if self._cache is None:
+            return 0
+        shape = CacheShape.of_rows(rows, self._varlen)
+        return shape.nbytes(self.schema) + int(rows * self._key_bytes) + self._fixed_bytes
 
     def resize(self, cache_bytes: int) -> bool:
         """Change the memory in place, and return whether the cached keys allow it; nothing may be on its way in."""
@@ -364,3 +397,7 @@ _POLICY_BYTES: dict[CachePolicyName, int] = {
 def _collecting_bytes(keys: int) -> int:
     """Return the bytes of watching out for the rows of so many keys."""
     return KeySlots.bytes_for(keys) + RowSets.bytes_for(keys) + 4 * keys
+
+
+# Of one more key: what the smallest directory takes is counted once, not for every key.
+_COLLECTED_KEY_BYTES = (_collecting_bytes(1000) - _collecting_bytes(0)) / 1000

@@ -4,7 +4,7 @@ One partition of a clustered table is read and joined with every tuple that wait
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from semistream.storage import MasterTable, PageReader, ReadAhead
 
 __all__ = ["HybridPhase"]
 
-_PICKS = 64
+_PICKS = 64  # tuples, and the part of the queue that may have entered since they were looked up
 _LARGEST_READ_BYTES = 512 << 10  # a partition is read for one tuple at least: larger ones waste more of it
 
 _Int32s = npt.NDArray[np.int32]
@@ -68,8 +68,8 @@ class HybridPhase:
         Memory that others have.
     b
         Pages of a partition; None for a good choice.
-    cache_share
-        The share of a front stage, see `ScanPlanner`.
+    cache_share, sheds
+        The share of a front stage, and whether load is shed: see `ScanPlanner`.
 
     Attributes
     ----------
@@ -98,6 +98,7 @@ class HybridPhase:
         reserved_bytes: int,
         b: int | None,
         cache_share: float = 0.0,
+        sheds: bool = False,
     ) -> None:
         require_key_join(name, table, spec)
         self._spec = spec
@@ -122,6 +123,7 @@ class HybridPhase:
             what=f"{name} on {table.path}",
             largest_read_bytes=_LARGEST_READ_BYTES,
             cache_share=cache_share,
+            sheds=sheds,
         )
         self.plan = planner.plan(b)
         self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)
@@ -129,28 +131,38 @@ class HybridPhase:
         self._disk_buffer = ReadAhead(reader, self.plan.read_bytes)
         self.partitions_read = 0
         self._picks: deque[int] = deque()
+        self._picked_at = 0
+        self._begun: int | None = None
 
     def oldest_partition(self, window: StreamWindow) -> int:
         """Return the partition that the oldest tuple waits for."""
         assert isinstance(window.codes, FifoMultimap)
         return int(window.codes.codes_at(window.codes.oldest(1))[0])
 
+    def pick(self, window: StreamWindow, from_oldest: int) -> int:
+        """Return the partition to read: the one that was begun, while tuples wait for it, or `partition_near`."""
+        begun, self._begun = self._begun, None
+        return begun if begun is not None and _waits(window, begun) else self.partition_near(window, from_oldest)
+
     def partition_near(self, window: StreamWindow, from_oldest: int) -> int:
         """Return the partition that a tuple near this place of the queue waits for, counted from the oldest.
 
-        The way to a place in the middle is long, so the tuples behind it serve for the next calls.
+        The way to a place in the middle is long, so the tuples behind it serve for the next calls, until the queue has
+        moved on.
         """
         if from_oldest == 0:
             self._picks.clear()
             return self.oldest_partition(window)
         assert isinstance(window.codes, FifoMultimap)
+        if window.entered - self._picked_at > len(window) // _PICKS:
+            self._picks.clear()
         while True:
             if not self._picks:
                 slots = window.codes.newest(len(window) - 1 - from_oldest, _PICKS)
                 self._picks.extend(window.codes.codes_at(slots).tolist())
+                self._picked_at = window.entered
             partition = self._picks.popleft()
-            # Others may have had it read since.
-            if window.codes.count(np.array([partition], dtype=np.int64))[0]:
+            if _waits(window, partition):  # others may have had it read since
                 return partition
 
     def join(
@@ -231,16 +243,24 @@ class HybridPhase:
         valid = keys_are_valid(run, self._spec.master_keys, pa.array(rows))
         collecting.sets.add(owners[valid], run, rows[valid])
 
-    def remove(self, window: StreamWindow, partition: int) -> Iterator[pa.RecordBatch]:
-        """Let all tuples of the partition leave, matched or not, and begin to read for the next oldest."""
+    def remove(
+        self, window: StreamWindow, partition: int, picks_next: Callable[[int], int | None] = lambda queued: 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Let all tuples of the partition leave, matched or not, and begin to read the next.
+
+        ``picks_next`` is given how many tuples are left and returns the place of the one that picks the next
+        partition, counted from the oldest; None when that is open.
+        """
         slots = window.remove(partition)
         unmatched = slots[~window.matched[slots]]
         self._metrics.tuples_answered += slots.size
         self._metrics.tuples_through_disk += slots.size
         self._metrics.tuples_without_match += unmatched.size
         yield from self._delivery.unmatched(window, unmatched)
-        if len(window):
-            self._disk_buffer.begin(*self._runs(self.oldest_partition(window))[0])
+        place = picks_next(len(window)) if len(window) else None
+        if place is not None:
+            self._begun = self.partition_near(window, place)
+            self._disk_buffer.begin(*self._runs(self._begun)[0])
 
     def components(self) -> dict[str, int]:
         """Return the bytes in use, for the memory report."""
@@ -259,6 +279,12 @@ class HybridPhase:
             # A tuple leaves in the step that reads its partition, so none that waits has met a row.
             window = stream.window
             assert not window.matched[window.codes.oldest(len(window))].any()
+
+
+def _waits(window: StreamWindow, partition: int) -> bool:
+    """Return whether any tuple waits for this partition."""
+    assert isinstance(window.codes, FifoMultimap)
+    return bool(window.codes.count(np.array([partition], dtype=np.int64))[0])
 
 
 def _ranges(run_codes: _Int64s, codes: _Int64s) -> tuple[_Int64s, _Int64s]:

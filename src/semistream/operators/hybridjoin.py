@@ -118,6 +118,7 @@ class Hybridjoin(WindowedOperator):
             budget_bytes=budget_bytes,
             reserved_bytes=self._reserved_bytes,
             b=self.config.b,
+            sheds=self._sheds,
         )
         self._stream = WindowedStream(
             spec,
@@ -140,22 +141,20 @@ class Hybridjoin(WindowedOperator):
     # --- the loop: Fig. 5 -----------------------------------------------------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        free = self._stream.capacity_tuples - self._stream.tuples_in_window  # the paper's w
-        self._relieve(free)
-        free = self._stream.capacity_tuples - self._stream.tuples_in_window
-        yield from self._admission.read(free)  # ll. 3-6
+        yield from self._admission.read(self._room_for_new)  # ll. 3-6; w
         if self._stream.tuples_in_window:
             partition = self._pick_partition()  # l. 7
             yield from self._lookup.join(self._stream.window, partition)  # ll. 8-12
-            yield from self._lookup.remove(self._stream.window, partition)  # ll. 13-14
+            yield from self._lookup.remove(self._stream.window, partition, self._picks_next)  # ll. 13-14
         yield from self._release_in_order()
 
     def _pick_partition(self) -> int:
         """Return what the oldest tuple asks for, or one that is not about to be shed."""
         window = self._stream.window
-        return self._lookup.partition_near(
-            window, self._overload.picks_from_oldest(len(window)) if self._overload else 0
-        )
+        return self._lookup.pick(window, self._overload.picks_from_oldest(len(window)) if self._overload else 0)
+
+    def _picks_next(self, queued: int) -> int | None:
+        return self._overload.will_pick_from_oldest(queued) if self._overload else 0
 
     # --- contract ---------------------------------------------------------------------------------------------------
 

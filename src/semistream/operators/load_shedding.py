@@ -78,9 +78,10 @@ class SheddingConfig:
         left it before, so they are the dearest to join, and the service rate rises most. ``"keep"``: the newest
         of the stream buffer, before any work on them. ``"random"``: a uniform random sample of what arrived.
     to
-        ``"disk"``; a pair of callables, see `CallableStore`; or ``"drop"``, which makes the result approximate: what is
-        dropped is never joined. Under ``"drop"``, ``"considering"`` biases the result towards frequent keys, and
-        ``"keep"`` drops the ends of bursts; ``"random"`` gives a random sample of the exact result.
+        ``"disk"``; a pair of callables, see `CallableStore`: what they raise comes out of `step`, which can then be
+        called again; or ``"drop"``, which makes the result approximate: what is dropped is never joined. Under
+        ``"drop"``, ``"considering"`` biases the result towards frequent keys, and ``"keep"`` drops the ends of bursts;
+        ``"random"`` gives a random sample of the exact result.
     lookup_position
         While ``"considering"`` sheds: which tuple picks the partition to read, as a share of the queue counted from
         its newest end. The oldest is about to be shed, so reading for it would be in vain (S2, section 5.3.1).
@@ -105,12 +106,12 @@ class SheddingConfig:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.strategy not in ALL_STRATEGIES:
+        if not isinstance(self.strategy, str) or self.strategy not in ALL_STRATEGIES:
             raise InvalidArgument(f"strategy={self.strategy!r} is unknown: use 'considering', 'keep' or 'random'")
         pair = isinstance(self.to, tuple) and len(self.to) == 2 and all(map(callable, self.to))
         if self.to not in ("disk", "drop") and not pair:
             raise InvalidArgument(f"to={self.to!r} is unknown: use 'disk', 'drop' or two callables (put, take)")
-        if not 0 <= self.lookup_position <= 1:
+        if not isinstance(self.lookup_position, int | float) or not 0 <= self.lookup_position <= 1:
             raise InvalidArgument(
                 f"lookup_position={self.lookup_position!r} is no share of the queue: "
                 "give 0 for its newest tuple, 1 for its oldest, or a number between"
@@ -118,14 +119,16 @@ class SheddingConfig:
         parse_bytes(self.spool_bytes, "spool_bytes")
         if self.directory is not None and self.to != "disk":
             raise InvalidArgument(f"directory={str(self.directory)!r} is for to='disk': leave it out")
-        if self.seed is not None and self.seed < 0:
-            raise InvalidArgument(f"seed={self.seed} must be at least 0")
+        if self.seed is not None and (not isinstance(self.seed, int) or self.seed < 0):
+            raise InvalidArgument(f"seed={self.seed!r} must be a whole number, at least 0")
 
 
 def shedding_config(shedding: SheddingConfig | Strategy | None) -> SheddingConfig | None:
     """Return the settings that an algorithm's option asks for."""
     if shedding is None or isinstance(shedding, SheddingConfig):
         return shedding
+    if not isinstance(shedding, str):
+        raise InvalidArgument(f"shedding={shedding!r} is neither a strategy nor a SheddingConfig: give one of these")
     return SheddingConfig(strategy=shedding)
 
 
@@ -322,7 +325,7 @@ class LoadShedding:
             batch, numbers = self._unplaced
             # Not into the store, which may have been filled since; the numbers are found by position.
             tables["unplaced"] = pa.Table.from_batches([batch]).append_column("", pa.array(numbers))
-        return {"shedding": header}, tables
+        return {"shed_counts": header}, tables
 
     def set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
         """Take over what `state` returned."""
@@ -338,7 +341,7 @@ class LoadShedding:
             (rows,) = tables["unplaced"].combine_chunks().to_batches()
             columns = rows.num_columns - 1
             self._unplaced = rows.select(range(columns)), np.asarray(rows.column(columns).to_numpy())
-        counts = header["shedding"]
+        counts = header["shed_counts"]
         self.tuples_shed = counts["tuples_shed"]
         self.tuples_reloaded = counts["tuples_reloaded"]
         self.tuples_dropped = counts["tuples_dropped"]

@@ -56,7 +56,8 @@ class MeshPhase:
         self._chunks = ChunkQueue(plan.chunks)
         self.num_pages = self._pages.num_pages
         self.scanned_pages = 0
-        self._cycles_before = 0  # those of the operator whose snapshot was restored
+        # Those of an older version of the table count, those of the operator whose snapshot was restored do not.
+        self._cycles_before = -metrics.cycles
 
     @property
     def queue_bytes(self) -> int:
@@ -160,7 +161,7 @@ class MeshPhase:
         """Take over what `state` returned."""
         self.follow(self._plan, max_tuples, [(start, tuples) for start, tuples in header["chunks"]])
         self.scanned_pages = header["scanned_pages"]
-        self._cycles_before = self.scanned_pages // self.num_pages
+        self._cycles_before = self.scanned_pages // self.num_pages - self._metrics.cycles
 
     def close(self) -> None:
         self._disk_buffer.close()

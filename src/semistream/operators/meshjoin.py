@@ -133,6 +133,7 @@ class Meshjoin(WindowedOperator):
             other_bytes=self._reserved_bytes,
             ordered=self._delivery.ordered,
             what=f"meshjoin on {table.path}",
+            sheds=self._sheds,
         )
         self._plan = self._planner.plan(self.config.b)
         self._w = self.config.w
@@ -194,13 +195,16 @@ class Meshjoin(WindowedOperator):
     # --- the loop: Fig. 4 ---------------------------------------------------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        self._relieve(self.w)
         run, pages = self._scan.read_pages()  # l. 2, b pages
         if self._scan.takes_chunk:
             self._scan.begin_chunk((yield from self._admission.read(self.w)))  # l. 2, w tuples; ll. 7-8
         yield from self._scan.join(run)  # ll. 9-10
         yield from self._scan.advance(pages)  # ll. 3-6 (D1)
         yield from self._release_in_order()
+
+    @property
+    def _room_for_new(self) -> int:
+        return self.w
 
     # --- contract -----------------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ class RowCache:
         room = min(self.keys.free, int(self.free_rows / max(1.0, self.rows_per_key)))
         if self.rows.ring_bytes and len(self.keys):
             text_per_key = self.rows.live_ring_bytes / len(self.keys)
-            room = min(room, int((self.rows.ring_bytes - self.rows.live_ring_bytes) / max(1.0, text_per_key)))
+            room = min(room, int(self.rows.room_ring_bytes / max(1.0, text_per_key)))
         return room
 
     def find(self, codes: _Int64s) -> _Int32s:

@@ -24,6 +24,9 @@ __all__ = ["ScanPlan", "ScanPlanner"]
 _DISK_SHARE = 0.3
 _LARGEST_READ_BYTES = 2 << 20  # fits the cache of a core; larger reads gained nothing
 _STREAM_BUFFER_SHARE = 1 / 32
+_SHEDDING_BUFFER_SHARE = 1 / 8  # what does not fit the stream buffer is refused, not shed
+_SHEDDING_CHUNKS = 4  # the 2w that stay, and what comes beyond them
+_LARGEST_BUFFER_SHARE = 1 / 2
 _LEAST_TUPLES = 64
 _LEAST_BUFFER_BYTES = 4096  # the stream buffer copies whole messages
 _EXTRA_CHUNKS = 2
@@ -72,6 +75,8 @@ class ScanPlanner:
         The largest read that a good choice of b makes.
     cache_share
         What a front stage gets of the memory that is left for it and the stream.
+    sheds
+        Whether load is shed, by what waits in the stream buffer: it is larger then.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class ScanPlanner:
         what: str,
         largest_read_bytes: int = _LARGEST_READ_BYTES,
         cache_share: float = 0.0,
+        sheds: bool = False,
     ) -> None:
         TupleStore.require_supported(spec.stream_schema)
         self._reader = reader
@@ -95,6 +101,7 @@ class ScanPlanner:
         self._what = what
         self._largest_read_bytes = largest_read_bytes
         self._cache_share = cache_share
+        self._sheds = sheds
         varlen_bytes = _UNMEASURED_VARLEN_BYTES * TupleStore.num_varlen_columns(spec.stream_schema)
         least = WindowShape(_LEAST_TUPLES, 2 * _LEAST_TUPLES * varlen_bytes)
         self._least_stream_bytes = 2 * sum(least.nbytes(matching, spec.stream_schema, ordered)) + _LEAST_BUFFER_BYTES
@@ -115,8 +122,7 @@ class ScanPlanner:
         iterations = self._iterations(b)
         cache_bytes = int((self._budget_bytes - fixed_bytes) * self._cache_share)
         rest = self._budget_bytes - fixed_bytes - cache_bytes
-        # One chunk of w tuples must fit the buffer, and a window is as many chunks as there are iterations.
-        buffer_bytes = int(rest * max(_STREAM_BUFFER_SHARE, 1 / (iterations + 1)))
+        buffer_bytes = int(rest * self._buffer_share(iterations))
         return ScanPlan(
             b=b,
             iterations_per_cycle=iterations,
@@ -126,6 +132,14 @@ class ScanPlanner:
             window_bytes=rest - buffer_bytes,
             cache_bytes=cache_bytes,
         )
+
+    def _buffer_share(self, iterations: int) -> float:
+        """Return a share for whole chunks of w tuples; a window is as many chunks as there are iterations."""
+        least = max(_STREAM_BUFFER_SHARE, 1 / (iterations + 1))
+        if not self._sheds:
+            return least
+        wanted = max(_SHEDDING_BUFFER_SHARE, _SHEDDING_CHUNKS / (iterations + _SHEDDING_CHUNKS))
+        return max(least, min(wanted, _LARGEST_BUFFER_SHARE))
 
     def _good_b(self) -> int:
         b = 1

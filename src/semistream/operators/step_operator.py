@@ -51,6 +51,10 @@ class StepOperator(ABC):
     @abstractmethod
     def _accept(self, batch: pa.RecordBatch) -> int: ...
 
+    def _begin_step(self) -> None:
+        """Do what comes before a step; when it raises, nothing is lost, and the step can be asked for again."""
+        assert not self._closed
+
     @abstractmethod
     def _step(self) -> Iterator[pa.RecordBatch]: ...
 
@@ -83,6 +87,7 @@ class StepOperator(ABC):
         self._require_ready("step")
         if self.pending == 0:
             return iter(())
+        self._begin_step()
         self._unread = "step"
         return self._tracked(self._step())
 
@@ -155,7 +160,7 @@ class StepOperator(ABC):
             if header.get(name) != ours:
                 raise SnapshotMismatch(
                     f"the snapshot has {name} {header.get(name)!r}, this operator {ours!r}: "
-                    "restore into an operator of the same join, table and version"
+                    "restore into an operator of the same join, table, version and options"
                 )
         try:
             self._set_state(header, tables)

@@ -186,17 +186,21 @@ class StreamBuffer:
             count -= len(parts[-1])
         return Arrivals.concat(parts) if parts else None
 
-    def at(self, positions: _Int64s) -> Arrivals:
-        """Return a copy of the tuples at these positions, ascending, the oldest being at 0."""
-        parts = [piece.unread.where(keep) for piece, keep in self._chosen(positions) if keep.any()]
-        return Arrivals.concat(parts)
+    def at(self, positions: _Int64s) -> Iterator[Arrivals]:
+        """Yield the tuples at these positions, ascending, the oldest being at 0, in copies of a piece at most."""
+        for piece, chosen in self._chosen(positions):
+            if chosen.any():
+                yield piece.unread.where(chosen)
 
     def remove(self, positions: _Int64s) -> None:
         """Remove the tuples at these positions, ascending."""
-        pieces = list(self._chosen(positions))
+        if positions.size == 0:
+            return
+        pieces = deque(self._chosen(positions))
         self._pieces.clear()
         self.nbytes = self.num_rows = 0
-        for piece, chosen in pieces:
+        while pieces:
+            piece, chosen = pieces.popleft()  # so that its memory comes free before the next one is copied
             if not chosen.any():
                 self._append(piece)
                 self.num_rows -= piece.read_rows

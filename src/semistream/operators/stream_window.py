@@ -111,6 +111,11 @@ class StreamWindow:
         Whether arrival numbers are kept, for output in stream order.
     max_shape
         The largest shape that `resize` can ask for; None for a window that is never resized.
+
+    Attributes
+    ----------
+    entered
+        Tuples that were inserted from the start on.
     """
 
     def __init__(
@@ -132,6 +137,7 @@ class StreamWindow:
         self._number = ElasticArray(
             shape.capacity if ordered else 0, np.int64, max_capacity=max_capacity if ordered else None
         )
+        self.entered = 0
         self._ordered = ordered
 
     @property
@@ -171,6 +177,7 @@ class StreamWindow:
         slots = self.codes.insert(codes)
         self.store.put(slots, batch)
         self.matched[slots] = False
+        self.entered += slots.size
         if self._ordered:
             assert numbers is not None
             self.number[slots] = numbers

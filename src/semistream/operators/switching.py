@@ -64,9 +64,10 @@ class Switching:
 
     def begin_cycle(self, window: FifoMultimap) -> None:
         """Begin a scan of R: Alg. 1, ll. 3-14, and ll. 42-51 once every tenth time."""
+        if self._front_stage.inequality is None:
+            return  # the first scan shows how large rows are
         self.cycle += 1
-        if self._front_stage.inequality is not None:
-            self._front_stage.inequality.end_turn()
+        self._front_stage.inequality.end_turn()
         if self.state is State.INCREMENTING:
             self._begin_counting(window)
         elif self.state is State.SWITCHING:

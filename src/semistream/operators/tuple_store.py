@@ -119,11 +119,16 @@ class TupleStore:
         """The bytes of text and binary values that were put and not freed."""
         return self._varlen.live_bytes if self._varlen else 0
 
+    @property
+    def room_ring_bytes(self) -> int:
+        """The bytes of text and binary values that can be put now, if need be after `compact`."""
+        return self._varlen.room_bytes if self._varlen else 0
+
     def fitting_rows(self, batch: pa.RecordBatch) -> int:
         """Return how many of the next rows fit the ring, if need be after `compact`."""
         if self._varlen is None:
             return batch.num_rows
-        return int(np.searchsorted(np.cumsum(varlen_bytes(batch)), self._varlen.room_bytes, side="right"))
+        return int(np.searchsorted(np.cumsum(varlen_bytes(batch)), self.room_ring_bytes, side="right"))
 
     def needs_compaction(self, batch: pa.RecordBatch) -> bool:
         """Return whether ``batch`` fits the ring only after `compact`."""

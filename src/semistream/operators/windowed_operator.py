@@ -23,6 +23,7 @@ class WindowedOperator(StepOperator):
 
     _stream: WindowedStream
 
+    _shedding: LoadShedding | None = None
     _overload: Overload | None = None
 
     def __init__(
@@ -40,14 +41,20 @@ class WindowedOperator(StepOperator):
         self._io = io
         self._shedding_config = shedding
         self._shedding_strategies = shedding_strategies
-        super().__init__(table, spec, budget_bytes)
+        try:
+            super().__init__(table, spec, budget_bytes)
+        except BaseException:
+            if self._shedding is not None:
+                self._shedding.close()  # its directory would outlive an operator that there is not
+            raise
 
     def _open(self) -> None:
         self._filter = PairFilter(self.spec)
         self._delivery = Delivery(self.spec, self.budget_bytes, ordered=self._order == "stream")
         self._reader = PageReader(self.table, columns=self.spec.needed_master_columns, io=self._io)
-        self._shedding: LoadShedding | None = None
+        self._tuples_in_at_open = self.metrics.tuples_in
         if self._shedding_config is not None:
+            self.metrics.shed_strategy = self._shedding_config.strategy
             self._shedding = LoadShedding(
                 self._shedding_config,
                 self.spec.stream_schema,
@@ -61,13 +68,28 @@ class WindowedOperator(StepOperator):
         """Memory that does not depend on how the rest of the budget is split."""
         return self._delivery.reserved_bytes + (0 if self._shedding is None else self._shedding.memory_bytes)
 
-    def _relieve(self, w: int) -> None:
+    @property
+    def _sheds(self) -> bool:
+        return self._shedding_config is not None
+
+    @property
+    def _room_for_new(self) -> int:
+        """How many tuples the next iteration has room for: the papers' w."""
+        return self._stream.capacity_tuples - self._stream.tuples_in_window
+
+    def _begin_step(self) -> None:
         """Shed load, or reload what was shed: S2 Algorithm 2."""
         if self._shedding is None:
             return
         if self._overload is None:
-            self._overload = Overload(self._shedding, self._stream, self._delivery, self.metrics)
-        self._overload.relieve(w, may_shed=self._stream_goes_on)
+            self._overload = Overload(
+                self._shedding,
+                self._stream,
+                self._delivery,
+                self.metrics,
+                tuples_in_before=self._tuples_in_at_open,
+            )
+        self._overload.relieve(self._room_for_new, may_shed=self._stream_goes_on)
 
     @property
     def window_capacity_tuples(self) -> int:

@@ -3,6 +3,7 @@
 The window is shaped when the first tuples arrive, because only they show how large a tuple is.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -198,8 +199,8 @@ class WindowedStream:
             return self._buffer.capacity_bytes
         return (self._buffer.capacity_bytes - self._buffer.nbytes) * self._buffer.num_rows // self._buffer.nbytes
 
-    def buffered_at(self, positions: npt.NDArray[np.int64]) -> Arrivals:
-        """Return a copy of the tuples at these positions of the stream buffer, the oldest being at 0."""
+    def buffered_at(self, positions: npt.NDArray[np.int64]) -> Iterator[Arrivals]:
+        """Yield the tuples at these positions of the stream buffer, the oldest being at 0, a few at a time."""
         return self._buffer.at(positions)
 
     def remove_buffered(self, positions: npt.NDArray[np.int64]) -> None:
@@ -241,8 +242,12 @@ class WindowedStream:
         self._max_tuples = max_tuples
 
     def capacity_for(self, window_bytes: int) -> int:
-        """Return how many tuples a window of this size would hold; 0 until the first tuples were measured."""
-        return 0 if self._window is None else self._new_shape(window_bytes, self._max_tuples).capacity
+        """Return how many tuples like those in the window one of this size would hold; 0 when it cannot be."""
+        if self._window is None:
+            return 0
+        shape = self._shape_for(self._varlen, window_bytes, self._max_tuples, 1, 0)
+        text_bytes = self._window.store.live_ring_bytes
+        return min(shape.capacity, shape.ring_bytes * len(self._window) // text_bytes) if text_bytes else shape.capacity
 
     def _new_shape(self, window_bytes: int, max_tuples: int | None) -> WindowShape:
         text_bytes = self.window.store.live_ring_bytes

@@ -103,6 +103,8 @@ def _warm_up(spec: OperatorsSpec, cell: Cell, saturated: Saturated, table: Maste
 
 
 def _window_bytes(cell: Cell, table: MasterTable) -> int:
+    if cell.algorithm == "ssbj" and cell.is_scan:
+        return 3 * table.num_bytes  # keys move to its cache in every third scan only
     # A tuple waits for a whole scan, but for its partition about half as long.
     return table.num_bytes if cell.is_scan else table.num_bytes // 2
 

@@ -59,7 +59,7 @@ class OperatorsSpec:
     lookup_backlog_tuples: int = 8192
     share_tolerance: float = 0.005
     io_tolerance: float = 0.03
-    most_warm_up_s: float = 25.0
+    most_warm_up_s: float = 45.0
     most_measured_s: float = 15.0
     arrival_share: float = 0.8
 
