@@ -9,8 +9,8 @@ M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-St
                         │
                         └─ miss ─► window of the join ─► rows come by ─► is the key frequent? ─► H_R
 
-It is one component, put before three joins. What it needs of a join is to be asked `find`, and to be told which keys
-wait for rows that come by (`consider`) and which rows those are.
+It is one component, put before three joins, and the cache of SSBJ. What it needs of a join is to be asked `find`, and
+to be told which keys wait for rows that come by (`consider`) and which rows those are.
 
 Many rows per key: a key's rows are cached all or none, so that a hit is a whole answer. A key without rows is cached as
 empty and its tuples are answered as unmatched. Rows are cached without the columns that the join does not need.
@@ -61,9 +61,11 @@ class CachedConfig:
     Attributes
     ----------
     cache_share
-        The cache's share of the memory that it and the stream tuples have together. S2's optimum is near 0.15.
+        The cache's share of the memory that it and the stream tuples (in CINLJ: the buffer pool) have together.
+        S2's optimum is near 0.15, of all memory.
     cache_policy
-        ``"aging"``, ``"tinylfu"``, ``"threshold"`` as in S2, or ``"inequality"`` as in S0.
+        Which keys are cached: ``"aging"``, ``"tinylfu"``, ``"threshold"`` as in S2, or ``"inequality"`` as in S0. Each
+        is described in the module of its name, such as `semistream.operators.aging_policy`.
     """
 
     cache_share: float = 0.15

@@ -32,7 +32,8 @@ def operator(
     Parameters
     ----------
     name
-        The algorithm: ``"meshjoin"``, ``"hybridjoin"`` or ``"inlj"``.
+        The algorithm: ``"meshjoin"``, ``"hybridjoin"``, ``"inlj"``; the same behind a cache of frequent keys:
+        ``"cmeshjoin"``, ``"chybridjoin"``, ``"cinlj"``; or ``"ssbj"``.
     table
         The master table, from `stage` or `open_table`.
     stream_schema
@@ -48,7 +49,10 @@ def operator(
     memory
         The budget, in bytes or as text like ``"64MB"``.
     options
-        Settings of the algorithm: see `MeshjoinConfig`, `HybridjoinConfig` and `InljConfig` in `semistream.operators`.
+        Settings of the algorithm, described in its config class in `semistream.operators`: `MeshjoinConfig`,
+        `HybridjoinConfig`, `InljConfig`, `CmeshjoinConfig`, `ChybridjoinConfig`, `CinljConfig` or `SsbjConfig`.
+        ``cache_share`` and ``cache_policy`` are those of `CachedConfig` in `semistream.operators.front_stage`;
+        ``shedding`` takes a strategy or a `SheddingConfig`.
 
     Examples
     --------
