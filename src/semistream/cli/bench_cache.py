@@ -27,14 +27,16 @@ a cache that holds the best keys of each interval of the locality stream."""
 def cache(
     rows: Annotated[int, typer.Option(help="Rows of 120 bytes in the master table.")] = CacheSpec.rows,
     memory: Annotated[float, typer.Option(help="Budget as a share of the table.")] = CacheSpec.memory_share,
-    cache_share: Annotated[float, typer.Option(help="The cache's share of the budget.")] = CacheSpec.cache_share,
+    cache_share: Annotated[float, typer.Option(help="The operators' option cache_share.")] = CacheSpec.cache_share,
     tuples: Annotated[
         int, typer.Option(help="Stream tuples of the warm-up, and as many measured.")
     ] = CacheSpec.measured_tuples,
     workload: Annotated[
         list[str] | None, typer.Option(help=f"Stream, of {', '.join(WORKLOADS)}; can be repeated.")
     ] = None,
-    policy: Annotated[list[str] | None, typer.Option(help="Policy to measure; can be repeated.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help=f"Policy to measure, of {', '.join(POLICIES)}; can be repeated.")
+    ] = None,
     algorithm: Annotated[list[str] | None, typer.Option(help="Algorithm to run; can be repeated.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of table and streams.")] = CacheSpec.seed,
     data_dir: Annotated[Path, typer.Option(help="Where the table is kept: 250 MB at the default size.")] = Path(

@@ -9,7 +9,7 @@ from semistream.workloads import locality_stream, polluted_stream, stream
 
 __all__ = ["POLICIES", "WORKLOADS", "CacheSpec"]
 
-POLICIES = ("threshold", "inequality", "tinylfu")
+POLICIES = ("aging", "tinylfu", "threshold", "inequality")
 WORKLOADS = ("zipf 0.5", "zipf 0.8", "zipf 1.0", "zipf 1.2", "locality", "polluted")
 
 
@@ -24,7 +24,7 @@ class CacheSpec:
     memory_share
         The operator's budget as a share of the table's bytes.
     cache_share
-        The cache's share of the budget.
+        The operators' option of that name.
     warm_up_tuples, measured_tuples
         Stream tuples before hits are counted, and while they are.
     algorithms
