@@ -35,7 +35,7 @@ class Metrics:
 
     @property
     def cache_share(self) -> float:
-        """The share of answered tuples that never needed the disk phase."""
+        """The share of answered tuples that the cache answered."""
         return self.tuples_through_cache / self.tuples_answered if self.tuples_answered else 0.0
 
     @property

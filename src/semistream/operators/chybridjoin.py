@@ -5,6 +5,7 @@ M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-St
 
 Frequent keys are answered from a cache of their master rows. The others wait in HYBRIDJOIN's queue, whose oldest tuple
 picks the partition of R that is read. A key that many tuples waited for when its partition came by goes to the cache.
+By default any key does while there is room.
 
 ::
 
@@ -15,6 +16,7 @@ picks the partition of R that is read. A key that many tuples waited for when it
 
     memory M = disk buffer + index (where pages lie, their first keys, partitions) + stream buffer + H_S + Q + H_R, its
                frequency recorder and its switching buffer + results being built (+ results that wait, for stream order)
+               (+ tuples being shed)
 
 Symbols
 -------
@@ -23,10 +25,11 @@ paper           here                          unit
 ==============  ============================  ==============================================
 ``H_R``         ``front_stage``               master rows by key
 ``H_S``, ``Q``  ``_stream.window``            stream tuples by partition, oldest first
-``w_B``         free places in ``_stream``    stream tuples that may enter per iteration
+``h_S``         ``window_capacity_tuples``    stream tuples in H_S
+``w_B``         ``_room_for_new``             stream tuples that may enter per iteration: free places in H_S
 ``SB_1``        the buffer of ``_stream``     stream tuples that arrived
 ``SB_2``        --                            misses enter H_S at once
-``f``           ``waiting``                   tuples of a key that wait when its rows come by
+``f``           ``waiting`` in `HybridPhase`  tuples of a key that wait when its rows come by
 ==============  ============================  ==============================================
 
 Deviations
@@ -37,7 +40,10 @@ D2  A key without a row leaves with all that wait for its partition (ll. 8-11 de
     H_S). It is cached as empty when it is frequent.
 D3  A key's rows are cached all or none, so that keys may have many rows.
 D4  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`.
-D5  HYBRIDJOIN's deviations D1-D5 hold here too.
+D5  The cache's share is of the memory that the disk buffer and other fixed parts leave; the paper's 15% are of all
+    memory.
+D6  R is clustered by key; the paper is content with an index, and reads b rows from a key on.
+D7  HYBRIDJOIN's deviations D1-D5 hold here too.
 """
 
 from collections.abc import Iterator
@@ -152,7 +158,7 @@ class Chybridjoin(WindowedOperator):
     def partitions_read(self) -> int:
         return self._lookup.partitions_read
 
-    # --- the loop: Algorithm 1 --------------------------------------------------------------------------------------
+    # --- the loop: Algorithm 1; l. 3, load shedding, is `_begin_step` -----------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
         yield from self._admission.read(self._room_for_new)  # ll. 4-6; w_B (D1)

@@ -4,7 +4,8 @@ M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-St
 (S2), section 3.3.
 
 Frequent keys are answered from a cache of their master rows, the others are looked up one by one. The join itself keeps
-nothing of the stream, so a small buffer of recent keys tells which ones come again.
+nothing of the stream, so a small buffer of recent keys tells which ones come again. By default any key is
+cached while there is room.
 
 ::
 
@@ -32,7 +33,7 @@ D1  The temporary buffer forgets the oldest key for every new one. The paper emp
 D2  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`. The
     paper's promotion at frequency 2 is where the threshold begins.
 D3  A key's rows are cached all or none, so that keys may have many rows; a key without rows is cached as empty.
-D4  INLJ's deviations hold here too, but for the order of results: hits leave a step before misses, unless
+D4  INLJ's deviations hold here too, but for the order of results: the hits of a step leave before its misses, unless
     ``order="stream"`` is asked for.
 """
 

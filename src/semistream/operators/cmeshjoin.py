@@ -14,7 +14,7 @@ meets all of R page by page. The window holds only infrequent keys, so one scan 
                                             └─ the oldest chunk expires
 
     memory M = disk buffer + index (where pages lie) + stream buffer + H_S + Q + H_R, its frequency recorder and its
-               switching buffer + results being built (+ results that wait, for stream order)
+               switching buffer + results being built (+ results that wait, for stream order) (+ tuples being shed)
 
 Symbols
 -------
@@ -33,11 +33,14 @@ Deviations
 D1  A key's rows may lie on any page: they are collected during one whole scan and cached together, so that keys with
     many rows can be cached. The paper caches a row when it comes by, which is enough for keys with one row only. Keys
     without any row are cached too, as empty.
-D2  Which keys are collected is chosen at the beginning of a scan, by how many of their tuples wait then.
+D2  Which keys are collected is chosen at the beginning of a scan, among those that wait then. The paper decides for
+    each row when it comes by.
 D3  A front-stage phase ends after w misses (the paper: when H_S is full), so that chunks are of equal size and leave
     evenly.
 D4  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`.
-D5  MESHJOIN's deviations D1-D6 and D8 hold here too.
+D5  The cache's share is of the memory that the disk buffer and other fixed parts leave; the paper's 15% are of all
+    memory.
+D6  MESHJOIN's deviations hold here too, but b is not changed in flight.
 """
 
 from collections.abc import Iterator

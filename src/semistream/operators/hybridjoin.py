@@ -14,7 +14,7 @@ when it has become the oldest.
                                           └─ the oldest tuple picks ───────────────────────┘
 
     memory M = disk buffer + index (where pages lie, their first keys, partitions) + stream buffer + H_S + Q
-               + results being built (+ results that wait, for stream order)
+               + results being built (+ results that wait, for stream order) (+ tuples being shed)
 
 Symbols
 -------
@@ -22,8 +22,8 @@ Symbols
 paper       here                          unit
 ==========  ============================  ==============================================
 ``M``       ``budget_bytes``              bytes
-``vP``      ``_plan.read_bytes``          bytes of a partition, read b pages at a time
-``w``       free places in ``_stream``    stream tuples read per iteration
+``vP``      ``_lookup.plan.read_bytes``   bytes of a partition, read b pages at a time
+``w``       ``_room_for_new``             stream tuples read per iteration: free places in H
 ``hS``      ``window_capacity_tuples``    stream tuples in H
 ==========  ============================  ==============================================
 

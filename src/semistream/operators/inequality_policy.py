@@ -98,7 +98,7 @@ class InequalityPolicy:
 
     def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
         victims = self.no_longer_worth(cache) if self.turn >= self._next_eviction else np.empty(0, dtype=np.int32)
-        # One row at least, as far as is known now.
+        # Without rows, as far as is known now; `keeps` decides when they have been counted.
         worth = np.flatnonzero(self.is_cheaper_cached(waiting, np.zeros_like(waiting)))
         worth = worth[np.argsort(-waiting[worth], kind="stable")][:most]
         return Choice(worth[: cache.free_keys + victims.size], victims)

@@ -14,7 +14,7 @@ the disk's cost per stream tuple falls with the memory given to the window. No i
                                           └─ the oldest chunk expires          └─► results
 
     memory M = disk buffer + index (where pages lie) + stream buffer + H_S + Q + results being built
-               (+ results that wait, for stream order)
+               (+ results that wait, for stream order) (+ tuples being shed)
 
 Symbols
 -------

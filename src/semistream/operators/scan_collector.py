@@ -1,7 +1,7 @@
 """Collects the rows of chosen keys during one whole scan of a heap table.
 
-Rows of a key may lie on any page, so its row set is whole after every page has come by once, from wherever the scan
-stood. Which keys are collected is settled at the beginning: a key that is chosen later has missed pages.
+Rows of a key may lie on any page, so its row set is whole after every page has come by once. Which keys are collected
+is settled at the beginning: a key that is chosen later has missed pages.
 """
 
 import numpy as np

@@ -36,14 +36,16 @@ paper        here                            unit
 
 Deviations
 ----------
-D1  Keys to count and keys to move are chosen when a scan begins, and only a row set that was seen whole moves. Read
-    literally, ll. 28-36 decide for each row against an H_S that changes, and can cache a part of a key's rows.
+D1  Keys to count and keys to move are chosen when a scan begins, after its first tuples were read (ll. 15-23 before
+    ll. 3-14), and only a row set that was seen whole moves. Read literally, ll. 28-36 decide for each row against an
+    H_S that changes, and can cache a part of a key's rows. The scan that first shows how large rows are is not counted.
 D2  Eviction happens once, when a tenth scan begins. ll. 42-51 would run in each of its iterations, with counts
     that the first has set to 0, and evict everything.
 D3  A key's hits are divided by the scans that it was cached for, not by 10.
 D4  Keys that were counted and have no row move as well, as empty: ll. 28-36 never see them.
 D5  Tuples of a moved key that are in H_S have met only a part of R. They stay until they expire.
-D6  vS and vR are measured, structures included, and an entry's own bytes count beside its rows.
+D6  vS and vR are measured, structures included, and an entry's own bytes count beside its rows. Text counts as in the
+    first tuples and rows.
 D7  The budget is fixed, so that what the cache needs is taken from H_S over one scan: w falls before memory
     moves. The cache keeps a reserve for the next keys, between 1/64 and 1/8 of the pool.
 D8  On a clustered table a partition brings all rows of its keys at once. The inequality is applied there and then, to
