@@ -35,6 +35,18 @@ class Balance:
         return _LARGEST_RESERVE
 
     @property
+    def cache_share(self) -> float:
+        """The cache's share of the common memory, for a snapshot."""
+        return self._front_stage.cache_bytes / self._pool_bytes
+
+    def set_shares(self, pool_bytes: int, cache_share: float) -> None:
+        """Share out this much memory before a snapshot is restored: its tuples need what their window had."""
+        self._pool_bytes = pool_bytes
+        cache_bytes = int(pool_bytes * min(cache_share, self.first_cache_share()))
+        self._front_stage.resize(cache_bytes)
+        self._stream.resize_window(pool_bytes - cache_bytes)
+
+    @property
     def limit_tuples(self) -> int:
         """How many tuples the window may hold now."""
         return self._stream.capacity_tuples if self._limit_tuples is None else self._limit_tuples

@@ -63,6 +63,7 @@ from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.admission import Admission
 from semistream.operators.balance import Balance
+from semistream.operators.chunk_queue import CHUNK_BYTES
 from semistream.operators.front_stage import CachedConfig, FrontStage
 from semistream.operators.hybrid_phase import HybridPhase
 from semistream.operators.matching import EqualityMatching
@@ -267,11 +268,16 @@ class Ssbj(WindowedOperator):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         header, tables = super()._state()
+        header = {**header, "cache_share": self._balance.cache_share}
         return (header if self._scan is None else {**header, **self._scan.state()}), tables
 
     def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        pool_bytes = self._plan.window_bytes + self._plan.cache_bytes
         if self._scan is not None:
             self._scan.set_state(header, None)
+            # Chunks of a smaller b may be more than a scan with this one has.
+            pool_bytes -= self._scan.queue_bytes - self._plan.chunks * CHUNK_BYTES
+        self._balance.set_shares(pool_bytes, header["cache_share"])
         super()._set_state(header, tables)
 
     def _release(self) -> None:
