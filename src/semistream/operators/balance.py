@@ -39,12 +39,17 @@ class Balance:
         """The cache's share of the common memory, for a snapshot."""
         return self._front_stage.cache_bytes / self._pool_bytes
 
-    def set_shares(self, pool_bytes: int, cache_share: float) -> None:
-        """Share out this much memory before a snapshot is restored: its tuples need what their window had."""
-        self._pool_bytes = pool_bytes
-        cache_bytes = int(pool_bytes * min(cache_share, self.first_cache_share()))
+    def restart(self, pool_bytes: int | None = None, cache_share: float = 1.0) -> None:
+        """Share out the memory, or this much, as before anything was known; nothing may be cached.
+
+        A ``cache_share`` that is smaller is kept: the tuples of a snapshot need what their window had.
+        """
+        self._pool_bytes = self._pool_bytes if pool_bytes is None else pool_bytes
+        cache_bytes = int(self._pool_bytes * min(cache_share, self.first_cache_share()))
+        self._used_before = 0
+        self._wanted_cache_bytes = self._limit_tuples = None
         self._front_stage.resize(cache_bytes)
-        self._stream.resize_window(pool_bytes - cache_bytes)
+        self._stream.resize_window(self._pool_bytes - cache_bytes)
 
     @property
     def limit_tuples(self) -> int:

@@ -58,7 +58,7 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from semistream.core.errors import InvalidArgument
+from semistream.core.errors import InvalidArgument, TupleTooLarge
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.admission import Admission
@@ -255,6 +255,17 @@ class Ssbj(WindowedOperator):
 
     # --- contract -----------------------------------------------------------------------------------------------
 
+    def _accept(self, batch: pa.RecordBatch) -> int:
+        try:
+            return super()._accept(batch)
+        except TupleTooLarge:
+            if self._stream.pending or self._balance.cache_share <= Balance.first_cache_share():
+                raise
+            # It may need what the cache has gained.
+            self.switching.empty_cache()
+            self._balance.restart()
+            return super()._accept(batch)
+
     def _components(self) -> dict[str, int]:
         components = {**super()._components(), **self.front_stage.components()}
         if self._lookup is not None:
@@ -277,7 +288,7 @@ class Ssbj(WindowedOperator):
             self._scan.set_state(header, None)
             # Chunks of a smaller b may be more than a scan with this one has.
             pool_bytes -= self._scan.queue_bytes - self._plan.chunks * CHUNK_BYTES
-        self._balance.set_shares(pool_bytes, header["cache_share"])
+        self._balance.restart(pool_bytes, header["cache_share"])
         super()._set_state(header, tables)
 
     def _release(self) -> None:

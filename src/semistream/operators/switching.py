@@ -126,6 +126,14 @@ class Switching:
             self._front_stage.take_in(self._collecting)
         self._collecting = self._watched = None
 
+    def empty_cache(self) -> None:
+        """Let all keys go, those on their way into the cache included."""
+        if self._collecting is not None:
+            self._collecting.sets.abandon()
+        self._collecting = self._watched = None
+        if self._front_stage.cache is not None:
+            self._front_stage.cache.evict(self._front_stage.cache.keys.live_slots())
+
     def _evict(self) -> None:
         if self._front_stage.cache is not None and self._front_stage.inequality is not None:
             self._front_stage.cache.evict(self._front_stage.inequality.no_longer_worth(self._front_stage.cache))
