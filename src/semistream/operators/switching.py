@@ -29,6 +29,7 @@ __all__ = ["State", "Switching"]
 
 _EVICTION_CYCLES = 10
 
+_Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -97,11 +98,21 @@ class Switching:
         codes, waiting = window.keys_with_at_least(1)
         hopeful = (cache.find(codes) < 0) & inequality.is_cheaper_cached(waiting, np.zeros_like(waiting))
         codes, waiting = codes[hopeful], waiting[hopeful]
-        # Among equals any will do, but not those that stand together in the hash table they come from.
-        order = self._random.permutation(codes.size)
-        order = order[np.argsort(-waiting[order], kind="stable")][: self._front_stage.most_collected]
-        self._watch(codes[order])
+        self._watch(codes[self._draw(waiting, self._front_stage.most_collected)])
         self._row_count = np.zeros(self._codes.size, dtype=np.int32)
+
+    def _draw(self, waiting: _Int32s, most: int) -> _Int64s:
+        """Choose keys to count: half of them those with most tuples, the others by tuples drawn at random.
+
+        Frequent keys with so many rows that they stay on disk would else keep all others from ever being counted.
+        """
+        # Among equals any will do, but not those that stand together in the hash table they come from.
+        order = self._random.permutation(waiting.size)
+        order = order[np.argsort(-waiting[order], kind="stable")]
+        first, rest = order[: most - most // 2], order[most - most // 2 :]
+        # Of exponential times with these rates the earliest are those of a draw without repetition.
+        times = self._random.exponential(size=rest.size) / waiting[rest]
+        return np.concatenate([first, rest[np.argsort(times, kind="stable")][: most // 2]])
 
     def _watch(self, codes: _Int64s) -> None:
         self._codes = codes
