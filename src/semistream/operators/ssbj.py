@@ -216,9 +216,10 @@ class Ssbj(WindowedOperator):
         if scan.takes_chunk:
             scan.begin_chunk((yield from self._admission.read(self._room(self.w))))  # ll. 15-23
         if self._stream.tuples_in_window:
+            run, pages = scan.read_pages()  # l. 24
+            self.front_stage.measure(run)
             if scan.at_scan_start:
                 self._begin_cycle()  # ll. 3-14, 42-51
-            run, pages = scan.read_pages()  # l. 24
             self.switching.saw(run, self._keys.master_codes(run))  # ll. 28-36
             yield from scan.join(run)  # ll. 25-27
             yield from scan.advance(pages)  # ll. 39-41

@@ -79,7 +79,6 @@ class Switching:
 
     def saw(self, run: pa.RecordBatch, codes: KeyCodes) -> None:
         """Use pages that came by: ll. 28-36."""
-        self._front_stage.measure(run)
         if self._watched is None or self.state is State.PHASE_OUT:
             return
         owners = self._watched.find(codes.code)
