@@ -58,11 +58,12 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from semistream.core.errors import InvalidArgument
+from semistream.core.errors import InvalidArgument, TupleTooLarge
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.admission import Admission
 from semistream.operators.balance import Balance
+from semistream.operators.chunk_queue import CHUNK_BYTES
 from semistream.operators.front_stage import CachedConfig, FrontStage
 from semistream.operators.hybrid_phase import HybridPhase
 from semistream.operators.matching import EqualityMatching
@@ -215,9 +216,10 @@ class Ssbj(WindowedOperator):
         if scan.takes_chunk:
             scan.begin_chunk((yield from self._admission.read(self._room(self.w))))  # ll. 15-23
         if self._stream.tuples_in_window:
+            run, pages = scan.read_pages()  # l. 24
+            self.front_stage.measure(run)
             if scan.at_scan_start:
                 self._begin_cycle()  # ll. 3-14, 42-51
-            run, pages = scan.read_pages()  # l. 24
             self.switching.saw(run, self._keys.master_codes(run))  # ll. 28-36
             yield from scan.join(run)  # ll. 25-27
             yield from scan.advance(pages)  # ll. 39-41
@@ -254,6 +256,17 @@ class Ssbj(WindowedOperator):
 
     # --- contract -----------------------------------------------------------------------------------------------
 
+    def _accept(self, batch: pa.RecordBatch) -> int:
+        try:
+            return super()._accept(batch)
+        except TupleTooLarge:
+            if self._stream.pending or self._balance.cache_share <= Balance.first_cache_share():
+                raise
+            # It may need what the cache has gained.
+            self.switching.empty_cache()
+            self._balance.restart()
+            return super()._accept(batch)
+
     def _components(self) -> dict[str, int]:
         components = {**super()._components(), **self.front_stage.components()}
         if self._lookup is not None:
@@ -267,11 +280,16 @@ class Ssbj(WindowedOperator):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         header, tables = super()._state()
+        header = {**header, "cache_share": self._balance.cache_share}
         return (header if self._scan is None else {**header, **self._scan.state()}), tables
 
     def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        pool_bytes = self._plan.window_bytes + self._plan.cache_bytes
         if self._scan is not None:
             self._scan.set_state(header, None)
+            # Chunks of a smaller b may be more than a scan with this one has.
+            pool_bytes -= self._scan.queue_bytes - self._plan.chunks * CHUNK_BYTES
+        self._balance.restart(pool_bytes, header["cache_share"])
         super()._set_state(header, tables)
 
     def _release(self) -> None:
