@@ -94,7 +94,8 @@ class ChainsAgainstLists(RuleBasedStateMachine):
         tuples = np.arange(100, 100 + len(asking), dtype=np.int32)
         cursors = self.first[np.array(asking, dtype=np.int32)]
         out_tuples, out_rows = np.empty(portion, dtype=np.int32), np.empty(portion, dtype=np.int32)
-        at, pairs = 0, []
+        at = 0
+        pairs: list[tuple[int, int]] = []
         while at < len(asking):
             at, filled = pair_chains(self.next_row, tuples, cursors, at, out_tuples, out_rows)
             assert filled == portion or at == len(asking)
