@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from semistream.bench.demo import DemoResult, DemoSpec, report, run_demo, write_report
+from semistream.bench.demo import DemoResult, DemoSpec, picture, run_demo, write_report
 from semistream.bench.demo.check import Fingerprint, batch_join_fingerprint, file_fingerprint
 from semistream.bench.extras import import_extra
 from semistream.bench.provenance import collect_provenance
@@ -16,6 +16,7 @@ from semistream.operators import algorithm_names
 from semistream.workloads import master_table, stream
 
 SPEC = DemoSpec(master_rows=20_000, stream_tuples=30_000, lookup_tuples=5000, budget_share=0.5)
+CACHED = ("cmeshjoin", "chybridjoin", "cinlj", "ssbj")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,8 @@ def test_every_algorithm_is_run_and_exact(result: DemoResult) -> None:
     assert [run.algorithm for run in result.runs] == algorithm_names()
     assert result.exact
     for run in result.runs:
-        assert run.metrics.tuples_answered == run.output.rows == (5000 if run.algorithm == "inlj" else 30_000)
+        assert run.metrics.tuples_answered == run.output.rows
+        assert run.output.rows == (5000 if run.algorithm in ("inlj", "cinlj") else 30_000)
         assert run.memory.total_bytes <= run.memory.budget_bytes
         assert run.timeline[-1] == (run.busy_s, run.metrics.tuples_answered)
 
@@ -45,13 +47,19 @@ def test_the_report_says_so(result: DemoResult, tmp_path: Path) -> None:
     assert "data:image/png;base64," in page
     assert "page cache: these are warm rates" in page
     assert "nothing is answered before the first full scan of the table" in page
+    for run in result.runs:
+        assert f'{picture.color_of(run.algorithm)}"></span>{run.algorithm.upper()}' in page
+        assert (run.metrics.cache_share > 0) == (run.algorithm in CACHED)
+        assert f"<td>{run.metrics.cache_share:.0%}</td>" in page
     wrong = replace(result.runs[0], output=Fingerprint(1, 1))
     write_report(replace(result, runs=(wrong, *result.runs[1:])), provenance, tmp_path / "wrong.html")
     assert "An output differs!" in (tmp_path / "wrong.html").read_text()
 
 
-def test_components_and_algorithms_share_no_color() -> None:
-    assert set(report._COMPONENT_COLORS).isdisjoint(report._RUN_COLORS.values())
+def test_every_algorithm_has_a_color_of_its_own_that_no_component_has() -> None:
+    colors = [picture.color_of(name) for name in algorithm_names()]
+    assert len(set(colors)) == len(colors)
+    assert set(colors).isdisjoint({*picture._COMPONENT_COLORS, picture._REST_COLOR, picture._OTHER_RUN_COLOR})
 
 
 def test_the_check_sees_a_lost_a_doubled_and_a_changed_row(tmp_path: Path) -> None:

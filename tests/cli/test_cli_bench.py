@@ -10,6 +10,9 @@ from semistream.bench.micro import run as micro_run
 from semistream.bench.provenance import collect_provenance
 from semistream.bench.result_file import BenchResult, Entry, write_result
 from semistream.cli.app import app
+from semistream.operators import algorithm_names
+
+NAMES = [name.upper() for name in algorithm_names()]
 
 
 def test_micro_prints_json_and_writes_the_same(tmp_path: Path) -> None:
@@ -98,7 +101,15 @@ def test_demo_leaves_a_report(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), *sizes])
     assert result.exit_code == 0, result.output
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-    assert "equals DuckDB's batch join" in result.stdout
+    lines = result.stdout.splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(tuple(NAMES))}
+    assert list(rows) == NAMES
+    for name, cells in rows.items():
+        tuples = "2,000" if name in ("INLJ", "CINLJ") else "20,000"
+        assert cells[:2] == [tuples, tuples]
+        assert (cells[3] != "0%") == (name not in ("INLJ", "HYBRIDJOIN", "MESHJOIN"))
+        assert cells[-1] == "yes"
+    assert max(len(line) for line in lines if not line.startswith(("The table", "Report"))) <= 80
     assert "page cache: these are warm rates" in result.stdout
 
 

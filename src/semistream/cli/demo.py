@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -24,7 +25,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo-output"),
     master_rows: Annotated[int, typer.Option(help="Rows of the master table.")] = DemoSpec.master_rows,
     stream_tuples: Annotated[int, typer.Option(help="Tuples of the stream.")] = DemoSpec.stream_tuples,
-    lookup_tuples: Annotated[int, typer.Option(help="How many of them INLJ gets.")] = DemoSpec.lookup_tuples,
+    lookup_tuples: Annotated[int, typer.Option(help="How many of them INLJ and CINLJ get.")] = DemoSpec.lookup_tuples,
     seed: Annotated[int, typer.Option(help="Seed of table and stream.")] = DemoSpec.seed,
 ) -> None:
     """Generate a table and a stream, join them with every algorithm, and check against DuckDB."""
@@ -32,7 +33,7 @@ def demo(
     spec = DemoSpec(master_rows=master_rows, stream_tuples=stream_tuples, lookup_tuples=lookup_tuples, seed=seed)
     provenance = collect_provenance(seed)
     percentage = TextColumn("{task.percentage:>4.0f}%")
-    columns = (TextColumn("{task.description:29}"), BarColumn(), percentage, TimeElapsedColumn())
+    columns = (TextColumn("{task.description:32}"), BarColumn(), percentage, TimeElapsedColumn())
     with Progress(*columns, console=stderr) as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -53,19 +54,23 @@ def demo(
 
 
 def _print(result: DemoResult) -> None:
-    table = Table(
-        "",
-        *(run.algorithm.upper() for run in result.runs),
-        title=f"{result.spec.master_rows:,} products ({format_bytes(result.table_bytes)}), left join",
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
-    runs = result.runs
-    table.add_row("stream tuples answered", *(f"{run.metrics.tuples_answered:,}" for run in runs))
-    table.add_row("rows out", *(f"{run.metrics.rows_out:,}" for run in runs))
-    table.add_row("service rate (warm), tuples/s", *(f"{run.service_rate:,.0f}" for run in runs))
-    table.add_row("memory held", *(format_bytes(run.memory.total_bytes) for run in runs))
-    table.add_row("memory budget", *(format_bytes(run.memory.budget_bytes) for run in runs))
-    table.add_row("pages read", *(f"{run.metrics.pages_read:,}" for run in runs))
-    table.add_row("equals DuckDB's batch join", *("yes" if run.exact else "NO" for run in runs))
+    budget = format_bytes(result.runs[0].memory.budget_bytes)
+    title = f"{result.spec.master_rows:,} products ({format_bytes(result.table_bytes)}), left join in {budget}"
+    columns = ("", "tuples\nanswered", "\nrows out", "tuples/s\n(warm)", "through\ncache", "budget\nheld")
+    table = Table(*columns, "pages\nread", "equals\nDuckDB", title=title, box=SIMPLE_HEAD, show_edge=False)
+    table.padding = (0, 1, 0, 0)
+    for position, column in enumerate(table.columns):
+        column.no_wrap = True
+        column.justify = "right" if position else "left"
+    for run in result.runs:
+        table.add_row(
+            run.algorithm.upper(),
+            f"{run.metrics.tuples_answered:,}",
+            f"{run.metrics.rows_out:,}",
+            f"{run.service_rate:,.0f}",
+            f"{run.metrics.cache_share:.0%}",
+            f"{run.memory_share:.0%}",
+            f"{run.metrics.pages_read:,}",
+            "yes" if run.exact else "NO",
+        )
     Console().print(table)

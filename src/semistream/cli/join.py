@@ -9,12 +9,14 @@ import typer
 
 from semistream.cli.condition_text import parse_condition
 from semistream.cli.help_text import example
+from semistream.cli.option_text import parse_options
 from semistream.cli.parquet_files import ParquetStream, require_parquet_output, writing_parquet
 from semistream.cli.progress import counting
 from semistream.core.conditions import Condition
 from semistream.core.contract import Operator
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import How
+from semistream.operators import algorithm_names
 from semistream.runtime.local import operator, run
 from semistream.storage import open_table
 
@@ -24,6 +26,7 @@ EXAMPLE = example(
     "semistream join orders.parquet --table warehouse/customers --on custkey --out enriched.parquet",
     "semistream join 2024/ --table t --on buyer=custkey --how left --memory 256MB --out out.parquet",
     "semistream join sales.parquet --table t --on id --condition 'valid_from <= ts < valid_to' --out out.parquet",
+    "semistream join orders.parquet --table t --on id --algorithm chybridjoin --option cache_share=0.2 --out o.parquet",
 )
 
 
@@ -43,7 +46,14 @@ def join(
         bool, typer.Option("--null-is-open", help="Read a NULL bound of a range condition as no bound.")
     ] = False,
     how: Annotated[str, typer.Option(help="inner, left, semi or anti.")] = "inner",
-    algorithm: Annotated[str, typer.Option(help="meshjoin, hybridjoin or inlj.")] = "meshjoin",
+    algorithm: Annotated[str, typer.Option(help=f"One of {', '.join(algorithm_names())}.")] = "meshjoin",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Setting of the algorithm as NAME=VALUE, such as cache_share=0.2 or shedding=keep; can be repeated. "
+            "A NAME that does not exist is answered with those that do."
+        ),
+    ] = None,
     memory: Annotated[str, typer.Option(help="The operator's budget.")] = "64MB",
     columns: Annotated[
         str | None, typer.Option(help="Master columns wanted, separated by commas; all by default.")
@@ -56,6 +66,7 @@ def join(
     compared = _condition(condition, null_is_open)
     if on is None and compared is None:
         raise InvalidArgument("the join compares nothing: give --on or --condition")
+    options = parse_options(algorithm, option or ())
     require_parquet_output(out, overwrite=overwrite)
     source = ParquetStream(stream)
     op = operator(
@@ -68,6 +79,7 @@ def join(
         columns=columns.split(",") if columns else None,
         memory=memory,
         order=order,
+        **options,
     )
     started_s = time.perf_counter()
     with (

@@ -24,7 +24,9 @@ __all__ = ["DemoResult", "DemoSpec", "JoinRun", "run_demo"]
 Progress = Callable[[str, int, int], None]
 
 _STREAM_BATCH_ROWS = 16_384
-_WARM_UP_ROWS = 2000
+_WARM_UP_ROWS, _WARM_UP_TUPLES = 20_000, 50_000
+# They read a page for almost every tuple that no cache answers.
+_LOOKUP_ALGORITHMS = ("inlj", "cinlj")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class DemoSpec:
     Attributes
     ----------
     lookup_tuples
-        INLJ, which reads a page for almost every tuple, gets only so many from the front of the stream.
+        INLJ and CINLJ, which look tuples up one by one, get only so many from the front of the stream.
     budget_share
         The operators' memory as a share of the table's bytes.
     missing_share
@@ -43,7 +45,7 @@ class DemoSpec:
 
     master_rows: int = 2_000_000
     stream_tuples: int = 1_000_000
-    lookup_tuples: int = 100_000
+    lookup_tuples: int = 50_000
     zipf_exponent: float = 1.0
     missing_share: float = 0.01
     budget_share: float = 0.10
@@ -53,6 +55,11 @@ class DemoSpec:
         for name, least in (("master_rows", 1000), ("stream_tuples", 1), ("lookup_tuples", 1)):
             if getattr(self, name) < least:
                 raise InvalidArgument(f"{name}={getattr(self, name)} must be at least {least}")
+
+    def tuples_for(self, algorithm: str) -> int:
+        """Return how many tuples an algorithm gets."""
+        most = self.lookup_tuples if algorithm in _LOOKUP_ALGORITHMS else self.stream_tuples
+        return min(most, self.stream_tuples)
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,11 @@ class JoinRun:
     def service_rate(self) -> float:
         """Tuples answered per second."""
         return self.metrics.tuples_answered / self.busy_s
+
+    @property
+    def memory_share(self) -> float:
+        """Memory held at the highest point, as a share of the budget."""
+        return self.memory.total_bytes / self.memory.budget_bytes
 
 
 @dataclass(frozen=True)
@@ -156,7 +168,7 @@ def _write(path: Path, reader: pa.RecordBatchReader, what: str, total: int, prog
 
 
 def _join(name: str, spec: DemoSpec, table: MasterTable, sales: Path, master: Path, progress: Progress) -> JoinRun:
-    tuples = min(spec.lookup_tuples, spec.stream_tuples) if name == "inlj" else spec.stream_tuples
+    tuples = spec.tuples_for(name)
     op = operator(name, table, STREAM_SCHEMA, on="key", how="left", memory=int(table.num_bytes * spec.budget_share))
     results = run(op, _first_tuples(sales, tuples))
     joined = sales.with_name(f"{name}.parquet")
@@ -186,9 +198,13 @@ def _first_tuples(sales: Path, tuples: int) -> list[pa.RecordBatch]:
 
 
 def _warm_up(scratch: Path) -> None:
-    """Compile the kernels, or load them from the cache, before anything is timed."""
-    table = stage(master_table(_WARM_UP_ROWS), scratch / "warm-up", key="key")
+    """Compile the kernels, or load them from the cache, before anything is timed.
+
+    Memory is short and keys come again, so that caches fill, evict and are resized here too.
+    """
+    table = stage(master_table(_WARM_UP_ROWS), scratch / "warm-up", key="key", page_bytes="4KB")
     for name in algorithm_names():
-        op = operator(name, table, STREAM_SCHEMA, on="key", how="left", memory="16MB")
-        for _ in run(op, stream(_WARM_UP_ROWS, key_domain=_WARM_UP_ROWS)):
+        op = operator(name, table, STREAM_SCHEMA, on="key", how="left", memory="1MB")
+        sales = stream(_WARM_UP_TUPLES, key_domain=_WARM_UP_ROWS, zipf_exponent=1.0, missing_share=0.01)
+        for _ in run(op, sales):
             pass
