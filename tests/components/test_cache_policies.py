@@ -23,7 +23,7 @@ KEYS = 6
 
 
 def _inequality(capacity: int) -> InequalityPolicy:
-    return InequalityPolicy(capacity, tuple_bytes=50, row_bytes=30, key_bytes=40, turn_tuples=20)
+    return InequalityPolicy(capacity, tuple_bytes=50, row_bytes=30, key_bytes=40, turn_tuples=lambda: 20)
 
 
 POLICIES: dict[str, Callable[[int], CachePolicy]] = {
@@ -176,7 +176,7 @@ def test_the_inequality_compares_bytes() -> None:
     waiting = _int32s(1, 2, 3, 4)
     assert policy.is_cheaper_cached(waiting, _int32s(1, 1, 4, 4)).tolist() == [False, True, False, True]
     assert policy.is_cheaper_cached(_int32s(1), _int32s(0)).tolist() == [True]
-    strict = InequalityPolicy(KEYS, tuple_bytes=50, row_bytes=10, key_bytes=40, turn_tuples=20)
+    strict = InequalityPolicy(KEYS, tuple_bytes=50, row_bytes=10, key_bytes=40, turn_tuples=lambda: 20)
     assert strict.is_cheaper_cached(_int32s(1), _int32s(1)).tolist() == [False]  # equal is not less
 
 
