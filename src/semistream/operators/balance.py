@@ -35,6 +35,23 @@ class Balance:
         return _LARGEST_RESERVE
 
     @property
+    def cache_share(self) -> float:
+        """The cache's share of the common memory, for a snapshot."""
+        return self._front_stage.cache_bytes / self._pool_bytes
+
+    def restart(self, pool_bytes: int | None = None, cache_share: float = 1.0) -> None:
+        """Share out the memory, or this much, as before anything was known; nothing may be cached.
+
+        A ``cache_share`` that is smaller is kept: the tuples of a snapshot need what their window had.
+        """
+        self._pool_bytes = self._pool_bytes if pool_bytes is None else pool_bytes
+        cache_bytes = int(self._pool_bytes * min(cache_share, self.first_cache_share()))
+        self._used_before = 0
+        self._wanted_cache_bytes = self._limit_tuples = None
+        self._front_stage.resize(cache_bytes)
+        self._stream.resize_window(self._pool_bytes - cache_bytes)
+
+    @property
     def limit_tuples(self) -> int:
         """How many tuples the window may hold now."""
         return self._stream.capacity_tuples if self._limit_tuples is None else self._limit_tuples

@@ -38,7 +38,7 @@ Deviations
 ----------
 D1  Keys to count and keys to move are chosen when a scan begins, after its first tuples were read (ll. 15-23 before
     ll. 3-14), and only a row set that was seen whole moves. Read literally, ll. 28-36 decide for each row against an
-    H_S that changes, and can cache a part of a key's rows. The scan that first shows how large rows are is not counted.
+    H_S that changes, and can cache a part of a key's rows.
 D2  Eviction happens once, when a tenth scan begins. ll. 42-51 would run in each of its iterations, with counts
     that the first has set to 0, and evict everything.
 D3  A key's hits are divided by the scans that it was cached for, not by 10.
@@ -60,11 +60,12 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from semistream.core.errors import InvalidArgument
+from semistream.core.errors import InvalidArgument, TupleTooLarge
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.admission import Admission
 from semistream.operators.balance import Balance
+from semistream.operators.chunk_queue import CHUNK_BYTES
 from semistream.operators.front_stage import CachedConfig, FrontStage
 from semistream.operators.hybrid_phase import HybridPhase
 from semistream.operators.matching import EqualityMatching
@@ -217,9 +218,10 @@ class Ssbj(WindowedOperator):
         if scan.takes_chunk:
             scan.begin_chunk((yield from self._admission.read(self._room(self.w))))  # ll. 15-23
         if self._stream.tuples_in_window:
+            run, pages = scan.read_pages()  # l. 24
+            self.front_stage.measure(run)
             if scan.at_scan_start:
                 self._begin_cycle()  # ll. 3-14, 42-51
-            run, pages = scan.read_pages()  # l. 24
             self.switching.saw(run, self._keys.master_codes(run))  # ll. 28-36
             yield from scan.join(run)  # ll. 25-27
             yield from scan.advance(pages)  # ll. 39-41
@@ -256,6 +258,17 @@ class Ssbj(WindowedOperator):
 
     # --- contract -----------------------------------------------------------------------------------------------
 
+    def _accept(self, batch: pa.RecordBatch) -> int:
+        try:
+            return super()._accept(batch)
+        except TupleTooLarge:
+            if self._stream.pending or self._balance.cache_share <= Balance.first_cache_share():
+                raise
+            # It may need what the cache has gained.
+            self.switching.empty_cache()
+            self._balance.restart()
+            return super()._accept(batch)
+
     def _components(self) -> dict[str, int]:
         components = {**super()._components(), **self.front_stage.components()}
         if self._lookup is not None:
@@ -269,11 +282,16 @@ class Ssbj(WindowedOperator):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         header, tables = super()._state()
+        header = {**header, "cache_share": self._balance.cache_share}
         return (header if self._scan is None else {**header, **self._scan.state()}), tables
 
     def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        pool_bytes = self._plan.window_bytes + self._plan.cache_bytes
         if self._scan is not None:
             self._scan.set_state(header, None)
+            # Chunks of a smaller b may be more than a scan with this one has.
+            pool_bytes -= self._scan.queue_bytes - self._plan.chunks * CHUNK_BYTES
+        self._balance.restart(pool_bytes, header["cache_share"])
         super()._set_state(header, tables)
 
     def _release(self) -> None:

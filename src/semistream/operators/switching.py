@@ -29,6 +29,7 @@ __all__ = ["State", "Switching"]
 
 _EVICTION_CYCLES = 10
 
+_Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -79,7 +80,6 @@ class Switching:
 
     def saw(self, run: pa.RecordBatch, codes: KeyCodes) -> None:
         """Use pages that came by: ll. 28-36."""
-        self._front_stage.measure(run)
         if self._watched is None or self.state is State.PHASE_OUT:
             return
         owners = self._watched.find(codes.code)
@@ -98,11 +98,21 @@ class Switching:
         codes, waiting = window.keys_with_at_least(1)
         hopeful = (cache.find(codes) < 0) & inequality.is_cheaper_cached(waiting, np.zeros_like(waiting))
         codes, waiting = codes[hopeful], waiting[hopeful]
-        # Among equals any will do, but not those that stand together in the hash table they come from.
-        order = self._random.permutation(codes.size)
-        order = order[np.argsort(-waiting[order], kind="stable")][: self._front_stage.most_collected]
-        self._watch(codes[order])
+        self._watch(codes[self._draw(waiting, self._front_stage.most_collected)])
         self._row_count = np.zeros(self._codes.size, dtype=np.int32)
+
+    def _draw(self, waiting: _Int32s, most: int) -> _Int64s:
+        """Choose keys to count: half of them those with most tuples, the others by tuples drawn at random.
+
+        Frequent keys with so many rows that they stay on disk would else keep all others from ever being counted.
+        """
+        # Among equals any will do, but not those that stand together in the hash table they come from.
+        order = self._random.permutation(waiting.size)
+        order = order[np.argsort(-waiting[order], kind="stable")]
+        first, rest = order[: most - most // 2], order[most - most // 2 :]
+        # Of exponential times with these rates the earliest are those of a draw without repetition.
+        times = self._random.exponential(size=rest.size) / waiting[rest]
+        return np.concatenate([first, rest[np.argsort(times, kind="stable")][: most // 2]])
 
     def _watch(self, codes: _Int64s) -> None:
         self._codes = codes
@@ -126,6 +136,14 @@ class Switching:
         if self._collecting is not None:
             self._front_stage.take_in(self._collecting)
         self._collecting = self._watched = None
+
+    def empty_cache(self) -> None:
+        """Let all keys go, those on their way into the cache included."""
+        if self._collecting is not None:
+            self._collecting.sets.abandon()
+        self._collecting = self._watched = None
+        if self._front_stage.cache is not None:
+            self._front_stage.cache.evict(self._front_stage.cache.keys.live_slots())
 
     def _evict(self) -> None:
         if self._front_stage.cache is not None and self._front_stage.inequality is not None:

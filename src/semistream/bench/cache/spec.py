@@ -9,7 +9,7 @@ from semistream.workloads import locality_stream, polluted_stream, stream
 
 __all__ = ["POLICIES", "WORKLOADS", "CacheSpec"]
 
-POLICIES = ("aging", "tinylfu", "threshold", "inequality")
+POLICIES = ("aging", "threshold", "inequality", "tinylfu")
 WORKLOADS = ("zipf 0.5", "zipf 0.8", "zipf 1.0", "zipf 1.2", "locality", "polluted")
 
 
@@ -45,8 +45,8 @@ class CacheSpec:
     seed: int = 0
     memory_share: float = 0.05
     cache_share: float = 0.15
-    warm_up_tuples: int = 4_000_000
-    measured_tuples: int = 4_000_000
+    warm_up_tuples: int = 3_000_000
+    measured_tuples: int = 3_000_000
     algorithms: tuple[str, ...] = ("chybridjoin", "cmeshjoin")
     policies: tuple[str, ...] = POLICIES
     workloads: tuple[str, ...] = WORKLOADS
