@@ -115,13 +115,13 @@ def test_demo_leaves_a_report(tmp_path: Path) -> None:
 
 def test_operators_prints_json_writes_the_same_and_resumes(tmp_path: Path) -> None:
     out = tmp_path / "result.json"
-    grid = ["--rows", "50000", "--skew", "1", "--memory", "0.2", "--algorithm", "meshjoin", "--algorithm", "inlj"]
+    grid = ["--rows", "50000", "--skew", "1", "--memory", "0.2", "--algorithm", "meshjoin", "--algorithm", "cmeshjoin"]
     arguments = ["bench", "operators", "--quick", *grid, "--data-dir", str(tmp_path / "data"), "--out", str(out)]
     result = CliRunner().invoke(app, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
     content = json.loads(result.stdout)
     assert content == json.loads(out.read_text())
-    assert [cell["cell"]["algorithm"] for cell in content["cells"]] == ["meshjoin", "meshjoin", "inlj"]
+    assert [cell["cell"]["algorithm"] for cell in content["cells"]] == ["meshjoin", "cmeshjoin"]
     assert {disk["name"] for disk in content["spec"]["disks"]} == set(content["cells"][0]["disks"])
     refused = CliRunner().invoke(app, arguments)
     assert refused.exit_code == 1

@@ -1,4 +1,4 @@
-"""``semistream bench operators``: every algorithm on every layout, over table sizes, skews and budgets."""
+"""``semistream bench operators``: every algorithm over table sizes, skews and budgets."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -12,7 +12,9 @@ _VERDICTS = {True: "[green]met[/]", False: "[red]missed[/]", None: "-"}
 
 
 def print_entries(result: BenchResult, target_size: str) -> None:
-    """Print every figure beside its target, and what the figures are ratios of."""
+    """Print every figure beside its target, and what the figures are ratios of; nothing when there is none."""
+    if not result.entries:
+        return
     Console().print(_as_table(result))
     for line in dict.fromkeys(entry.ratio_of for entry in result.entries if entry.ratio_of):
         typer.echo(line)

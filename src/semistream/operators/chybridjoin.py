@@ -43,7 +43,7 @@ D4  The default policy is not the paper's threshold but one that also learns fro
 D5  The cache's share is of the memory that the disk buffer and other fixed parts leave; the paper's 15% are of all
     memory.
 D6  R is clustered by key; the paper is content with an index, and reads b rows from a key on.
-D7  HYBRIDJOIN's deviations D1-D5 hold here too.
+D7  HYBRIDJOIN's deviations hold here too.
 """
 
 from collections.abc import Iterator

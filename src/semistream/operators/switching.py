@@ -66,7 +66,7 @@ class Switching:
     def begin_cycle(self, window: FifoMultimap) -> None:
         """Begin a scan of R: Alg. 1, ll. 3-14, and ll. 42-51 once every tenth time."""
         if self._front_stage.inequality is None:
-            return  # the first scan shows how large rows are
+            return  # there is no room for a cache
         self.cycle += 1
         self._front_stage.inequality.end_turn()
         if self.state is State.INCREMENTING:

@@ -1,4 +1,4 @@
-"""The benchmark of the operators: every algorithm on every layout, over table sizes, skews and budgets."""
+"""The benchmark of the operators: every algorithm over table sizes, skews and budgets."""
 
 from semistream.bench.operators.run import run_operators
 from semistream.bench.operators.spec import QUICK, OperatorsSpec

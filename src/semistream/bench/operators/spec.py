@@ -25,7 +25,7 @@ class OperatorsSpec:
     memory_shares
         Budgets as shares of the table's bytes.
     algorithms
-        Which to run, each on every layout it works on; all that are registered by default.
+        Which to run, each on one layout and SSBJ on both; all that are registered by default.
     measured_rows
         How many rows are scanned in the measured part, in whole scans and at least one. Operators that read one
         partition at a time read half as much.
