@@ -50,6 +50,8 @@ D8  On a clustered table a partition brings all rows of its keys at once. The in
     the tuples that wait for the key, of which half wait on average. A turn, in which as many tuples miss the cache as
     the window holds, takes the place of a scan.
 D9  Eq. 6 of the paper equates bytes with tuples and is used nowhere.
+D10 One tuple that waits is no estimate of n: only keys that have one are looked at. Where rows are smaller than tuples,
+    all keys of a uniform stream would pass through the cache (partitions: twice the reads of HYBRIDJOIN at skew 0).
 """
 
 from collections.abc import Iterator
