@@ -4,8 +4,9 @@ M. A. Naeem, G. Weber, C. Lutteroth: "A Memory-Optimal Many-to-Many Semi-Stream 
 ll. 30-36 and 42-51.
 
 With n waiting tuples of vS bytes and m rows of vR bytes, a key is cheaper in the cache when m * vR < n * vS. Sizes are
-measured, structures included, and what a key costs in the cache even without rows is added to its rows. A single tuple
-is no sign that more will come, however small the rows are. Nothing leaves to make room: a full cache takes nothing in.
+measured, structures included, and what a key costs in the cache even without rows is added to its rows. Nothing leaves
+to make room: a full cache takes nothing in. Where a key is looked at once (`choose`), a single tuple is no sign that
+more will come, however small its rows are.
 """
 
 from collections.abc import Callable
@@ -98,8 +99,8 @@ class InequalityPolicy:
 
     def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
         victims = self.no_longer_worth(cache) if self.turn >= self._next_eviction else np.empty(0, dtype=np.int32)
-        # One row at least, as far as is known now.
-        worth = np.flatnonzero(self.is_cheaper_cached(waiting, np.zeros_like(waiting)))
+        # Keys are here because they have a tuple: one says nothing about how many there will be.
+        worth = np.flatnonzero((waiting > 1) & self.is_cheaper_cached(waiting, np.zeros_like(waiting)))
         worth = worth[np.argsort(-waiting[worth], kind="stable")][:most]
         return Choice(worth[: cache.free_keys + victims.size], victims)
 
@@ -107,8 +108,7 @@ class InequalityPolicy:
         """Return for which keys the cache inequality holds."""
         cached_bytes = row_count * self._row_bytes + self._key_bytes
         waiting_bytes = waiting * (self._occupancy * self._tuple_bytes)
-        # Keys are looked at because they have a tuple: the first says nothing about how many there will be.
-        return np.asarray((waiting > 1) & (waiting_bytes > self._factor * cached_bytes), dtype=np.bool_)
+        return np.asarray(waiting_bytes > self._factor * cached_bytes, dtype=np.bool_)
 
     def no_longer_worth(self, cache: RowCache) -> _Int32s:
         """Return the entries whose rows take more than their tuples would, and begin to count anew."""
