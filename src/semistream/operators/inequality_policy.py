@@ -5,7 +5,8 @@ ll. 30-36 and 42-51.
 
 With n waiting tuples of vS bytes and m rows of vR bytes, a key is cheaper in the cache when m * vR < n * vS. Sizes are
 measured, structures included, and what a key costs in the cache even without rows is added to its rows. Nothing leaves
-to make room: a full cache takes nothing in.
+to make room: a full cache takes nothing in. Where a key is looked at once (`choose`), a single tuple is no sign that
+more will come, however small its rows are.
 """
 
 from collections.abc import Callable
@@ -98,8 +99,8 @@ class InequalityPolicy:
 
     def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
         victims = self.no_longer_worth(cache) if self.turn >= self._next_eviction else np.empty(0, dtype=np.int32)
-        # Without rows, as far as is known now; `keeps` decides when they have been counted.
-        worth = np.flatnonzero(self.is_cheaper_cached(waiting, np.zeros_like(waiting)))
+        # Keys are here because they have a tuple: one says nothing about how many there will be.
+        worth = np.flatnonzero((waiting > 1) & self.is_cheaper_cached(waiting, np.zeros_like(waiting)))
         worth = worth[np.argsort(-waiting[worth], kind="stable")][:most]
         return Choice(worth[: cache.free_keys + victims.size], victims)
 

@@ -50,7 +50,9 @@ D7  The budget is fixed, so that what the cache needs is taken from H_S over one
     moves. The cache keeps a reserve for the next keys, between 1/64 and 1/8 of the pool.
 D8  On a clustered table a partition brings all rows of its keys at once. The inequality is applied there and then, to
     the tuples that wait for the key, of which half wait on average. A turn, in which as many tuples miss the cache as
-    the window holds, takes the place of a scan.
+    the window holds, takes the place of a scan. There is no second look, a scan later, at keys that were looked at
+    because they had a tuple. So one tuple alone is no estimate of n: with it, all keys of a uniform stream passed
+    through the cache where rows are smaller than tuples, for twice the reads of HYBRIDJOIN.
 D9  Eq. 6 of the paper equates bytes with tuples and is used nowhere.
 """
 
