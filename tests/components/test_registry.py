@@ -1,5 +1,7 @@
 """Algorithms by name."""
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,3 +47,26 @@ def test_an_option_that_does_not_fit_is_an_error_that_names_it(
     message = str(caught.value)
     assert "\n" not in message
     assert next(iter(option)) in message
+
+
+_NO_COUNTS: tuple[object, ...] = (1.5, float("nan"), float("inf"), "3", True, [], 10**30)
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+@pytest.mark.parametrize("value", _NO_COUNTS, ids=repr)
+def test_a_setting_of_the_wrong_kind_is_an_error_with_its_value(table: MasterTable, name: str, value: object) -> None:
+    spec = JoinSpec.resolve(pa.schema([("k", pa.int64())]), table.schema, "k")
+    settings = {field.name for field in fields(algorithm(name).config)}  # type: ignore[arg-type]
+    for option in settings & {"b", "w"}:
+        with pytest.raises(InvalidArgument, match=rf"^{option}={re.escape(repr(value))} (is not a whole|must be)"):
+            algorithm(name).make(table, spec, 1 << 20, {option: value})
+
+
+@pytest.mark.parametrize(("name", "option"), [("cmeshjoin", "cache_share"), ("ssbj", "switching_factor")])
+@pytest.mark.parametrize("value", [None, "0.2", []], ids=repr)
+def test_a_share_that_is_no_number_is_an_error_with_its_value(
+    table: MasterTable, name: str, option: str, value: object
+) -> None:
+    spec = JoinSpec.resolve(pa.schema([("k", pa.int64())]), table.schema, "k")
+    with pytest.raises(InvalidArgument, match=rf"^{option}={re.escape(repr(value))} is not a number: give one"):
+        algorithm(name).make(table, spec, 1 << 20, {option: value})

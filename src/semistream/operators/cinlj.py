@@ -45,6 +45,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.core.arguments import require_count
 from semistream.core.budget import require_at_least
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
@@ -88,8 +89,7 @@ class CinljConfig(CachedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.w is not None and self.w < 1:
-            raise InvalidArgument(f"w={self.w} must be at least 1")
+        require_count("w", self.w)
         require_order(self.order)
 
 

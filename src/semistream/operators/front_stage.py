@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.core.arguments import require_number
 from semistream.core.errors import InvalidArgument, UnsupportedType
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
@@ -72,6 +73,7 @@ class CachedConfig:
     cache_policy: CachePolicyName = "aging"
 
     def __post_init__(self) -> None:
+        require_number("cache_share", self.cache_share)
         if not 0 <= self.cache_share < 1:
             raise InvalidArgument(f"cache_share={self.cache_share} must be at least 0 and below 1")
         if self.cache_policy not in get_args(CachePolicyName):

@@ -47,7 +47,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from semistream.core.errors import InvalidArgument
+from semistream.core.arguments import require_count
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.operators.admission import Admission
 from semistream.operators.hybrid_phase import HybridPhase
@@ -83,8 +83,7 @@ class HybridjoinConfig:
     shedding: SheddingConfig | Strategy | None = None
 
     def __post_init__(self) -> None:
-        if self.b is not None and self.b < 1:
-            raise InvalidArgument(f"b={self.b} must be at least 1")
+        require_count("b", self.b)
         require_order(self.order)
 
 

@@ -41,8 +41,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from semistream.core.arguments import require_count
 from semistream.core.budget import require_at_least
-from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.key_codes import KeyCodes
 from semistream.operators.lookup_phase import LookupPhase
@@ -77,8 +77,7 @@ class InljConfig:
     io: Io = "buffered"
 
     def __post_init__(self) -> None:
-        if self.w is not None and self.w < 1:
-            raise InvalidArgument(f"w={self.w} must be at least 1")
+        require_count("w", self.w)
         require_order(self.order)
 
 

@@ -57,6 +57,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from semistream.core.arguments import require_count
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.operators.admission import Admission
@@ -99,8 +100,7 @@ class MeshjoinConfig:
 
     def __post_init__(self) -> None:
         for name, value in (("b", self.b), ("w", self.w)):
-            if value is not None and value < 1:
-                raise InvalidArgument(f"{name}={value} must be at least 1")
+            require_count(name, value)
         require_order(self.order)
 
 

@@ -62,6 +62,7 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
+from semistream.core.arguments import require_count, require_number
 from semistream.core.errors import InvalidArgument, TupleTooLarge
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.multimap import FifoMultimap
@@ -110,8 +111,8 @@ class SsbjConfig:
     io: Io = "buffered"
 
     def __post_init__(self) -> None:
-        if self.b is not None and self.b < 1:
-            raise InvalidArgument(f"b={self.b} must be at least 1")
+        require_count("b", self.b)
+        require_number("switching_factor", self.switching_factor)
         if not 0 < self.switching_factor < float("inf"):
             raise InvalidArgument(f"switching_factor={self.switching_factor} must be above 0; 1 is the paper's best")
         if self.disk_phase not in get_args(DiskPhase):

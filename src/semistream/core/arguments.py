@@ -1,0 +1,36 @@
+"""Checks of settings that are numbers: a wrong one is an error that names it, before any work."""
+
+from operator import index
+from typing import SupportsFloat, SupportsIndex
+
+from semistream.core.errors import InvalidArgument
+
+__all__ = ["require_count", "require_number"]
+
+_LARGEST_COUNT = 2**31 - 1
+
+
+def require_count(name: str, value: object) -> None:
+    """Raise `InvalidArgument` unless ``value`` is None or a whole number from 1 on.
+
+    Examples
+    --------
+    >>> require_count("b", 8)
+    >>> require_count("b", 1.5)
+    Traceback (most recent call last):
+    semistream.core.errors.InvalidArgument: b=1.5 is not a whole number: give one, at least 1
+    """
+    if value is None:
+        return
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+        raise InvalidArgument(f"{name}={value!r} is not a whole number: give one, at least 1")
+    if index(value) < 1:
+        raise InvalidArgument(f"{name}={value} must be at least 1")
+    if index(value) > _LARGEST_COUNT:
+        raise InvalidArgument(f"{name}={value} must be at most {_LARGEST_COUNT}")
+
+
+def require_number(name: str, value: object) -> None:
+    """Raise `InvalidArgument` unless ``value`` is a number."""
+    if not isinstance(value, SupportsFloat) or isinstance(value, bool):
+        raise InvalidArgument(f"{name}={value!r} is not a number: give one")
