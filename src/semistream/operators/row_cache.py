@@ -22,14 +22,17 @@ from semistream.kernels.row_chains import (
     pair_chains,
     take_free,
 )
+from semistream.operators.results import byte_portions
 from semistream.operators.stream_window import VarlenSizes
 from semistream.operators.tuple_store import TupleStore
+from semistream.storage import row_bits
 
 __all__ = ["CacheShape", "RowCache", "RowSets"]
 
 _RING_HEADROOM = 1.25  # text varies in length
 _ROW_LINK_BYTES = 4
 _KEY_LINK_BYTES = 8
+_COPIED_BYTES = 64 << 10  # rows on their way into the cache are copied in portions
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
@@ -266,12 +269,18 @@ class RowSets:
         self, owners: npt.NDArray[np.signedinteger], run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
     ) -> None:
         """Take over rows of ``run``; ``owners`` are positions in `codes`. Keys whose rows have no room are given up."""
-        wanted = ~self._given_up[owners]
-        owners, rows = owners[wanted].astype(np.int32), rows[wanted]
-        if not rows.size:
+        wanted = np.flatnonzero(~self._given_up[owners])
+        if not wanted.size:
             return
-        batch = run.select(self._cache.schema.names).take(pa.array(rows))
-        slots = self._cache.put(batch)
+        columns = run.select(self._cache.schema.names)
+        row_bytes = row_bits(columns)[rows[wanted]] // 8
+        for portion in byte_portions(row_bytes, _COPIED_BYTES):
+            self._add_portion(owners[wanted[portion]].astype(np.int32), columns, rows[wanted[portion]])
+
+    def _add_portion(self, owners: _Int32s, columns: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]) -> None:
+        wanted = ~self._given_up[owners]  # a portion before may have given one up
+        owners, rows = owners[wanted], rows[wanted]
+        slots = self._cache.put(columns.take(pa.array(rows[: self._cache.free_rows])))
         self._cache.chain(self._first_row, self.row_count, owners[: slots.size], slots)
         self.give_up(np.unique(owners[slots.size :]))
 
