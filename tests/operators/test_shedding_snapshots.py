@@ -170,3 +170,28 @@ def test_shed_tuples_are_joined_with_the_version_they_came_for(name: str, strate
     both = pa.concat_tables([LOAD.master, added])
     expected = oracle.join([again], both, [("id", "id")], "left", None, ["row", "label"])
     check_rows(results, expected, "stream")
+
+
+def test_a_move_waits_for_the_spool_when_nothing_else_is_pending(tmp_path: Path) -> None:
+    """Tuples of one key are shed; when they come back, a step answers all that the buffer has room for."""
+    table = LOAD.staged(tmp_path)
+    op = operator("hybridjoin", table, LOAD.stream.schema, ss.SheddingConfig(strategy="keep"), how="left")
+    taken = 0
+    while op.metrics.tuples_shed == 0:  # a window that is full
+        taken += op.offer(LOAD.stream.slice(taken))
+        step(op)
+    same = pa.concat_batches([LOAD.stream.slice(0, 1)] * 100)
+    for _ in range(15):
+        op.offer(same)
+        step(op)
+    newer = table.append(LOAD.master.slice(0, 1))
+    op.move_to(newer)
+    alone = 0
+    while op.pending:
+        assert op.table.version == table.version
+        list(op.step())
+        alone += op._stream.pending == 0 < shedding_of(op).tuples_inside
+    assert alone > 0
+    assert op.table.version == newer.version
+    assert op.metrics.tuples_answered == op.metrics.tuples_in
+    op.close()

@@ -83,7 +83,7 @@ def test_the_older_a_tuple_in_the_queue_the_rarer_is_its_partition(
     """Lemma 1: the stream probability of the partition falls from the newest to the oldest third of the queue.
 
     Measured, newest to oldest: 0.100, 0.044 and 0.011 with HYBRIDJOIN; 0.0122, 0.0106 and 0.0086 with CHYBRIDJOIN,
-    whose cache keeps the most frequent keys out of the queue. Where nothing is shed, the oldest tuple picks, and the
+    whose cache keeps the most frequent keys out of the queue. Where nothing is shed and the oldest tuple picks, the
     lemma does not hold: every partition is read about once while a tuple passes the queue, whatever its probability.
     """
     shedding = ss.SheddingConfig()
