@@ -92,9 +92,11 @@ def test_key_30_moves_to_the_cache_and_key_10_stays_on_disk(rows_per_run: int) -
     assert cached_rows(front_stage, "supplier") == {20: [1, 2, 3], 30: [2, 3]}
 
 
-@pytest.mark.parametrize(("tuple_bytes", "moved"), [(60, set()), (67, {30}), (100, {30}), (133, {30}), (134, {10, 30})])
+@pytest.mark.parametrize(
+    ("tuple_bytes", "moved"), [(60, set()), (67, {30}), (100, {30}), (133, {30, 40}), (134, {10, 30, 40})]
+)
 def test_sizes_decide_where_counts_alone_do_not(tuple_bytes: float, moved: set[int]) -> None:
-    """Theorem 2: 3 tuples against 2 rows tip over at 2/3 of a row's bytes, against 4 rows at 4/3."""
+    """Theorem 2: 3 tuples against 2 rows tip over at 2/3 of a row's bytes, 1 against 1 at 1, 3 against 4 at 4/3."""
     front_stage = with_key_20_cached(tuple_bytes=tuple_bytes, row_bytes=100)
     scan_three_times(front_stage, rows_per_run=4)
     assert set(cached_rows(front_stage, "supplier")) - {20} == moved
