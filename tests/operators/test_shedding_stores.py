@@ -70,7 +70,7 @@ def test_tuples_that_callables_carry_away_come_back_in_any_order(
     results = list(drive(op, LOAD.stream))
     op.close()
     check_rows(results, LOAD.expected("left"), order)
-    assert op.metrics.tuples_shed == op.metrics.tuples_reloaded > 100
+    assert op.metrics.tuples_shed == op.metrics.tuples_reloaded > 20
     assert not network.rows
     # What is copied at once to be shed is small: a batch of results from the queue, a piece of the stream buffer.
     most = max(16 << 10, op.budget_bytes // 16) if strategy == "considering" else buffer_bytes // 4
@@ -146,7 +146,7 @@ def test_what_is_dropped_is_left_out_and_counted_and_nothing_else_is(
     op.close()
     check_rows(results, [row for row in LOAD.expected(how) if row[1] not in dropped], order)
     counted = op.metrics
-    assert counted.tuples_dropped == counted.tuples_shed == len(dropped) > 40
+    assert counted.tuples_dropped == counted.tuples_shed == len(dropped) > 10
     assert counted.tuples_in == LOAD.stream.num_rows == counted.tuples_answered + len(dropped)
     assert counted.tuples_reloaded == 0
     assert counted.dropped_share == len(dropped) / LOAD.stream.num_rows
