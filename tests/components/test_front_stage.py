@@ -15,8 +15,9 @@ from semistream.core.conditions import Condition
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import How, JoinSpec
 from semistream.kernels.key_codes import KeyCoder, KeyCodes
+from semistream.operators.cached_config import CachedConfig, CachePolicyName
 from semistream.operators.delivery import Delivery
-from semistream.operators.front_stage import CachedConfig, CachePolicyName, FrontStage
+from semistream.operators.front_stage import FrontStage
 from semistream.operators.matching import EqualityMatching, PairFilter, keys_are_valid
 from semistream.operators.stream_buffer import Arrivals
 from tests import oracle

@@ -11,8 +11,9 @@ from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.key_codes import KeyCodes
 from semistream.kernels.multimap import FifoMultimap
+from semistream.operators.cached_config import CachedConfig
 from semistream.operators.delivery import Delivery
-from semistream.operators.front_stage import CachedConfig, FrontStage
+from semistream.operators.front_stage import FrontStage
 from semistream.operators.inequality_policy import InequalityPolicy
 from semistream.operators.matching import PairFilter
 from semistream.operators.switching import State, Switching

@@ -54,7 +54,8 @@ import pyarrow as pa
 from semistream.core.arguments import require_count
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.operators.admission import Admission
-from semistream.operators.front_stage import CachedConfig, FrontStage
+from semistream.operators.cached_config import CachedConfig
+from semistream.operators.front_stage import FrontStage
 from semistream.operators.hybrid_phase import HybridPhase
 from semistream.operators.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy, shedding_config
 from semistream.operators.registry import register

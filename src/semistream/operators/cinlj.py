@@ -50,8 +50,9 @@ from semistream.core.budget import require_at_least
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.key_codes import KeyCodes
+from semistream.operators.cached_config import CachedConfig
 from semistream.operators.delivery import Delivery
-from semistream.operators.front_stage import CachedConfig, Collecting, FrontStage
+from semistream.operators.front_stage import Collecting, FrontStage
 from semistream.operators.lookup_phase import LookupPhase
 from semistream.operators.recent_keys import RecentKeys
 from semistream.operators.registry import register

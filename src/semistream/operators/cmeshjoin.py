@@ -55,7 +55,8 @@ from semistream.core.arguments import require_count
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.admission import Admission
-from semistream.operators.front_stage import CachedConfig, FrontStage
+from semistream.operators.cached_config import CachedConfig
+from semistream.operators.front_stage import FrontStage
 from semistream.operators.load_shedding import SheddingConfig, Strategy, shedding_config
 from semistream.operators.matching import EqualityMatching
 from semistream.operators.mesh_phase import MeshPhase

@@ -18,19 +18,17 @@ empty and its tuples are answered as unmatched. Rows are cached without the colu
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.arguments import require_number
-from semistream.core.errors import InvalidArgument, UnsupportedType
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.key_slots import KeySlots
 from semistream.operators.aging_policy import AgingPolicy
 from semistream.operators.cache_policy import CachePolicy
+from semistream.operators.cached_config import CachedConfig, CachePolicyName, cached_columns
 from semistream.operators.delivery import Delivery
 from semistream.operators.inequality_policy import InequalityPolicy
 from semistream.operators.matching import PairFilter
@@ -41,9 +39,7 @@ from semistream.operators.threshold_policy import ThresholdPolicy
 from semistream.operators.tinylfu_policy import TinyLfuPolicy
 from semistream.operators.tuple_store import TupleStore
 
-__all__ = ["CachePolicyName", "CachedConfig", "FrontStage", "cached_columns"]
-
-CachePolicyName = Literal["aging", "tinylfu", "threshold", "inequality"]
+__all__ = ["Collecting", "FrontStage"]
 
 # How many keys can be on their way into the cache at once, as a share of those it holds.
 _COLLECTING_SHARE = 1 / 4
@@ -53,50 +49,6 @@ _LEAST_BYTES = 1024  # whole blocks and the smallest directories take more than 
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CachedConfig:
-    """Settings of the front stage.
-
-    Attributes
-    ----------
-    cache_share
-        The cache's share of the memory that it and the stream tuples (in CINLJ: the buffer pool) have together.
-        S2's optimum is near 0.15, of all memory.
-    cache_policy
-        Which keys are cached: ``"aging"``, ``"tinylfu"``, ``"threshold"`` as in S2, or ``"inequality"`` as in S0. Each
-        is described in the module of its name, such as `semistream.operators.aging_policy`.
-    """
-
-    cache_share: float = 0.15
-    cache_policy: CachePolicyName = "aging"
-
-    def __post_init__(self) -> None:
-        require_number("cache_share", self.cache_share)
-        if not 0 <= self.cache_share < 1:
-            raise InvalidArgument(f"cache_share={self.cache_share} must be at least 0 and below 1")
-        if self.cache_policy not in get_args(CachePolicyName):
-            raise InvalidArgument(
-                f"cache_policy={self.cache_policy!r} is unknown: use one of "
-                + ", ".join(map(repr, get_args(CachePolicyName)))
-            )
-
-
-def cached_columns(spec: JoinSpec, pair_filter: PairFilter) -> pa.Schema:
-    """Return the master columns to cache: those that leave the join and those that are compared there.
-
-    An integer key is its own code and is not kept, unless there would be no column at all.
-    """
-    names = dict.fromkeys((*pair_filter.master_columns, *spec.master_columns)) or dict.fromkeys(spec.master_keys[:1])
-    schema = pa.schema([spec.master_schema.field(name) for name in names])
-    for field in schema:
-        if not TupleStore.supports(field.type):
-            raise UnsupportedType(
-                f"master column {field.name!r} has type {field.type}, which cannot be cached: leave it out with "
-                "columns=[...], stage it as text or scalar columns, or use a join without a cache"
-            )
-    return schema
 
 
 class FrontStage:

@@ -68,8 +68,9 @@ from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.admission import Admission
 from semistream.operators.balance import Balance
+from semistream.operators.cached_config import CachedConfig
 from semistream.operators.chunk_queue import CHUNK_BYTES
-from semistream.operators.front_stage import CachedConfig, FrontStage
+from semistream.operators.front_stage import FrontStage
 from semistream.operators.hybrid_phase import HybridPhase
 from semistream.operators.matching import EqualityMatching
 from semistream.operators.mesh_phase import MeshPhase
