@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.core.semantics import How
 from semistream.operators import Chybridjoin, Cinlj, Cmeshjoin
-from semistream.operators.front_stage import CachePolicyName
+from semistream.operators.cached_config import CachePolicyName
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
 from tests import oracle
