@@ -73,6 +73,8 @@ class FakeStream:
 
 
 class FakeCache:
+    cache = "there is one"
+
     def __init__(self, cache_bytes: int) -> None:
         self.cache_bytes = cache_bytes
         self.used_bytes = 0
@@ -245,7 +247,7 @@ def test_a_large_tuple_gets_the_memory_that_the_cache_has_gained(tmp_path: Path,
     table = ss.stage(master, tmp_path / "r", key="id", layout="heap", page_bytes=4096)
     op = ssbj(table, TEXT_STREAM, memory="700KB", how="left", columns=["row"])
     assert op._plan.iterations_per_cycle == 1
-    while op.front_stage.cache_bytes < 2 * op._plan.cache_bytes:
+    while op.front_stage.cache_bytes < 1.3 * op._plan.cache_bytes:
         feed(op, with_notes(rng.integers(0, 2000, 2000), np.full(2000, 20)))
         assert op.switching.cycle < 100
     for _ in range(scans):  # so that keys are being counted, or collected

@@ -158,7 +158,7 @@ def test_a_table_that_fits_is_joined_in_memory(
 @pytest.mark.parametrize("layout", ["heap", "clustered"])
 def test_a_saturated_stream_turns_ssbj_into_a_main_memory_join(tmp_path: Path, layout: str, rows_per_key: int) -> None:
     """As many tuples as it takes, from a budget whose first cache holds an eighth of R."""
-    num_keys = 1200 // rows_per_key
+    num_keys = 3200 // rows_per_key
     rng = np.random.default_rng(0)
     master_ids = rng.permutation(np.repeat(np.arange(num_keys), rows_per_key))
     master = pa.table({"id": master_ids, "row": np.arange(master_ids.size)})
@@ -167,7 +167,7 @@ def test_a_saturated_stream_turns_ssbj_into_a_main_memory_join(tmp_path: Path, l
     answered = offered = 0
     pages: list[int] = []
     while len(pages) < 30 or pages[-1] > pages[-20]:
-        stream = stream_of(rng.integers(0, num_keys, 3000))
+        stream = stream_of(rng.integers(0, num_keys, 8000))
         answered += sum(batch.num_rows for batch in feed(op, stream))
         offered += stream.num_rows
         pages.append(op.metrics.pages_read)
