@@ -146,6 +146,36 @@ def test_aging_keeps_the_keys_that_are_hit() -> None:
     assert cache.held == [0, 1, 2, 60, 61, 62]
 
 
+@pytest.mark.parametrize(("waiting", "comes_in"), [(3, False), (4, False), (5, True)])
+def test_a_key_has_to_be_more_frequent_than_the_one_that_leaves_without_its_last_tuple(
+    waiting: int, comes_in: bool
+) -> None:
+    cache = Cache(AgingPolicy(KEYS, 20))
+    cache.consider(dict.fromkeys(range(KEYS), 3))
+    cache.consider({50: waiting})
+    assert (50 in cache.held) == comes_in
+
+
+def test_aging_looks_for_the_least_frequent_anew_after_a_turn() -> None:
+    cache = Cache(AgingPolicy(200, 20), 200)
+    cache.consider({code: 2 if code < 3 else 8 for code in range(200)}, most=200)
+    cache.consider({500: 2})  # 0, 1 and 2 are the least frequent now, and stay
+    for _ in range(3):
+        cache.arrive(*[0, 1, 2] * 50, *range(300, 320))
+    cache.consider({501: 5})
+    assert 501 in cache.held
+    assert {0, 1, 2} < set(cache.held)
+
+
+@pytest.mark.parametrize("policy", [ThresholdPolicy(200), AgingPolicy(200, 20)], ids=["threshold", "aging"])
+def test_a_key_that_came_in_is_not_taken_for_the_one_whose_place_it_has(policy: CachePolicy) -> None:
+    cache = Cache(policy, 200)
+    cache.consider({code: 2 + code for code in range(200)}, most=200)
+    for stranger in range(500, 503):
+        cache.consider({stranger: 99})
+    assert cache.held == [*range(3, 200), 500, 501, 502]
+
+
 def test_the_threshold_falls_while_there_is_room_and_rises_with_evictions() -> None:
     policy = ThresholdPolicy(KEYS)
     cache = Cache(policy)
@@ -201,6 +231,16 @@ def test_a_key_is_judged_by_the_turns_that_it_was_cached_for() -> None:
     # Three hits a turn are worth one row, one is not. Key 3 had six hits in two turns, too few for ten.
     cache.consider({9: 1})
     assert cache.held == [1, 3]
+
+
+def test_a_key_that_came_in_this_turn_is_not_judged() -> None:
+    policy = _inequality(KEYS)
+    cache = Cache(policy)
+    cache.consider({1: 9, 2: 9})
+    for _ in range(10):
+        policy.end_turn()
+    policy.took_in(cache.rows.find(np.array([2])), _int32s(9))  # collected during the turns before
+    assert policy.no_longer_worth(cache.rows).tolist() == cache.rows.find(np.array([1])).tolist()
 
 
 def test_eviction_happens_once_in_ten_turns() -> None:
