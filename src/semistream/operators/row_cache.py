@@ -273,9 +273,14 @@ class RowSets:
         if not wanted.size:
             return
         columns = run.select(self._cache.schema.names)
-        row_bytes = row_bits(columns)[rows[wanted]] // 8
-        for portion in byte_portions(row_bytes, _COPIED_BYTES):
+        for portion in self._portions(columns, rows[wanted]):
             self._add_portion(owners[wanted[portion]].astype(np.int32), columns, rows[wanted[portion]])
+
+    def _portions(self, columns: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]) -> list[slice]:
+        if TupleStore.num_varlen_columns(self._cache.schema):
+            return byte_portions(row_bits(columns)[rows] // 8, _COPIED_BYTES)
+        step = max(1, _COPIED_BYTES // max(1, self._cache.rows.fixed_bytes))
+        return [slice(start, start + step) for start in range(0, rows.size, step)]
 
     def _add_portion(self, owners: _Int32s, columns: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]) -> None:
         wanted = ~self._given_up[owners]  # a portion before may have given one up
