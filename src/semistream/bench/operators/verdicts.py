@@ -59,6 +59,10 @@ class _Cells:
     def at(self, algorithm: str, skew: float, memory_share: float) -> CellResult | None:
         return self._found.get(Cell(self._rows, skew, memory_share, algorithm, self._layout))
 
+    def meshjoin_at(self, skew: float, memory_share: float) -> CellResult | None:
+        """Return MESHJOIN's result on a heap: its scan is the same whatever the layout."""
+        return self._found.get(Cell(self._rows, skew, memory_share, "meshjoin", "heap"))
+
     def pairs(self, algorithm: str, base: str) -> Iterator[tuple[float, float, CellResult, CellResult]]:
         """Yield (skew, memory share, result, result of the base) wherever both were measured."""
         for skew, memory_share in self.points:
@@ -113,7 +117,8 @@ def _cpu(of: _Cells, judged: bool) -> Iterator[Entry]:
             continue
         ratios = {
             f"skew {skew:g}, memory {share:.3g}": ours.cpu_us_per_tuple / theirs.cpu_us_per_tuple
-            for skew, share, ours, theirs in of.pairs(algorithm, "meshjoin")
+            for skew, share in of.points
+            if (ours := of.at(algorithm, skew, share)) and (theirs := of.meshjoin_at(skew, share))
         }
         if ratios:
             name = f"CPU of {algorithm} / meshjoin, {of.name}"
