@@ -261,6 +261,20 @@ def test_a_condition_is_checked_for_cached_rows_too(tmp_path: Path) -> None:
     check(results, oracle.join([STREAM], MASTER, [("id", "id")], "left", condition, ["row", "label"]), "any")
 
 
+@pytest.mark.parametrize(("layout", "disk_phase"), PHASES)
+def test_the_smallest_key_is_not_that_of_rows_without_one(tmp_path: Path, layout: str, disk_phase: str) -> None:
+    """It has the code of a NULL key, whose rows match nothing."""
+    smallest = -(2**63)
+    master = pa.table({"id": pa.array([None, smallest, 3, None, 4, smallest], pa.int64()), "row": np.arange(6)})
+    table = ss.stage(master, tmp_path / "r", key="id", layout=layout)
+    stream = pa.record_batch({"id": [smallest] * 300 + [3] * 30, "number": np.arange(330)})
+    op = ssbj(table, stream.schema, disk_phase=disk_phase)
+    results = feed(op, stream, tuples_per_step=20) + finish(op)
+    op.close()
+    assert smallest in cached_keys(op)
+    check(results, oracle.join([stream], master, [("id", "id")], "inner", None, ["row"]), "any")
+
+
 def test_a_table_of_one_row_and_a_stream_of_null_keys(tmp_path: Path) -> None:
     table = ss.stage(MASTER.filter(np.array(MASTER["row"]) == 5), tmp_path / "r", key="id", layout="heap")
     nulls = pa.record_batch([pa.array([None] * 50, pa.int64()), *STREAM.slice(0, 50).columns[1:]], schema=STREAM.schema)

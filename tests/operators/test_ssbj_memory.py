@@ -187,6 +187,19 @@ def test_w_follows_the_shares(tmp_path: Path, layout: str, memory: str, tuples: 
     op.close()
 
 
+def test_a_window_full_of_text_is_not_asked_to_drain(tmp_path: Path) -> None:
+    """To become half as large, half of its tuples have to go, and not as many as if all text had to stay."""
+    table = ss.stage(pa.table({"id": np.arange(5000)}), tmp_path / "r", key="id", layout="heap", page_bytes=1024)
+    op = ssbj(table, TEXT_STREAM, memory="600KB", how="semi", b=4)
+    rng = np.random.default_rng(0)
+    stream = with_notes(rng.integers(0, 5000, 2000), rng.integers(900, 1100, 2000))
+    feed(op, stream)
+    assert op._stream.tuples_in_window > 0.7 * op.window_capacity_tuples
+    window_bytes = op._stream.hash_bytes + op._stream.queue_bytes
+    assert op._stream.capacity_for(window_bytes // 2) >= 0.45 * op.window_capacity_tuples
+    op.close()
+
+
 def full_window(op: Ssbj, ids: Int64s) -> int:
     """Feed until the window is nearly full and larger than at first; return how many tuples were taken."""
     stream = stream_of(ids)
@@ -243,7 +256,7 @@ def test_chunks_of_a_smaller_b_count_after_a_restore(tmp_path: Path) -> None:
 def test_a_large_tuple_gets_the_memory_that_the_cache_has_gained(tmp_path: Path, scans: int) -> None:
     """In each state; clustered tables take the same way."""
     rng = np.random.default_rng(0)
-    master = pa.table({"id": np.arange(2000), "row": np.arange(2000)})
+    master = pa.table({"id": np.arange(2040), "row": np.arange(2040)})
     table = ss.stage(master, tmp_path / "r", key="id", layout="heap", page_bytes=4096)
     op = ssbj(table, TEXT_STREAM, memory="700KB", how="left", columns=["row"])
     assert op._plan.iterations_per_cycle == 1
@@ -251,12 +264,16 @@ def test_a_large_tuple_gets_the_memory_that_the_cache_has_gained(tmp_path: Path,
         feed(op, with_notes(rng.integers(0, 2000, 2000), np.full(2000, 20)))
         assert op.switching.cycle < 100
     for _ in range(scans):  # so that keys are being counted, or collected
-        op.offer(with_notes(np.repeat(np.arange(5000, 5040), 3), np.zeros(120, dtype=np.int64)))
+        op.offer(with_notes(np.repeat(np.arange(2000, 2040), 3), np.zeros(120, dtype=np.int64)))
         step(op)
     lengths = np.full(1000, 3)
     lengths[[0, 700]] = (op._stream._window_bytes + op._plan.window_bytes) // 2
     ids = np.arange(1000) % 40
-    rows = oracle.rows_of(feed(op, with_notes(ids, lengths)) + finish(op))
+    stream = with_notes(ids, lengths)
+    taken = op.offer(stream)
+    assert op.front_stage.cache is not None
+    assert (len(op.front_stage.cache.keys), op.front_stage.cache.used_rows) == (0, 0)
+    rows = oracle.rows_of(feed(op, stream.slice(taken)) + finish(op))
     assert sorted((row[1], len(row[2]), row[3]) for row in rows) == list(
         zip(range(1000), lengths.tolist(), ids.tolist(), strict=True)
     )

@@ -32,7 +32,7 @@ def ints(*values: int) -> Int32s:
 
 def cache_with(policy: InequalityPolicy, rows_of_key: dict[int, int]) -> tuple[RowCache, Int32s]:
     """Return a cache of these keys, and their entries in the order given."""
-    cache = RowCache(SCHEMA, CacheShape(16, 64, 0))
+    cache = RowCache(SCHEMA, CacheShape(16, 64, 0), CacheShape(16, 64, 0))
     sets = RowSets(cache, np.array(list(rows_of_key)))
     owners = np.repeat(np.arange(len(rows_of_key)), list(rows_of_key.values())).astype(np.int32)
     sets.add(owners, pa.record_batch([pa.array(np.arange(owners.size))], schema=SCHEMA), np.arange(owners.size))
@@ -100,9 +100,29 @@ def test_an_entry_that_was_reused_is_not_judged_by_the_hits_of_the_key_before() 
     hit(policy, int(entries[0]), 1000)
     policy.end_turn()
     policy.took_in(entries, ints(1))
-    assert policy.no_longer_worth(cache).size == 0, "nothing is known of it yet"
     policy.end_turn()
     assert policy.no_longer_worth(cache).tolist() == entries.tolist()
+
+
+def test_hits_follow_entries_that_move_when_the_cache_shrinks() -> None:
+    policy = policy_of(max_capacity=16)
+    cache, entries = cache_with(policy, {key: 1 for key in range(12)})
+    hit(policy, int(entries[11]), 100)
+    policy.end_turn()
+    cache.evict(entries[:8])
+    moves = cache.resize(CacheShape(6, 64, 0))
+    assert moves.from_slots.size
+    policy.resize(6, moves)
+    assert policy.nbytes == 6 * InequalityPolicy.BYTES_PER_KEY
+    hot = int(cache.keys.find(np.array([11]))[0])
+    left = set(policy.no_longer_worth(cache).tolist())
+    assert left == set(cache.keys.live_slots().tolist()) - {hot}
+
+
+def test_nothing_is_known_of_a_key_in_the_turn_that_it_came() -> None:
+    policy = policy_of()
+    cache, _ = cache_with(policy, {7: 1})
+    assert policy.no_longer_worth(cache).size == 0
 
 
 def test_keys_without_rows_leave_when_they_are_asked_for_no_more() -> None:

@@ -38,7 +38,8 @@ Deviations
 ----------
 D1  Keys to count and keys to move are chosen when a scan begins, after its first tuples and pages were read (ll. 15-24
     before ll. 3-14), and only a row set that was seen whole moves. Read literally, ll. 28-36 decide for each row
-    against an H_S that changes, and can cache a part of a key's rows.
+    against an H_S that changes, and can cache a part of a key's rows. Counts take memory: as many keys as there is room
+    for are counted at once, half of them by tuples drawn at random.
 D2  Eviction happens once, when a tenth scan begins. ll. 42-51 would run in each of its iterations, with counts
     that the first has set to 0, and evict everything.
 D3  A key's hits are divided by the scans that it was cached for, not by 10.
