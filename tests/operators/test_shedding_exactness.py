@@ -72,7 +72,7 @@ def test_the_result_is_the_full_join_of_any_table_and_stream(name: str, data: st
     bursts = draw(st.lists(st.tuples(st.integers(0, 300), st.integers(0, 6)), min_size=1, max_size=8))
     bursts.append((100, 1))  # so that the stream ends
     how, order = draw(st.sampled_from(HOWS)), draw(st.sampled_from(ORDERS))
-    memory, page_bytes = draw(st.sampled_from([110_000, 160_000, 400_000])), draw(st.sampled_from([256, 1024, 8192]))
+    memory, page_bytes = draw(st.sampled_from([150_000, 200_000, 400_000])), draw(st.sampled_from([256, 1024, 8192]))
     with tempfile.TemporaryDirectory() as directory:
         table = ss.stage(master, Path(directory) / "master", key="id", page_bytes=page_bytes)
         spool = Path(directory) / "spool"

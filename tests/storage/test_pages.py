@@ -235,9 +235,10 @@ def test_neither_threads_nor_files_leak(table: MasterTable) -> None:
             ahead.read(0, 2, (2, 2))
             assert threading.active_count() == threads + 1
     assert (threading.active_count(), open_files()) == (threads, files)
+    others = set(threading.enumerate())
     forgotten = ReadAhead(PageReader(table), table.pages.max_run_bytes(2))
     forgotten.read(0, 2, (2, 2))
-    (thread,) = [t for t in threading.enumerate() if t.name.startswith("semistream-read-ahead")]
+    (thread,) = set(threading.enumerate()) - others
     gone = weakref.ref(forgotten)
     del forgotten
     for _ in range(100):  # while the thread reads on, it holds the object
@@ -248,7 +249,7 @@ def test_neither_threads_nor_files_leak(table: MasterTable) -> None:
     assert gone() is None
     thread.join(5)
     assert not thread.is_alive()
-    del thread
+    del thread, others
     gc.collect()
     assert open_files() == files
 
