@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse
+from semistream.core.metrics import Metrics
 from semistream.operators.load_shedding import (
     ALL_STRATEGIES,
     UPFRONT_STRATEGIES,
@@ -290,8 +291,8 @@ def test_dropped_tuples_are_counted_and_nothing_is_kept() -> None:
         shedding._check()
         assert (shedding.tuples_shed, shedding.tuples_dropped, shedding.tuples_inside) == (30, 30, 0)
         assert (shedding.memory_bytes, shedding.disk_bytes, shedding.oldest_number) == (0, 0, None)
-        assert shedding.dropped_share(120) == 0.25
-        assert shedding.dropped_share(0) == 0.0
+        assert Metrics(tuples_in=120, tuples_dropped=shedding.tuples_dropped).dropped_share == 0.25
+        assert Metrics().dropped_share == 0.0
         assert shedding.decide(buffered=0, w=10, room=100) == Decision()
         assert shedding.reload(5, _Buffer(5).accept) == 0
 
@@ -341,6 +342,9 @@ def _nothing(*_: object) -> None: ...
         ({"lookup_position": float("nan")}, "lookup_position=nan "),
         ({"spool_bytes": "lots"}, "spool_bytes='lots' is not a size"),
         ({"spool_bytes": 0}, "spool_bytes=0 must be at least 1 byte"),
+        ({"spool_bytes": 2**63}, "spool_bytes=9223372036854775808 is more than 4 TB"),
+        ({"directory": 5}, "directory=5 is no path"),
+        ({"directory": b"x"}, "directory=b'x' is no path"),
         ({"to": "drop", "directory": "/tmp"}, "directory='/tmp' is for to='disk': leave it out"),
         ({"seed": -1}, "seed=-1 must be a whole number, at least 0"),
         ({"seed": 1.5}, "seed=1.5 must be a whole number"),

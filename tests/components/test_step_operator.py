@@ -10,7 +10,7 @@ import pytest
 import semistream as ss
 from semistream.core.conditions import between
 from semistream.core.contract import Operator
-from semistream.core.errors import OperatorMisuse, SchemaMismatch, SnapshotMismatch
+from semistream.core.errors import InvalidArgument, OperatorMisuse, SchemaMismatch, SnapshotMismatch
 from semistream.core.semantics import JoinSpec
 from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
@@ -204,3 +204,12 @@ def test_a_snapshot_of_another_table_or_version_is_refused(table: MasterTable, t
     for other, what in ((appended, "version"), (copy, "table")):
         with pytest.raises(SnapshotMismatch, match=f"the snapshot has {what} "):
             _echo(other).restore(snapshot)
+
+
+@pytest.mark.parametrize("value", [None, "t", 5], ids=repr)
+def test_what_is_no_snapshot_and_no_table_is_an_error_with_the_remedy(op: Echo, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match="pass what snapshot"):
+        op.restore(value)
+    with pytest.raises(InvalidArgument, match="is no table: pass what open_table"):
+        op.move_to(value)
+    assert op.offer(_batch(1)) == 1  # and nothing has changed

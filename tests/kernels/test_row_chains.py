@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from semistream.kernels.multimap_lists import fill_pairs
 from semistream.kernels.row_chains import (
     END,
     add_slots,
@@ -15,7 +16,6 @@ from semistream.kernels.row_chains import (
     free_chains,
     free_slots,
     give_up_slots,
-    pair_chains,
     take_free,
 )
 
@@ -97,7 +97,7 @@ class ChainsAgainstLists(RuleBasedStateMachine):
         at = 0
         pairs: list[tuple[int, int]] = []
         while at < len(asking):
-            at, filled = pair_chains(self.next_row, tuples, cursors, at, out_tuples, out_rows)
+            at, filled = fill_pairs(self.next_row, tuples, cursors, at, out_tuples, out_rows)
             assert filled == portion or at == len(asking)
             pairs += zip(
                 out_tuples[:filled].tolist(), [self.stored[r] for r in out_rows[:filled].tolist()], strict=True
@@ -139,7 +139,7 @@ def test_a_portion_that_ends_inside_a_chain_goes_on_there(lengths: list[int], po
     seen: list[tuple[int, int]] = []
     at = 0
     while at < len(lengths):
-        at, filled = pair_chains(next_row, np.arange(len(lengths), dtype=np.int32), cursors, at, out[0], out[1])
+        at, filled = fill_pairs(next_row, np.arange(len(lengths), dtype=np.int32), cursors, at, out[0], out[1])
         seen += zip(out[0, :filled].tolist(), out[1, :filled].tolist(), strict=True)
     assert len(seen) == len(set(seen)) == rows
     assert [sum(owner == asked for asked, _ in seen) for owner in range(len(lengths))] == lengths

@@ -6,6 +6,8 @@
       0        4      ──►    4 ─► 1 ─► (end)
       1        2      ──►    2 ─► (end)
                              free: 0 ─► 3 ─► (end)
+
+`semistream.kernels.multimap_lists.fill_pairs` walks along such chains.
 """
 
 import numpy as np
@@ -20,7 +22,6 @@ __all__ = [
     "free_chains",
     "free_slots",
     "give_up_slots",
-    "pair_chains",
     "take_free",
 ]
 
@@ -72,29 +73,6 @@ def free_slots(next_row: _Int32s, first_free: int, is_free: npt.NDArray[np.bool_
     while slot != END:
         is_free[slot] = True
         slot = next_row[slot]
-
-
-@kernel
-def pair_chains(
-    next_row: _Int32s, tuples: _Int32s, cursors: _Int32s, at: int, out_tuples: _Int32s, out_rows: _Int32s
-) -> tuple[int, int]:
-    """Fill the output with (tuple, row) pairs and return (new ``at``, how many).
-
-    ``cursors`` starts as the first row of every tuple and is moved on in place, so that the call can be repeated
-    until ``at`` reaches the end, however long a chain is.
-    """
-    filled = 0
-    while at < tuples.size and filled < out_tuples.size:
-        row = cursors[at]
-        while row != END and filled < out_tuples.size:
-            out_tuples[filled] = tuples[at]
-            out_rows[filled] = row
-            filled += 1
-            row = next_row[row]
-        cursors[at] = row
-        if row == END:
-            at += 1
-    return at, filled
 
 
 @kernel

@@ -57,10 +57,9 @@ from semistream.operators.admission import Admission
 from semistream.operators.cached_config import CachedConfig
 from semistream.operators.front_stage import FrontStage
 from semistream.operators.hybrid_phase import HybridPhase
-from semistream.operators.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy, shedding_config
+from semistream.operators.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy
 from semistream.operators.registry import register
 from semistream.operators.windowed_operator import WindowedOperator
-from semistream.operators.windowed_stream import WindowedStream
 from semistream.storage import Io, MasterTable
 
 __all__ = ["Chybridjoin", "ChybridjoinConfig"]
@@ -108,7 +107,7 @@ class Chybridjoin(WindowedOperator):
             budget_bytes,
             order=self.config.order,
             io=self.config.io,
-            shedding=shedding_config(self.config.shedding),
+            shedding=self.config.shedding,
             shedding_strategies=ALL_STRATEGIES,
         )
 
@@ -129,14 +128,7 @@ class Chybridjoin(WindowedOperator):
             cache_share=self.config.cache_share,
             sheds=self._sheds,
         )
-        self._stream = WindowedStream(
-            spec,
-            self._lookup.codes,
-            ordered=self._delivery.ordered,
-            buffer_bytes=self._lookup.plan.stream_buffer_bytes,
-            window_bytes=self._lookup.plan.window_bytes,
-            max_tuples=None,
-        )
+        self._stream = self._make_stream(self._lookup.codes, self._lookup.plan)
         self.front_stage = FrontStage(
             spec,
             self._filter,
@@ -163,18 +155,10 @@ class Chybridjoin(WindowedOperator):
     def _step(self) -> Iterator[pa.RecordBatch]:
         yield from self._admission.read(self._room_for_new)  # ll. 4-6; w_B (D1)
         if self._stream.tuples_in_window:
-            partition = self._pick_partition()  # l. 7
+            partition = self._lookup.pick(self._stream.window, self._picks_from_oldest())  # l. 7
             yield from self._lookup.join(self._stream.window, partition, self.front_stage)  # ll. 12-16, 19-22
             yield from self._lookup.remove(self._stream.window, partition, self._picks_next)  # ll. 8-11 (D2), 17-18
         yield from self._release_in_order()
-
-    def _pick_partition(self) -> int:
-        """Return what the oldest tuple asks for, or one that is not about to be shed."""
-        window = self._stream.window
-        return self._lookup.pick(window, self._overload.picks_from_oldest(len(window)) if self._overload else 0)
-
-    def _picks_next(self, queued: int) -> int | None:
-        return self._overload.will_pick_from_oldest(queued) if self._overload else 0
 
     # --- contract ---------------------------------------------------------------------------------------------------
 

@@ -57,14 +57,13 @@ from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.admission import Admission
 from semistream.operators.cached_config import CachedConfig
 from semistream.operators.front_stage import FrontStage
-from semistream.operators.load_shedding import SheddingConfig, Strategy, shedding_config
+from semistream.operators.load_shedding import SheddingConfig, Strategy
 from semistream.operators.matching import EqualityMatching
 from semistream.operators.mesh_phase import MeshPhase
 from semistream.operators.registry import register
 from semistream.operators.scan_collector import ScanCollector
 from semistream.operators.scan_plan import ScanPlanner
 from semistream.operators.windowed_operator import WindowedOperator
-from semistream.operators.windowed_stream import WindowedStream
 from semistream.storage import Io, MasterTable
 
 __all__ = ["Cmeshjoin", "CmeshjoinConfig"]
@@ -112,7 +111,7 @@ class Cmeshjoin(WindowedOperator):
             budget_bytes,
             order=self.config.order,
             io=self.config.io,
-            shedding=shedding_config(self.config.shedding),
+            shedding=self.config.shedding,
         )
 
     def _open(self) -> None:
@@ -130,14 +129,7 @@ class Cmeshjoin(WindowedOperator):
             cache_share=self.config.cache_share,
             sheds=self._sheds,
         ).plan(self.config.b)
-        self._stream = WindowedStream(
-            spec,
-            self._keys,
-            ordered=self._delivery.ordered,
-            buffer_bytes=self._plan.stream_buffer_bytes,
-            window_bytes=self._plan.window_bytes,
-            max_tuples=None,
-        )
+        self._stream = self._make_stream(self._keys, self._plan)
         self.front_stage = FrontStage(
             spec,
             self._filter,

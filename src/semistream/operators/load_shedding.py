@@ -63,6 +63,8 @@ Strategy: TypeAlias = Literal["considering", "keep", "random"]
 _Destination: TypeAlias = Literal["disk", "drop"] | tuple[PutTuples, TakeTuples]
 _Int64s = npt.NDArray[np.int64]
 
+_MOST_SPOOL_BYTES = 4 << 40
+
 ALL_STRATEGIES: frozenset[Strategy] = frozenset(get_args(Strategy))
 UPFRONT_STRATEGIES: frozenset[Strategy] = frozenset({"keep", "random"})
 
@@ -116,7 +118,12 @@ class SheddingConfig:
                 f"lookup_position={self.lookup_position!r} is no share of the queue: "
                 "give 0 for its newest tuple, 1 for its oldest, or a number between"
             )
-        parse_bytes(self.spool_bytes, "spool_bytes")
+        if parse_bytes(self.spool_bytes, "spool_bytes") > _MOST_SPOOL_BYTES:
+            raise InvalidArgument(
+                f"spool_bytes={self.spool_bytes!r} is more than 4 TB: its index in memory would outgrow any budget"
+            )
+        if self.directory is not None and not isinstance(self.directory, str | os.PathLike):
+            raise InvalidArgument(f"directory={self.directory!r} is no path: give text or a path")
         if self.directory is not None and self.to != "disk":
             raise InvalidArgument(f"directory={str(self.directory)!r} is for to='disk': leave it out")
         if self.seed is not None and (not isinstance(self.seed, int) or self.seed < 0):
@@ -222,10 +229,6 @@ class LoadShedding:
         if self._store is not None and self._store.oldest_number is not None:
             numbers.append(self._store.oldest_number)
         return min(numbers, default=None)
-
-    def dropped_share(self, tuples_in: int) -> float:
-        """Return the share of ``tuples_in`` arrived tuples that the result leaves out."""
-        return self.tuples_dropped / tuples_in if tuples_in else 0.0
 
     # --- Algorithm 2 --------------------------------------------------------------------------------------------------
 

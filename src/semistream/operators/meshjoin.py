@@ -61,13 +61,12 @@ from semistream.core.arguments import require_count
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.operators.admission import Admission
-from semistream.operators.load_shedding import SheddingConfig, Strategy, shedding_config
+from semistream.operators.load_shedding import SheddingConfig, Strategy
 from semistream.operators.matching import matching_for
 from semistream.operators.mesh_phase import MeshPhase
 from semistream.operators.registry import register
 from semistream.operators.scan_plan import ScanPlanner
 from semistream.operators.windowed_operator import WindowedOperator
-from semistream.operators.windowed_stream import WindowedStream
 from semistream.storage import Io, MasterTable
 
 __all__ = ["Meshjoin", "MeshjoinConfig"]
@@ -118,7 +117,7 @@ class Meshjoin(WindowedOperator):
             budget_bytes,
             order=self.config.order,
             io=self.config.io,
-            shedding=shedding_config(self.config.shedding),
+            shedding=self.config.shedding,
         )
 
     def _open(self) -> None:
@@ -137,14 +136,8 @@ class Meshjoin(WindowedOperator):
         )
         self._plan = self._planner.plan(self.config.b)
         self._w = self.config.w
-        self._stream = WindowedStream(
-            spec,
-            matching,
-            ordered=self._delivery.ordered,
-            buffer_bytes=self._plan.stream_buffer_bytes,
-            window_bytes=self._plan.window_bytes,
-            max_tuples=self._most_tuples,
-            max_window_bytes=budget_bytes,
+        self._stream = self._make_stream(
+            matching, self._plan, max_tuples=self._most_tuples, max_window_bytes=budget_bytes
         )
         self._admission = Admission(self._stream, matching, self._delivery, self.metrics)
         self._scan = MeshPhase(

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.key_slots import KeySlots
+from semistream.kernels.multimap_lists import fill_pairs
 from semistream.kernels.row_chains import (
     END,
     add_slots,
@@ -19,7 +20,6 @@ from semistream.kernels.row_chains import (
     free_chains,
     free_slots,
     give_up_slots,
-    pair_chains,
     take_free,
 )
 from semistream.operators.results import byte_portions
@@ -138,8 +138,8 @@ class RowCache:
     def pairs(
         self, tuples: _Int32s, cursors: _Int32s, at: int, out_tuples: _Int32s, out_rows: _Int32s
     ) -> tuple[int, int]:
-        """Fill the output with (tuple, row) pairs; see `pair_chains`."""
-        return pair_chains(self._next_row.values, tuples, cursors, at, out_tuples, out_rows)
+        """Fill the output with (tuple, row) pairs; see `FifoMultimap.pairs`."""
+        return fill_pairs(self._next_row.values, tuples, cursors, at, out_tuples, out_rows)
 
     def first_rows(self, entries: _Int32s) -> _Int32s:
         """Return where the rows of each entry begin, for `pairs`."""

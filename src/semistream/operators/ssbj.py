@@ -79,7 +79,6 @@ from semistream.operators.registry import register
 from semistream.operators.scan_plan import ScanPlan, ScanPlanner
 from semistream.operators.switching import State, Switching
 from semistream.operators.windowed_operator import WindowedOperator
-from semistream.operators.windowed_stream import WindowedStream
 from semistream.storage import Io, MasterTable
 
 __all__ = ["Ssbj", "SsbjConfig"]
@@ -155,15 +154,7 @@ class Ssbj(WindowedOperator):
             self._plan = self._plan_scan()
         pool_bytes = self._plan.window_bytes + self._plan.cache_bytes
         window_codes = self._keys if self._lookup is None else self._lookup.codes
-        self._stream = WindowedStream(
-            spec,
-            window_codes,
-            ordered=self._delivery.ordered,
-            buffer_bytes=self._plan.stream_buffer_bytes,
-            window_bytes=self._plan.window_bytes,
-            max_tuples=None,
-            max_window_bytes=pool_bytes,
-        )
+        self._stream = self._make_stream(window_codes, self._plan, max_window_bytes=pool_bytes)
         self.front_stage = FrontStage(
             spec,
             self._filter,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 import pyarrow as pa
 
 from semistream.core.budget import MemoryReport
-from semistream.core.errors import OperatorMisuse, SchemaMismatch, SnapshotMismatch
+from semistream.core.errors import InvalidArgument, OperatorMisuse, SchemaMismatch, SnapshotMismatch
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
 from semistream.operators.snapshots import pack_snapshot, unpack_snapshot
@@ -118,6 +118,8 @@ class StepOperator(ABC):
         dropped with the old version.
         """
         self._require_ready("move_to")
+        if not isinstance(table, MasterTable):
+            raise InvalidArgument(f"move_to({table!r}) is no table: pass what open_table, append or replace returned")
         if table.table_id != self.table.table_id or not table.schema.equals(self.table.schema):
             raise SchemaMismatch(
                 f"{table.path} is not a version of {self.table.path} with the same columns: make a new operator for it"
@@ -155,6 +157,8 @@ class StepOperator(ABC):
         self._require_ready("restore")
         if self.metrics.tuples_in or self.pending:
             raise OperatorMisuse("restore() needs an operator that has done nothing yet: make a new one")
+        if not isinstance(snapshot, bytes):
+            raise InvalidArgument(f"a snapshot is bytes, not {type(snapshot).__name__}: pass what snapshot() returned")
         header, tables = unpack_snapshot(snapshot)
         for name, ours in self._identity().items():
             if header.get(name) != ours:

@@ -8,9 +8,16 @@ import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec, Order
 from semistream.operators.delivery import Delivery
-from semistream.operators.load_shedding import UPFRONT_STRATEGIES, LoadShedding, SheddingConfig, Strategy
-from semistream.operators.matching import PairFilter
+from semistream.operators.load_shedding import (
+    UPFRONT_STRATEGIES,
+    LoadShedding,
+    SheddingConfig,
+    Strategy,
+    shedding_config,
+)
+from semistream.operators.matching import PairFilter, WindowCodes
 from semistream.operators.overload import Overload
+from semistream.operators.scan_plan import ScanPlan
 from semistream.operators.step_operator import StepOperator
 from semistream.operators.windowed_stream import WindowedStream
 from semistream.storage import Io, MasterTable, PageReader
@@ -34,12 +41,12 @@ class WindowedOperator(StepOperator):
         *,
         order: Order,
         io: Io,
-        shedding: SheddingConfig | None = None,
+        shedding: SheddingConfig | Strategy | None = None,
         shedding_strategies: Collection[Strategy] = UPFRONT_STRATEGIES,
     ) -> None:
         self._order = order
         self._io = io
-        self._shedding_config = shedding
+        self._shedding_config = shedding_config(shedding)
         self._shedding_strategies = shedding_strategies
         try:
             super().__init__(table, spec, budget_bytes)
@@ -62,6 +69,25 @@ class WindowedOperator(StepOperator):
                 strategies=self._shedding_strategies,
                 message_bytes=int(np.clip(self.budget_bytes // 128, 1 << 10, 64 << 10)),
             )
+
+    def _make_stream(
+        self,
+        codes: WindowCodes,
+        plan: ScanPlan,
+        *,
+        max_tuples: int | None = None,
+        max_window_bytes: int | None = None,
+    ) -> WindowedStream:
+        """Return the stream side with its shares of ``plan``."""
+        return WindowedStream(
+            self.spec,
+            codes,
+            ordered=self._delivery.ordered,
+            buffer_bytes=plan.stream_buffer_bytes,
+            window_bytes=plan.window_bytes,
+            max_tuples=max_tuples,
+            max_window_bytes=max_window_bytes,
+        )
 
     @property
     def _reserved_bytes(self) -> int:
@@ -90,6 +116,14 @@ class WindowedOperator(StepOperator):
                 tuples_in_before=self._tuples_in_at_open,
             )
         self._overload.relieve(self._room_for_new, may_shed=self._stream_goes_on)
+
+    def _picks_from_oldest(self) -> int:
+        """Return which tuple of the queue picks what is read, counted from the oldest: one that will not be shed."""
+        return self._overload.picks_from_oldest(self._stream.tuples_in_window) if self._overload else 0
+
+    def _picks_next(self, queued: int) -> int | None:
+        """Return which of ``queued`` tuples will pick in the next step, or None when that is not settled."""
+        return self._overload.will_pick_from_oldest(queued) if self._overload else 0
 
     @property
     def window_capacity_tuples(self) -> int:
