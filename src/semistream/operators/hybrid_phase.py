@@ -176,14 +176,12 @@ class HybridPhase:
             following = runs[position + 1] if position + 1 < len(runs) else None
             run = self._disk_buffer.read(first, count, then=following)
             run_codes = self._keys.master_codes(run).code
-            waiting = _Waiting(self._delivery.pair_rows.size)
-            for slots, codes in self._tuples_of(window, partition):
-                if front_stage is not None and position == 0:
-                    waiting.add(codes)
+            for portion, (slots, codes) in enumerate(self._tuples_of(window, partition)):
+                if front_stage is not None and position == portion == 0:
+                    front_stage.measure(run)
+                    distinct, waiting = np.unique(codes, return_counts=True)
+                    collecting = front_stage.consider(distinct, waiting.astype(np.int32))
                 yield from self._search(window, run, run_codes, slots, codes)
-            if front_stage is not None and position == 0:
-                front_stage.measure(run)
-                collecting = front_stage.consider(waiting.codes, waiting.count)
             if collecting is not None:
                 self._collect(collecting, run, run_codes)
         if front_stage is not None and collecting is not None:
@@ -287,24 +285,6 @@ def _waits(window: StreamWindow, partition: int) -> bool:
     """Return whether any tuple waits for this partition."""
     assert isinstance(window.codes, FifoMultimap)
     return bool(window.codes.count(np.array([partition], dtype=np.int64))[0])
-
-
-class _Waiting:
-    """How many tuples wait for each key; of more keys than ``most``, for the most frequent ones."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.codes = np.empty(0, dtype=np.int64)
-        self.count = np.empty(0, dtype=np.int32)
-
-    def add(self, codes: _Int64s) -> None:
-        more, count = np.unique(codes, return_counts=True)
-        if self.codes.size:
-            both = np.concatenate([self.codes, more])
-            more, which = np.unique(both, return_inverse=True)
-            count = np.bincount(which, weights=np.concatenate([self.count, count]))
-        kept = slice(None) if more.size <= self._most else np.argsort(-count, kind="stable")[: self._most]
-        self.codes, self.count = more[kept], count[kept].astype(np.int32)
 
 
 def _ranges(run_codes: _Int64s, codes: _Int64s) -> tuple[_Int64s, _Int64s]:
