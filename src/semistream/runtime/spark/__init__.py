@@ -1,0 +1,1 @@
+"""The runtime on Spark: the only place that imports pyspark."""

@@ -1,0 +1,53 @@
+"""What the tasks of one join have to know: small, picklable, the same for every task."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from semistream.core.semantics import How, JoinSpec
+from semistream.storage import MasterTable
+
+__all__ = ["Completion", "Exchange", "JoinPlan", "Refresh"]
+
+Completion: TypeAlias = Literal["batch", "staggered"]
+Exchange: TypeAlias = Literal["bucket", "none"]
+Refresh: TypeAlias = Literal["batch", "never"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinPlan:
+    """A join of a stream with a master table, as tasks run it.
+
+    Attributes
+    ----------
+    join_id
+        Names the join: of its arguments and the table, the same in every run with the same arguments. Soft state and
+        pinned versions are kept under it.
+    table
+        The version that was newest when the join was made. With ``refresh="batch"`` a micro-batch may use a newer one.
+    algorithm
+        A registered name; ``"auto"`` has been decided.
+    task_bytes
+        What one task may use: the memory of an executor over its task slots.
+    slots
+        Tasks that run at once in an executor.
+    """
+
+    join_id: str
+    table: MasterTable
+    stream_schema: pa.Schema
+    on: dict[str, str]
+    how: How
+    columns: tuple[str, ...] | None
+    algorithm: str
+    options: dict[str, Any] = field(default_factory=dict)
+    task_bytes: int
+    slots: int
+    exchange: Exchange
+    refresh: Refresh
+    completion: Completion
+
+    def spec(self, table: MasterTable) -> JoinSpec:
+        """Return the join checked against a version of the table."""
+        return JoinSpec.resolve(self.stream_schema, table.schema, self.on, self.how, columns=self.columns)
