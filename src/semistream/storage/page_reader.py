@@ -157,6 +157,12 @@ class PageReader:
             if digest(view[begin:end]) != checksum:
                 raise self._damaged_page(first + at, "has been altered (its checksum does not match)")
 
+    def will_need(self, first: int, count: int) -> None:
+        """Begin to fetch a run that is read soon."""
+        file_number = int(self.pages.file[first])
+        file = self._files.get(file_number) or self._open(file_number)
+        file.will_need(int(self.pages.offset[first]), self.run_bytes(first, count))
+
     def decode(self, first: int, count: int, view: memoryview) -> pa.Table:
         """Return the pages in ``view``, `header` before them, as a table that uses its memory."""
         try:

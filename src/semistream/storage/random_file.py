@@ -20,6 +20,9 @@ class RandomFile(Protocol):
         """Fill ``view`` from ``offset`` and return how many bytes there were; fewer only at the end."""
 
     def advise_sequential(self) -> None: ...
+    def will_need(self, offset: int, length: int) -> None:
+        """Begin to fetch a range that is read soon, without waiting for it."""
+
     def drop(self, offset: int, length: int) -> None:
         """Forget a range that was read, so that the next read of it goes to the disk."""
 
@@ -45,6 +48,10 @@ class LocalFile:
     def advise_sequential(self) -> None:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+    def will_need(self, offset: int, length: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_WILLNEED)
 
     def drop(self, offset: int, length: int) -> None:
         # What lies before was read with earlier runs; the unit at the end goes with the next one.
@@ -83,6 +90,9 @@ class RemoteFile:
         return done
 
     def advise_sequential(self) -> None:
+        pass
+
+    def will_need(self, offset: int, length: int) -> None:
         pass
 
     def drop(self, offset: int, length: int) -> None:
