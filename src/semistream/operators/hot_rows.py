@@ -29,6 +29,8 @@ _LEAST_BLOCK_BYTES = 128 << 10
 _BLOCKS_PER_TURN = 8  # one in so many blocks is rebuilt after a step, over all processes
 _WAITING_SHARE = 1 / 8
 _BUILDING_COPIES = 3  # rows gathered, their message, the finished block
+_WAITING_KEY_BYTES = 24
+_MESSAGE_BYTES = 1024  # what the message of a batch takes beside its rows, about
 _COUNTERS_PER_KEY = 2
 _SAMPLE_PER_KEY = 8
 _LARGEST_SET_SHARE = 1 / 4  # of a block
@@ -87,6 +89,7 @@ class HotRows:
         self._waiting_bytes = 0
         self._most_waiting_bytes = int(blocks_bytes * _WAITING_SHARE / processes)
         self._blocks_per_turn = max(1, self.num_blocks // _BLOCKS_PER_TURN // processes)
+        self._is_crowded = False
         self._next_block = 0
         self._blocks_to_build = 0
 
@@ -169,30 +172,42 @@ class HotRows:
         self._sketch.add(codes)
 
     def worth_caching(self, codes: _Int64s) -> _Int64s:
-        """Return the positions of keys, none of them cached, that are seen often enough to take a place."""
+        """Return the positions of keys, none of them cached, that are seen often enough to take a place, best first."""
         floors = np.array([0 if block is None else block.floor for block in self._blocks])
         bounds, places = self._by_block(codes, np.arange(codes.size))
         floor_of = np.empty(codes.size, dtype=np.int64)
         floor_of[places] = np.repeat(floors, np.diff(bounds))
-        return np.flatnonzero(self._sketch.estimate(codes) > floor_of)
+        seen = self._sketch.estimate(codes)
+        worth = np.flatnonzero(seen > floor_of)
+        return worth[np.argsort(-seen[worth], kind="stable")]
 
-    def offer(self, codes: _Int64s, counts: _Int64s, rows: pa.RecordBatch) -> None:
-        """Take in row sets: ``counts[i]`` rows, one after the other, are all rows of key ``codes[i]``."""
-        if codes.size == 0:
-            return
-        pages = self.shape.serialised(rows)
-        nbytes = pages.raw.size + codes.size * 24
-        if self._waiting_bytes + nbytes > self._most_waiting_bytes:
-            return  # what is frequent comes again
-        self._waiting.append(_Waiting(codes, np.cumsum(counts) - counts, counts, pages, nbytes))
-        self._waiting_bytes += nbytes
+    def offer(self, codes: _Int64s, firsts: _Int64s, counts: _Int64s, rows: pa.RecordBatch) -> None:
+        """Take in row sets, the first ones while there is room: ``counts[i]`` rows from ``firsts[i]`` on for a key.
+
+        What is left out comes again if it is frequent.
+        """
+        row_bytes = rows.nbytes / max(1, rows.num_rows)
+        ends = np.cumsum(counts * row_bytes + _WAITING_KEY_BYTES)
+        room = self._most_waiting_bytes - self._waiting_bytes - _MESSAGE_BYTES
+        fitting = int(np.searchsorted(ends, room, side="right"))
+        self._is_crowded |= fitting < codes.size
+        while fitting:
+            sizes = counts[:fitting]
+            within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            pages = self.shape.serialised(rows.take(pa.array(np.repeat(firsts[:fitting], sizes) + within)))
+            nbytes = pages.raw.size + fitting * _WAITING_KEY_BYTES
+            if self._waiting_bytes + nbytes <= self._most_waiting_bytes:
+                self._waiting.append(_Waiting(codes[:fitting], np.cumsum(sizes) - sizes, sizes, pages, nbytes))
+                self._waiting_bytes += nbytes
+                return
+            fitting //= 2  # their texts are longer than the average
 
     def learn(self) -> None:
         """Build some blocks anew, if enough row sets wait; each turn goes over all blocks once."""
         if self._blocks_to_build == 0:
             kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
             # A small cache grows at every turn; a full one is only touched for a fair number of new keys.
-            if self._waiting_bytes < min(self._most_waiting_bytes, kept_bytes * _WAITING_SHARE) * 0.9:
+            if not self._is_crowded and self._waiting_bytes < kept_bytes * _WAITING_SHARE:
                 return
             self._blocks_to_build = self.num_blocks
         if not self._waiting:
@@ -203,7 +218,7 @@ class HotRows:
             self._next_block = (self._next_block + 1) % self.num_blocks
             self._blocks_to_build -= 1
             if self._blocks_to_build == 0:
-                self._waiting, self._waiting_bytes = [], 0
+                self._waiting, self._waiting_bytes, self._is_crowded = [], 0, False
                 break
         self.refresh()
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -115,7 +114,6 @@ class SweepPhase:
         """Yield the rows of different keys, ascending, in one portion or more; the last one may be empty."""
         keys, pages = self._locate(codes)
         distinct, which = np.unique(pages, return_inverse=True)
-        self._will_need(distinct)
         parts: list[tuple[_Int64s, pa.RecordBatch]] = []
         held_bytes = 0
         for first, stop in self._portions(distinct):
@@ -157,10 +155,6 @@ class SweepPhase:
                 pages.append(np.repeat(low + self._pages.bucket_bounds[bucket], count) + within)
         return np.concatenate(keys), np.concatenate(pages)
 
-    def _will_need(self, pages: _Int64s) -> None:
-        for first, stop in _runs(pages, self._pages.file):
-            self._reader.will_need(int(pages[first]), stop - first)
-
     def _portions(self, pages: _Int64s) -> Iterator[tuple[int, int]]:
         """Cut pages so that those of a portion fit the disk buffer together."""
         ends = np.cumsum(self._pages.length[pages])
@@ -174,15 +168,10 @@ class SweepPhase:
 
     def _read(self, pages: _Int64s) -> RawPages:
         """Read pages into the disk buffer, neighbours in one go."""
-        lengths = self._pages.length[pages]
-        starts = np.cumsum(lengths) - lengths
-        view = self._buffer.data
-        for first, stop in _runs(pages, self._pages.file):
-            page, count = int(pages[first]), stop - first
-            self._reader.read_into(page, count, view[int(starts[first]) :])
-            self._position.read(page, count)
+        starts = self._reader.read_scattered(pages, self._buffer)
+        self._position.read_all(pages)
         self.pages_read += pages.size
-        self.bytes_read += int(lengths.sum())
+        self.bytes_read += int(self._pages.length[pages].sum())
         return self._shape.pages(self._buffer, starts)
 
     def _search(
@@ -240,12 +229,3 @@ class SweepPhase:
 
     def close(self) -> None:
         self._reader.close()
-
-
-def _runs(pages: _Int64s, file_of: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of ``pages``, ascending, that follow each other in one file."""
-    if not pages.size:
-        return
-    breaks = np.flatnonzero((np.diff(pages) != 1) | (np.diff(file_of[pages]) != 0)) + 1
-    edges = [0, *breaks.tolist(), pages.size]
-    yield from pairwise(edges)

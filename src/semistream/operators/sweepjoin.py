@@ -67,6 +67,7 @@ _FOUND_SHARE = 1 / 24
 _COPIES_OF_FOUND = 3  # in portions, in one piece, and as a block for the results
 _WINDOW_SHARE = 1 / 12
 _TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
+_RESULTS_SHARE = 0.2
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _LEAST_WINDOW_BYTES = 16 << 10
 _MOST_DISK_BYTES = 32 << 20
@@ -132,19 +133,19 @@ class Sweepjoin(StepOperator):
         self._results_bytes = 2 * self._delivery.reserved_bytes
         fixed = self._sweep.index_bytes + self._results_bytes + self._sweep.bytes_beside(self.budget_bytes)
         page = self._sweep.least_disk_bytes
-        rest = max(0, self.budget_bytes - fixed)
-        disk_bytes = max(page, min(int(rest * _DISK_SHARE), _MOST_DISK_BYTES))
-        self._found_bytes = max(page, min(int(rest * _FOUND_SHARE), _MOST_DISK_BYTES))
-        self._window_bytes = max(_LEAST_WINDOW_BYTES, int(rest * _WINDOW_SHARE))
-        buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
-        needed = disk_bytes + _COPIES_OF_FOUND * self._found_bytes + self._window_bytes + buffer_bytes
-        least_cache = HotRows.least_bytes()
-        if rest < needed + least_cache:
-            least = page + _COPIES_OF_FOUND * page + _LEAST_WINDOW_BYTES + _LEAST_STREAM_BUFFER_BYTES + least_cache
-            # Shares grow with the budget, so that minima alone do not tell what is enough.
-            least = max(fixed + least, int((self.budget_bytes + needed + least_cache - rest) * 1.05))
-            require_at_least(self.budget_bytes, least, f"sweepjoin on {table.path}")
-        left = rest - needed
+        least_parts = (
+            (1 + _COPIES_OF_FOUND) * page + _LEAST_WINDOW_BYTES + _LEAST_STREAM_BUFFER_BYTES + HotRows.least_bytes()
+        )
+        # The results take a share of the budget too, so that a larger budget has to be larger still.
+        least = (fixed + least_parts - _RESULTS_SHARE * self.budget_bytes) / (1 - _RESULTS_SHARE)
+        require_at_least(self.budget_bytes, max(fixed + least_parts, int(least) + 1), f"sweepjoin on {table.path}")
+        spare = self.budget_bytes - fixed - least_parts
+        disk_bytes = page + min(int(spare * _DISK_SHARE), _MOST_DISK_BYTES)
+        self._found_bytes = page + min(int(spare * _FOUND_SHARE), _MOST_DISK_BYTES)
+        self._window_bytes = _LEAST_WINDOW_BYTES + int(spare * _WINDOW_SHARE)
+        buffer_bytes = _LEAST_STREAM_BUFFER_BYTES + int(spare * _STREAM_BUFFER_SHARE)
+        used = fixed + disk_bytes + _COPIES_OF_FOUND * self._found_bytes + self._window_bytes + buffer_bytes
+        left = self.budget_bytes - used
         self.cache = self._make_cache(columns, int(left * config.cache_share))
         self._sweep.use(self.budget_bytes, disk_bytes, self._found_bytes)
         self._buffer = StreamBuffer(buffer_bytes, self._sweep.keys.stream_codes)
@@ -209,11 +210,8 @@ class Sweepjoin(StepOperator):
         """Let the cache see all keys of a window, and take in the rows of those that are frequent."""
         self.cache.record(window.code if window.valid is None else window.code[window.valid])
         worth = self.cache.worth_caching(distinct)
-        counts = np.bincount(found.keys, minlength=distinct.size)[worth]
-        is_worth = np.zeros(distinct.size, dtype=np.bool_)
-        is_worth[worth] = True
-        chosen = np.flatnonzero(is_worth[found.keys])
-        self.cache.offer(distinct[worth], counts, found.rows.take(pa.array(chosen)))
+        firsts, ends = np.searchsorted(found.keys, worth), np.searchsorted(found.keys, worth + 1)
+        self.cache.offer(distinct[worth], firsts, ends - firsts, found.rows)
 
     def _count(self, window: Arrivals, is_missing: npt.NDArray[np.bool_]) -> None:
         missing = int(is_missing.sum())

@@ -20,8 +20,8 @@ class RandomFile(Protocol):
         """Fill ``view`` from ``offset`` and return how many bytes there were; fewer only at the end."""
 
     def advise_sequential(self) -> None: ...
-    def will_need(self, offset: int, length: int) -> None:
-        """Begin to fetch a range that is read soon, without waiting for it."""
+    def read_if_cached(self, offset: int, view: memoryview) -> bool:
+        """Fill ``view`` if that takes no waiting for a disk; else begin to fetch the range, and return False."""
 
     def drop(self, offset: int, length: int) -> None:
         """Forget a range that was read, so that the next read of it goes to the disk."""
@@ -49,9 +49,14 @@ class LocalFile:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
-    def will_need(self, offset: int, length: int) -> None:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_WILLNEED)
+    def read_if_cached(self, offset: int, view: memoryview) -> bool:
+        if not hasattr(os, "RWF_NOWAIT"):
+            return False
+        try:
+            return os.preadv(self._fd, [view], offset, os.RWF_NOWAIT) == len(view)
+        except OSError:  # it would have to wait, or the file system does not tell
+            os.posix_fadvise(self._fd, offset, len(view), os.POSIX_FADV_WILLNEED)
+            return False
 
     def drop(self, offset: int, length: int) -> None:
         # What lies before was read with earlier runs; the unit at the end goes with the next one.
@@ -92,8 +97,8 @@ class RemoteFile:
     def advise_sequential(self) -> None:
         pass
 
-    def will_need(self, offset: int, length: int) -> None:
-        pass
+    def read_if_cached(self, offset: int, view: memoryview) -> bool:
+        return False
 
     def drop(self, offset: int, length: int) -> None:
         pass
