@@ -14,7 +14,8 @@ def register_sources(spark: "SparkSession") -> None:
     ``semistream-sales`` is a stream of sales with skewed keys and bursty arrivals, read with ``spark.readStream`` or
     ``spark.read``. ``semistream-customers`` is the master table that its keys refer to, read with ``spark.read``. Both
     make their rows in Spark's tasks, from a seed; the same options give the same rows, however they are cut into
-    partitions and micro-batches, and after a restart from a checkpoint.
+    partitions and micro-batches, and after a restart from a checkpoint. The options of each are listed in
+    ``semistream.runtime.spark.sales_source`` and ``customers_source``; an unknown one is an error that names all.
 
     Parameters
     ----------
