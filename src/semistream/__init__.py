@@ -18,6 +18,7 @@ from semistream.core.errors import SemistreamError
 from semistream.core.metrics import Metrics
 from semistream.operators import SheddingConfig, algorithm_names
 from semistream.runtime.local import Replay, operator, run
+from semistream.runtime.spark import register_sources
 from semistream.storage import MasterTable, open_table, stage
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "compare",
     "open_table",
     "operator",
+    "register_sources",
     "run",
     "stage",
 ]

@@ -1,1 +1,5 @@
-"""The runtime on Spark: the only place that imports pyspark."""
+"""The runtime on Spark; importing this package loads no pyspark."""
+
+from semistream.runtime.spark.register_sources import register_sources
+
+__all__ = ["register_sources"]
