@@ -1,5 +1,6 @@
 """SWEEPJOIN: each page at most once a window, a cache that helps and never matters, and the budget."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -160,3 +161,21 @@ def test_the_least_budget_that_is_named_will_do(table: MasterTable) -> None:
     least = int(str(caught.value).split("at least ")[1].split(" ")[0])
     with _make(table, memory=least) as op:
         assert sum(out.num_rows for out in _answer(op, _batch(list(range(50))))) == sum(key % 3 for key in range(50))
+
+
+def test_a_folder_that_cannot_be_written_costs_no_rows(table: MasterTable, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    keys = _batch(list(range(0, 300, 3)) * 3)
+    with _make(table, cache_folder=str(tmp_path / "file" / "cache"), cache_processes=2) as op:
+        for _ in range(5):
+            assert sum(out.num_rows for out in _answer(op, keys)) == 3 * sum(key % 3 for key in range(0, 300, 3))
+
+
+def test_a_folder_that_goes_away_costs_no_rows(table: MasterTable, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    keys = _batch(list(range(1, 300, 3)) * 3)
+    with _make(table, cache_folder=str(folder), cache_processes=2) as op:
+        for at in range(6):
+            assert sum(out.num_rows for out in _answer(op, keys)) == 3 * 100
+            if at == 0:
+                shutil.rmtree(folder)

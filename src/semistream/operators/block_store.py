@@ -2,7 +2,7 @@
 
 Shared blocks are files that are never changed, only replaced by renaming, and mapped by those that read them: a reader
 goes on with the block it has mapped, and a writer that dies leaves nothing that anyone would read. So there is no
-lock around reading, and none to be left behind.
+lock around reading, and none to be left behind. When the folder goes away or the disk is full, writing raises OSError.
 """
 
 import fcntl
@@ -106,7 +106,7 @@ class SharedBlocks:
 
     def counters(self, nbytes: int) -> _Bytes:
         with open(self._path("counters"), "ab") as file:
-            if os.fstat(file.fileno()).st_size < nbytes:
-                os.ftruncate(file.fileno(), nbytes)
+            # Reserved now: a disk that is full when they are counted in would end the process.
+            os.posix_fallocate(file.fileno(), 0, nbytes)
         with open(self._path("counters"), "r+b") as file:
             return np.frombuffer(mmap.mmap(file.fileno(), nbytes), dtype=np.uint8)

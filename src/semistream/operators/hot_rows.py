@@ -10,6 +10,7 @@ result of a join is the same: a block is sound, and of the version of the table 
 it is not used.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +78,7 @@ class HotRows:
         self, schema: pa.Schema, capacity_bytes: int, row_bytes: float, store: BlockStore, processes: int = 1
     ) -> None:
         self.shape = PageShape(schema)
+        self.processes = processes
         self._store = store
         keys = int(capacity_bytes / (row_bytes + 32)) + 1
         sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * keys)
@@ -214,7 +216,8 @@ class HotRows:
             self._blocks_to_build = 0
             return
         for _ in range(self._blocks_per_turn):
-            self._build(self._next_block)
+            with suppress(OSError):  # a cache that cannot be kept costs time, never rows
+                self._build(self._next_block)
             self._next_block = (self._next_block + 1) % self.num_blocks
             self._blocks_to_build -= 1
             if self._blocks_to_build == 0:

@@ -163,12 +163,16 @@ class Sweepjoin(StepOperator):
         ):
             capacity = int(capacity * 0.95)
         self._cache_bytes_beside = HotRows.bytes_beside(capacity, processes)
-        self._cache_capacity_bytes = capacity = max(capacity, HotRows.least_bytes())
+        self._cache_capacity_bytes = capacity = max(capacity, HotRows.least_bytes() * processes)
         schema = pa.schema([self.table.schema.field(name) for name in columns])
         row_bytes = self.table.num_bytes / max(1, self.table.num_rows)
-        folder = self.config.cache_folder
-        store = PrivateBlocks() if folder is None else SharedBlocks(folder)
-        return HotRows(schema, capacity, row_bytes, store, processes)
+        if self.config.cache_folder is not None:
+            try:
+                store = SharedBlocks(self.config.cache_folder)
+                return HotRows(schema, capacity, row_bytes, store, processes)
+            except OSError:
+                pass  # the folder cannot be written: this process caches for itself
+        return HotRows(schema, capacity // processes, row_bytes, PrivateBlocks())
 
     @property
     def pending(self) -> int:
@@ -237,7 +241,7 @@ class Sweepjoin(StepOperator):
             "disk buffer": self._sweep.nbytes,
             "rows found": _COPIES_OF_FOUND * self._found_bytes,
             "window": self._window_bytes,
-            "hot rows": -(-self.cache.nbytes // self.config.cache_processes),
+            "hot rows": -(-self.cache.nbytes // self.cache.processes),
             "hot rows to come": self._cache_bytes_beside,
             "results": self._results_bytes,
         }
@@ -258,6 +262,6 @@ class Sweepjoin(StepOperator):
     def _check(self) -> None:
         """Assert the invariants; for tests."""
         assert self.memory().total_bytes <= self.budget_bytes
-        assert self.cache.nbytes <= self._cache_capacity_bytes
+        assert self.cache.nbytes // self.cache.processes <= self._cache_capacity_bytes // self.config.cache_processes
         assert self.cache.waiting_bytes <= self._cache_bytes_beside
         self.cache._check()
