@@ -11,13 +11,16 @@ __all__ = [
     "DamagedSpool",
     "DamagedTable",
     "EmptyTable",
+    "ExecutorMismatch",
     "InvalidArgument",
     "KeyTypeMismatch",
     "MissingExtra",
     "OperatorMisuse",
+    "PinFailed",
     "SchemaMismatch",
     "SemistreamError",
     "SnapshotMismatch",
+    "SparkJobFailed",
     "SpoolWriteFailed",
     "TableExists",
     "TableNotFound",
@@ -83,6 +86,10 @@ class DamagedTable(SemistreamError, OSError):
     """A file of a master table is missing, truncated, altered, or of a foreign format."""
 
 
+class PinFailed(SemistreamError, OSError):
+    """The version of a micro-batch could not be written down, or what is written is of another table."""
+
+
 class DamagedSpool(SemistreamError, OSError):
     """A file of shed tuples is missing, truncated or altered."""
 
@@ -101,3 +108,11 @@ class ConcurrentWrite(SemistreamError, RuntimeError):
 
 class MissingExtra(SemistreamError, ImportError):
     """A feature needs an optional dependency that is not installed."""
+
+
+class ExecutorMismatch(SemistreamError, ImportError):
+    """The executors lack this package, or have another version of it than the driver."""
+
+
+class SparkJobFailed(SemistreamError, RuntimeError):
+    """A Spark job failed for a reason outside this library; the cause is the error that Spark raised."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from semistream.core.errors import DamagedTable, EmptyTable
 from semistream.kernels.key_codes import bucket_ids
 from semistream.storage.clustering import RowSorter
+from semistream.storage.distributed import DistributedSource
 from semistream.storage.manifest import (
     DataFile,
     Manifest,
@@ -21,7 +22,7 @@ from semistream.storage.manifest import (
 from semistream.storage.page_writer import key_coder, write_data_file
 from semistream.storage.schema_match import conformer
 from semistream.storage.sources import Source
-from semistream.storage.store import DATA, LOCK, SCRATCH_PREFIX, VERSIONS, Store
+from semistream.storage.store import DATA, LOCK, PINS, SCRATCH_PREFIX, VERSIONS, Store
 
 __all__ = ["Progress", "holds_only_litter", "remove_litter", "write_version"]
 
@@ -36,7 +37,7 @@ def write_version(
     store: Store,
     form: TableForm,
     version: int,
-    source: Source,
+    source: Source | DistributedSource,
     *,
     kept_files: tuple[DataFile, ...],
     memory_bytes: int,
@@ -47,7 +48,6 @@ def write_version(
     The caller holds the table's lock. When anything fails, the new files are removed again.
     """
     conform = conformer(source.schema, form.schema)
-    batches = (conform(batch) for batch in _small_batches(source.batches, memory_bytes, progress))
     written: list[DataFile] = []
     scratch: list[str] = []
 
@@ -56,10 +56,16 @@ def write_version(
         return scratch[-1]
 
     try:
-        for bucket, rows in _by_bucket(form, batches, memory_bytes, make_scratch):
-            file = write_data_file(store, form, bucket, rows)
-            if file is not None:
-                written.append(file)
+        if isinstance(source, Source):
+            batches = (conform(batch) for batch in _small_batches(source.batches, memory_bytes, progress))
+            for bucket, rows in _by_bucket(form, batches, memory_bytes, make_scratch):
+                file = write_data_file(store, form, bucket, rows)
+                if file is not None:
+                    written.append(file)
+        else:
+            written.extend(source.write_files(store, form))
+            if progress is not None:
+                progress(sum(file.rows for file in written))
         if not written:
             raise EmptyTable(f"the data for {store.locate()} has no rows: give at least one")
         return publish_version(store, form, version, (*kept_files, *written))
@@ -145,7 +151,7 @@ def holds_only_litter(store: Store) -> bool:
     except NotADirectoryError:
         return False
     for name in top or ():
-        if name not in (DATA, VERSIONS, LOCK) and not name.startswith(SCRATCH_PREFIX):
+        if name not in (DATA, VERSIONS, PINS, LOCK) and not name.startswith(SCRATCH_PREFIX):
             return False
     return all(_DATA_NAME.fullmatch(name) for name in store.names(DATA) or ()) and all(
         _UNFINISHED_NAME.fullmatch(name) for name in store.names(VERSIONS) or ()

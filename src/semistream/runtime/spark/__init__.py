@@ -1,5 +1,1 @@
-"""The runtime on Spark; importing this package loads no pyspark."""
-
-from semistream.runtime.spark.register_sources import register_sources
-
-__all__ = ["register_sources"]
+"""The runtime on Spark, classic and Connect; importing this package loads no pyspark."""
