@@ -4,8 +4,10 @@ Reads ``config.json``, the table and ``stream/`` in the folder; writes ``out/`` 
 """
 
 import json
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,6 +20,7 @@ __all__ = ["joined", "session", "start"]
 
 def session(config: RunConfig, folder: Path) -> SparkSession:
     """Return a session with the settings of the run."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = (
         SparkSession.builder.master(config.master)
         .appName("semistream chaos")
@@ -42,17 +45,14 @@ def joined(spark: SparkSession, config: RunConfig, folder: Path) -> DataFrame:
         .option("maxFilesPerTrigger", config.files_per_trigger)
         .parquet(str(folder / "stream"))
     )
-    result: DataFrame = ss.join(
-        stream,
-        folder / "master",
-        on="id",
-        how=config.how,
-        algorithm=config.algorithm,
-        memory=config.memory,
-        completion=config.completion,
-        exchange=config.exchange,
-    )
-    return result
+    arguments: dict[str, Any] = {
+        "how": config.how,
+        "algorithm": config.algorithm,
+        "memory": config.memory,
+        "completion": config.completion,
+        "exchange": config.exchange,
+    }
+    return ss.join(stream, folder / "master", on="id", **arguments)
 
 
 def start(folder: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
+from pyspark.sql.types import StructType
 
 import semistream as ss
 from semistream.bench.spark.tables import MasterForms
@@ -33,16 +34,13 @@ class Plan:
 
 
 def _ours(stream: DataFrame, master: MasterForms, memory_bytes: int) -> DataFrame:
-    joined: DataFrame = ss.join(stream, master.ours, on="key", memory=memory_bytes)
-    return joined
+    return ss.join(stream, master.ours, on="key", memory=memory_bytes)
 
 
 def _identity(stream: DataFrame, master: MasterForms, shuffle: bool) -> DataFrame:
     """Pass rows through Python with the width of the join's output."""
     added = [field for field in master.plain().schema if field.name != "key"]
-    schema = stream.schema
-    for field in added:
-        schema = schema.add(field)
+    schema = StructType([*stream.schema.fields, *added])
     types = [pa.int64(), pa.float64(), pa.float64(), pa.binary()]
     values = [1, 1.0, 1.0, bytes(88)]
 
@@ -58,7 +56,8 @@ def _identity(stream: DataFrame, master: MasterForms, shuffle: bool) -> DataFram
             yield pa.RecordBatch.from_arrays(columns, schema.names)
 
     if shuffle:
-        stream = stream.repartition(stream.sparkSession.conf.get("spark.sql.shuffle.partitions"), "key")  # type: ignore[arg-type]
+        partitions = stream.sparkSession.conf.get("spark.sql.shuffle.partitions")
+        stream = stream.repartition(int(partitions or 2), "key")
     return stream.mapInArrow(widen, schema)
 
 

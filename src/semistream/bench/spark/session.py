@@ -1,5 +1,7 @@
 """The Spark session of the benchmark: the same settings for every plan."""
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ __all__ = ["bench_session"]
 @contextmanager
 def bench_session(spec: SparkSpec, work_dir: Path) -> Iterator[SparkSession]:
     """Yield a local session, and stop it afterwards."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
     spark = (
         SparkSession.builder.master(f"local[{spec.cores}]")
         .appName("semistream bench spark")
