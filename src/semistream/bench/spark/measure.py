@@ -16,6 +16,7 @@ from semistream.bench.spark.plans import Plan
 from semistream.bench.spark.spec import SparkSpec
 from semistream.bench.spark.tables import MasterForms
 from semistream.bench.spark.worker_memory import drop_from_page_cache
+from semistream.runtime.spark.join_metrics import JoinMetrics
 
 __all__ = ["measure_plan"]
 
@@ -57,10 +58,8 @@ class _Query:
 
 
 def _observed(progress: Any) -> dict[str, Any]:
-    counted: dict[str, Any] = {}
-    for row in (progress["observedMetrics"] or {}).values():
-        counted.update({name: value for name, value in row.asDict().items() if isinstance(value, int | float)})
-    return counted
+    found = JoinMetrics.from_progress(progress)
+    return {} if found is None else found.counters
 
 
 def measure_plan(
