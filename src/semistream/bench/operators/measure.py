@@ -53,7 +53,9 @@ def measure_cell(spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: st
                 bytes_read=spec.scans(cell.rows) * _window_bytes(cell, table), most_s=spec.most_measured_s
             )
         disks = {profile.name: _disk_clock(profile, work) for profile in PROFILES}
-        times = measure_times(op, batches, spec.arrival_share * disks[HDD.name].tuples_per_s, spec.lookup_tuples // 5, cell.is_scan)
+        times = measure_times(
+            op, batches, spec.arrival_share * disks[HDD.name].tuples_per_s, spec.lookup_tuples // 5, cell.is_scan
+        )
     counted = work.counted
     return CellResult(
         cell=cell,
