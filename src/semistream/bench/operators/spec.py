@@ -40,7 +40,8 @@ class OperatorsSpec:
     lookup_tuples
         Tuples in the measured part of operators that look every tuple up, several thousand a second.
     lookup_backlog_tuples
-        How many tuples such an operator is kept busy with; its stream buffer would take longer to work off.
+        How many tuples such an operator is kept busy with, a step of CINLJ; its stream buffer would take longer to work
+        off.
     share_tolerance, io_tolerance
         The operator is warm when, from one window of work to the next, its share through the cache changes by less than
         the one, and its bytes read per tuple by less than the other, as a part of them. A window is a scan; three for
@@ -70,7 +71,7 @@ class OperatorsSpec:
     seed: int = 0
     measured_rows: int = 6_000_000
     lookup_tuples: int = 10_000
-    lookup_backlog_tuples: int = 8192
+    lookup_backlog_tuples: int = 4096
     share_tolerance: float = 0.005
     io_tolerance: float = 0.01
     most_warm_up_scans: int = 15
