@@ -22,6 +22,7 @@ __all__ = ["ScanPlan", "ScanPlanner"]
 
 # Shares of the budget and the bounds around them: they decide how fast a join is, never what it returns.
 _DISK_SHARE = 0.3
+_PAGE_BESIDE_SHARE = 1 / 32  # what it takes is missing in the window
 _LARGEST_READ_BYTES = 2 << 20  # fits the cache of a core; larger reads gained nothing
 _STREAM_BUFFER_SHARE = 1 / 32
 _SHEDDING_BUFFER_SHARE = 1 / 8  # what does not fit the stream buffer is refused, not shed
@@ -123,9 +124,7 @@ class ScanPlanner:
         """
         if b is None:
             b = self._good_b()
-        read_pages = b
-        if self._wants_page_beside and self._disk_bytes(b + 1) <= self._budget_bytes * _DISK_SHARE:
-            read_pages = b + 1
+        read_pages = b + int(self._wants_page_beside and self._affords_page_beside(b))
         disk_bytes = self._disk_bytes(read_pages)
         fixed_bytes = disk_bytes + self._other_bytes + (self._iterations(b) + _EXTRA_CHUNKS) * CHUNK_BYTES
         least_rest = int(self._least_stream_bytes / (1 - self._cache_share)) + 1
@@ -162,6 +161,11 @@ class ScanPlanner:
         ):
             b *= 2
         return b
+
+    def _affords_page_beside(self, b: int) -> bool:
+        disk_bytes = self._disk_bytes(b + 1)
+        page_bytes = disk_bytes - self._disk_bytes(b)
+        return disk_bytes <= self._budget_bytes * _DISK_SHARE and page_bytes <= self._budget_bytes * _PAGE_BESIDE_SHARE
 
     def _iterations(self, b: int) -> int:
         pages_per_file = np.diff(self._pages.file_bounds)
