@@ -124,6 +124,7 @@ class HybridPhase:
             largest_read_bytes=_LARGEST_READ_BYTES,
             cache_share=cache_share,
             sheds=sheds,
+            wants_page_beside=True,  # the first key of a partition may begin on the page before
         )
         self.plan = planner.plan(b)
         self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)
@@ -182,8 +183,8 @@ class HybridPhase:
                     distinct, waiting = np.unique(codes, return_counts=True)
                     collecting = front_stage.consider(distinct, waiting.astype(np.int32))
                 yield from self._search(window, run, run_codes, slots, codes)
-            if collecting is not None:
-                self._collect(collecting, run, run_codes)
+            if front_stage is not None and collecting is not None:
+                self._collect(front_stage, collecting, run, run_codes)
         if front_stage is not None and collecting is not None:
             front_stage.take_in(collecting)
         self._reads.update(self._disk_buffer)
@@ -194,7 +195,7 @@ class HybridPhase:
         for first, end in self._partitions.page_ranges(partition):
             page = first
             while page < end:
-                runs.append((page, self._reader.pages.run_length(page, min(self.plan.b, end - page))))
+                runs.append((page, self._reader.pages.run_length(page, min(self.plan.read_pages, end - page))))
                 page += runs[-1][1]
         return runs
 
@@ -235,9 +236,13 @@ class HybridPhase:
             keep &= self._filter.matches(run, positions, lambda name: window.store.take_column(name, slots))
         yield from self._delivery.matched(window, slots[keep], run, rows[keep])
 
-    def _collect(self, collecting: Collecting, run: pa.RecordBatch, run_codes: _Int64s) -> None:
+    def _collect(
+        self, front_stage: FrontStage, collecting: Collecting, run: pa.RecordBatch, run_codes: _Int64s
+    ) -> None:
         lows, highs = _ranges(run_codes, collecting.sets.codes)
         count = highs - lows
+        front_stage.give_up(collecting, count)
+        count[collecting.sets.given_up] = 0
         owners = np.repeat(np.arange(count.size), count)
         rows = np.repeat(lows - (np.cumsum(count) - count), count) + np.arange(owners.size)
         valid = keys_are_valid(run, self._spec.master_keys, pa.array(rows))

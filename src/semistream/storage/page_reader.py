@@ -73,6 +73,7 @@ class PageReader:
         self._store = table.store
         self._drop_behind = io == "drop_behind"
         self._sequential = access == "scan"
+        self._page_schema = table.schema
         self.header = bytes(table.schema.serialize())
         # Threads inside Arrow would cost more than they save on pages that need no decompression.
         self._options = pa.ipc.IpcReadOptions(use_threads=False)
@@ -108,6 +109,23 @@ class PageReader:
         buffer[: len(self.header)] = self.header
         self.read_into(first, count, buffer[len(self.header) :])
         return self.decode(first, count, buffer)
+
+    def read_page(self, page: int) -> memoryview:
+        """Read one page into memory of its own, for `decode_page`."""
+        buffer: memoryview = np.empty(int(self.pages.length[page]), dtype=np.uint8).data
+        self._load(page, 1, buffer)
+        return buffer
+
+    def decode_page(self, page: int, content: memoryview) -> pa.RecordBatch:
+        """Verify what `read_page` returned, and decode it: as `read` does, without what a run needs around it."""
+        self._verify(page, 1, content)
+        try:
+            rows: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(content), self._page_schema)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged_page(page, f"does not decode ({str(error).splitlines()[0]})") from None
+        if self.schema is not self._page_schema:
+            rows = rows.select(self.schema.names)
+        return rows
 
     def new_buffer(self, run_bytes: int) -> memoryview:
         """Return memory in which any run of up to ``run_bytes`` can be placed."""
