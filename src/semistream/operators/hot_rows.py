@@ -27,10 +27,11 @@ __all__ = ["HotRows", "RowRanges"]
 
 _MOST_BLOCKS = 64
 _LEAST_BLOCK_BYTES = 128 << 10
-_BLOCKS_PER_TURN = 8  # one in so many blocks is rebuilt after a step, over all processes
+_REPLACED_SHARE = 1 / 8  # of a full cache that is replaced after a step, over all processes
+_MOST_REPLACED_BYTES = 64 << 20  # so that no step takes long
 _WAITING_SHARE = 1 / 8
 _BUILDING_COPIES = 3  # rows gathered, their message, the finished block
-_WAITING_KEY_BYTES = 24
+_WAITING_KEY_BYTES = 32
 _MESSAGE_BYTES = 1024  # what the message of a batch takes beside its rows, about
 _COUNTERS_PER_KEY = 2
 _SAMPLE_PER_KEY = 8
@@ -50,8 +51,13 @@ class RowRanges:
 
 @dataclass(frozen=True)
 class _Waiting:
-    """Row sets that wait for a place: those of ``codes`` are ``counts`` rows from ``firsts`` on."""
+    """Row sets that wait for a place: those of ``codes`` are ``counts`` rows from ``firsts`` on.
 
+    ``places`` are the positions of the codes, ordered by block, and ``bounds`` where each block's begin.
+    """
+
+    bounds: _Int64s
+    places: _Int64s
     codes: _Int64s
     firsts: _Int64s
     counts: _Int64s
@@ -90,7 +96,7 @@ class HotRows:
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._most_waiting_bytes = int(blocks_bytes * _WAITING_SHARE / processes)
-        self._blocks_per_turn = max(1, self.num_blocks // _BLOCKS_PER_TURN // processes)
+        self._blocks_bytes = blocks_bytes
         self._is_crowded = False
         self._next_block = 0
         self._blocks_to_build = 0
@@ -109,7 +115,7 @@ class HotRows:
         block = max(capacity_bytes // _MOST_BLOCKS, min(capacity_bytes, _LEAST_BLOCK_BYTES))
         if capacity_bytes <= HotRows.least_bytes():
             return 0
-        replaced = max(block, capacity_bytes // _BLOCKS_PER_TURN // processes)
+        replaced = max(block, int(capacity_bytes * _REPLACED_SHARE / processes))
         return int(capacity_bytes * _WAITING_SHARE / processes) + block * _BUILDING_COPIES + replaced
 
     @property
@@ -130,9 +136,12 @@ class HotRows:
     def refresh(self) -> None:
         """Take over blocks that were built since the last time, here or elsewhere."""
         for number in range(self.num_blocks):
-            raw = self._store.changed(number)
-            if raw is not None and raw.size <= self._block_bytes and HotBlock.is_sound(raw):
-                self._blocks[number] = HotBlock(raw, self.shape)
+            self._refresh(number)
+
+    def _refresh(self, number: int) -> None:
+        raw = self._store.changed(number)
+        if raw is not None and raw.size <= self._block_bytes and HotBlock.is_sound(raw):
+            self._blocks[number] = HotBlock(raw, self.shape)
 
     def find(self, codes: _Int64s, valid: npt.NDArray[np.bool_] | None) -> RowRanges:
         """Look keys up."""
@@ -199,7 +208,9 @@ class HotRows:
             pages = self.shape.serialised(rows.take(pa.array(np.repeat(firsts[:fitting], sizes) + within)))
             nbytes = pages.raw.size + fitting * _WAITING_KEY_BYTES
             if self._waiting_bytes + nbytes <= self._most_waiting_bytes:
-                self._waiting.append(_Waiting(codes[:fitting], np.cumsum(sizes) - sizes, sizes, pages, nbytes))
+                bounds, places = self._by_block(codes, np.arange(fitting))
+                starts = np.cumsum(sizes) - sizes
+                self._waiting.append(_Waiting(bounds, places, codes[:fitting], starts, sizes, pages, nbytes))
                 self._waiting_bytes += nbytes
                 return
             fitting //= 2  # their texts are longer than the average
@@ -215,7 +226,10 @@ class HotRows:
         if not self._waiting:
             self._blocks_to_build = 0
             return
-        for _ in range(self._blocks_per_turn):
+        replaced_bytes, most_bytes = 0, self._most_replaced_bytes()
+        while replaced_bytes <= most_bytes:
+            block = self._blocks[self._next_block]
+            replaced_bytes += 0 if block is None else block.nbytes
             with suppress(OSError):  # a cache that cannot be kept costs time, never rows
                 self._build(self._next_block)
             self._next_block = (self._next_block + 1) % self.num_blocks
@@ -225,11 +239,17 @@ class HotRows:
                 break
         self.refresh()
 
+    def _most_replaced_bytes(self) -> int:
+        """Return how many bytes of blocks may be replaced now: others may use the old ones for a while longer."""
+        kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
+        free_bytes = self._blocks_bytes - kept_bytes - self._waiting_bytes
+        return min(int((free_bytes + self._blocks_bytes * _REPLACED_SHARE) / self.processes), _MOST_REPLACED_BYTES)
+
     def _build(self, number: int) -> None:
         with self._store.building(number) as may_build:
             if not may_build:
                 return
-            self.refresh()  # another process may just have built it
+            self._refresh(number)  # another process may just have built it
             sources, codes, firsts, counts, source_of = self._choices(number)
             if len(sources) == 1 and self._blocks[number] is not None:
                 return
@@ -247,8 +267,7 @@ class HotRows:
             sources.append(block.pages)
             parts.append(block.keys())
         for waiting in self._waiting:
-            bounds, places = self._by_block(waiting.codes, np.arange(waiting.codes.size))
-            here = places[bounds[number] : bounds[number + 1]]
+            here = waiting.places[waiting.bounds[number] : waiting.bounds[number + 1]]
             if here.size:
                 sources.append(waiting.pages)
                 parts.append((waiting.codes[here], waiting.firsts[here], waiting.counts[here]))
