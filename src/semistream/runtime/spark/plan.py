@@ -32,6 +32,8 @@ class JoinPlan:
         What one task may use: the memory of an executor over its task slots.
     slots
         Tasks that run at once in an executor.
+    cycle_batches
+        With ``completion="staggered"``: how many micro-batches one pass over a bucket takes while the stream is slow.
     """
 
     join_id: str
@@ -47,6 +49,7 @@ class JoinPlan:
     exchange: Exchange
     refresh: Refresh
     completion: Completion
+    cycle_batches: int = 8
 
     def spec(self, table: MasterTable) -> JoinSpec:
         """Return the join checked against a version of the table."""
