@@ -15,8 +15,9 @@ from semistream.operators.registry import algorithm
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.spark.bucket_state import BucketState
 from semistream.runtime.spark.epoch import Epoch, Tick
-from semistream.runtime.spark.packing import IO_BLOBS, blob_bytes
+from semistream.runtime.spark.packing import operator_bytes
 from semistream.runtime.spark.plan import JoinPlan
+from semistream.runtime.spark.task_metrics import MemoryPeak, TaskMetrics
 from semistream.storage import MasterTable
 
 __all__ = ["BucketTurn"]
@@ -38,7 +39,9 @@ class BucketTurn:
         self.counts: Counter[str] = Counter()
         self.pending = 0 if state.header is None else state.header.pending
         self.marks = "" if state.header is None else state.header.marks
-        self.held_bytes = 0
+        self._version = 0
+        self._budget_bytes = 0
+        self._memory = MemoryPeak()
 
     def run(self, ticks: Iterable[Tick], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join what came and yield the rows that leave; the state is saved at the end."""
@@ -63,7 +66,7 @@ class BucketTurn:
             yield from self._offer(op, batches)
             yield from self._go_on(op, epoch)
             self._count(op)
-            self.pending, self.held_bytes = op.pending, op.memory().total_bytes
+            self.pending = op.pending
             self._state.save(op, epoch, self.marks)
         finally:
             op.close()
@@ -81,7 +84,7 @@ class BucketTurn:
     def _operator(self, epoch: Epoch) -> StepOperator:
         table = self._table(epoch.version)
         chosen = algorithm(epoch.algorithm)
-        budget_bytes = epoch.task_bytes - IO_BLOBS * blob_bytes(epoch.task_bytes)
+        budget_bytes = operator_bytes(epoch.task_bytes)
         return chosen.make(table.bucket(self._bucket), self._plan.spec(table), budget_bytes, dict(epoch.options))
 
     def _table(self, version: int) -> MasterTable:
@@ -110,3 +113,17 @@ class BucketTurn:
 
     def _count(self, op: StepOperator) -> None:
         self.counts.update(op.metrics.as_dict())
+        self._version, self._budget_bytes = op.table.version, op.budget_bytes
+        self._memory.note(op.memory().components)
+
+    def metrics(self, partition: int) -> TaskMetrics:
+        """Return what was counted in this batch."""
+        return TaskMetrics(
+            partition=partition,
+            bucket=self._bucket,
+            version=self._version,
+            counters={**self.counts, "pending": self.pending},
+            budget_bytes=self._budget_bytes,
+            memory_bytes=self._memory.total_bytes,
+            memory=dict(self._memory.components),
+        )

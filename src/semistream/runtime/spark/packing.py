@@ -14,9 +14,10 @@ from semistream.operators.matching import EqualityMatching
 from semistream.operators.results import byte_portions
 from semistream.storage import MasterTable, row_bits
 
-__all__ = ["IO_BLOBS", "Bucketing", "blob_bytes", "pack", "unpack"]
+__all__ = ["Bucketing", "blob_bytes", "gathered_bytes", "operator_bytes", "pack", "unpack"]
 
-IO_BLOBS = 6  # held beside an operator: one that came in, results for one that goes out, and copies at Spark's door
+_IO_BLOBS = 6  # held beside an operator: one that came in, results for one that goes out, and copies at Spark's door
+_GATHERED_SHARE = 1 / 16
 
 _LARGEST_BLOB_BYTES = 1 << 20
 _BLOB_SHARE = 1 / 64
@@ -27,22 +28,32 @@ def blob_bytes(task_bytes: int) -> int:
     return min(_LARGEST_BLOB_BYTES, max(1, int(task_bytes * _BLOB_SHARE)))
 
 
+def gathered_bytes(task_bytes: int) -> int:
+    """Return how many bytes of the stream a task holds before it does something with them."""
+    return int(task_bytes * _GATHERED_SHARE)
+
+
+def operator_bytes(task_bytes: int) -> int:
+    """Return what blobs leave of a task's memory."""
+    return task_bytes - gathered_bytes(task_bytes) - _IO_BLOBS * blob_bytes(task_bytes)
+
+
 class Bucketing:
     """Cuts a stream into the buckets of a table.
 
     Parameters
     ----------
-    gathered_bytes
+    held_bytes
         How many bytes of the stream are held until they are cut.
     most_bytes
         The most that a blob holds, unless a single row is larger.
     """
 
-    def __init__(self, spec: JoinSpec, table: MasterTable, gathered_bytes: int, most_bytes: int) -> None:
+    def __init__(self, spec: JoinSpec, table: MasterTable, held_bytes: int, most_bytes: int) -> None:
         self._spec = spec
         self._buckets = table.buckets
         self._keys = EqualityMatching(spec, key_order=table.key)
-        self._gathered_bytes = gathered_bytes
+        self._held_bytes = held_bytes
         self._most_bytes = most_bytes
 
     def blobs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Buffer]]:
@@ -50,7 +61,7 @@ class Bucketing:
         gathered: list[pa.RecordBatch] = []
         for batch in batches:
             gathered.append(self._spec.conform(batch))
-            if sum(held.nbytes for held in gathered) >= self._gathered_bytes:
+            if sum(held.nbytes for held in gathered) >= self._held_bytes:
                 yield from self._cut(gathered)
                 gathered = []
         yield from self._cut(gathered)

@@ -4,8 +4,8 @@
 
     stream ─► pack by bucket ─┐
                               ├─► shuffle by bucket ─► transformWithState: one turn of each bucket ─► unpack ─► rows
-    ticks ────────────────────┘     in the order of the stream's parts      │
-                                                                 state: image of the bucket's operator
+    ticks ────────────────────┘                                 │
+                                                     state: image of the bucket's operator
 
 What leaves in a micro-batch is a function of state and input alone: the operator comes out of the state as it went in,
 cache included; table version and settings come with the ticks; blobs are taken in the order in which the
@@ -16,25 +16,27 @@ and their settings stay the same.
 
 import warnings
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from semistream.core.errors import InvalidArgument
-from semistream.core.metrics import Metrics
+from semistream.runtime.spark.arrow_schema import relabel
+from semistream.runtime.spark.blob_order import BlobOrder
 from semistream.runtime.spark.bucket_state import BucketState
 from semistream.runtime.spark.bucket_turn import BucketTurn
 from semistream.runtime.spark.epoch import Epoch, Tick, identity_of
-from semistream.runtime.spark.packing import Bucketing, blob_bytes, pack, unpack
+from semistream.runtime.spark.output_columns import as_declared, output_columns
+from semistream.runtime.spark.packing import Bucketing, blob_bytes, gathered_bytes, pack, unpack
 from semistream.runtime.spark.pending_marks import PendingMarks
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.state_keys import state_keys
+from semistream.runtime.spark.task_metrics import TASK_SCHEMA
 from semistream.runtime.spark.ticks import TICK_PART, tick_stream
 
 if TYPE_CHECKING:
@@ -47,8 +49,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 _PACKED = "key int, part int, number bigint, blob binary"
-_COUNTERS = (*Metrics().as_dict(), "pending", "held_bytes")
-_TURN = ", ".join(["blob binary", "bucket int", *(f"{name} bigint" for name in _COUNTERS)])
+_TURN = "blob binary, metrics string"
 
 
 def staggered_join(stream: DataFrame, plan: JoinPlan) -> DataFrame:
@@ -59,16 +60,15 @@ def staggered_join(stream: DataFrame, plan: JoinPlan) -> DataFrame:
     _require_settings(stream, plan)
     Epoch.of(plan, plan.table.version)
     spec = plan.spec(plan.table)
+    declared, output = output_columns(stream.schema, spec)
     packed = stream.mapInArrow(_Packer(plan), _PACKED)
     ticks = tick_stream(stream.sparkSession, plan)
-    # The number of partitions is the checkpoint's. Its shuffle and its order are those that the state needs, so
-    # that Spark adds none that would mix the blobs up.
-    by_bucket = packed.union(ticks).repartition("key").sortWithinPartitions("key", "part", "number")
-    turns = by_bucket.groupBy("key").transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
-    sums = [F.sum(name).alias(name) for name in _COUNTERS]
-    observed = turns.observe(f"semistream:{plan.join_id}", *sums)
+    by_bucket = packed.union(ticks).groupBy("key")
+    turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
+    counted = F.from_json("metrics", TASK_SCHEMA)
+    observed = turns.observe(f"semistream:{plan.join_id}", F.collect_list(counted).alias("tasks"))
     blobs = observed.where("blob is not null").select("blob")
-    return blobs.mapInArrow(_Unpacker(spec.output_schema), from_arrow_schema(spec.output_schema))
+    return blobs.mapInArrow(_Unpacker(spec.output_schema, output), declared)
 
 
 def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
@@ -109,12 +109,15 @@ class _Packer:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = self._plan
-        bucketing = Bucketing(plan.spec(plan.table), plan.table, plan.task_bytes // 8, blob_bytes(plan.task_bytes))
+        bucketing = Bucketing(
+            plan.spec(plan.table), plan.table, gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
+        )
         keys = state_keys(plan.table.buckets)
         context = TaskContext.get()
         assert context is not None
         part = context.partitionId()
-        for number, (bucket, blob) in enumerate(bucketing.blobs(batches)):
+        relabelled = (relabel(batch, plan.stream_schema) for batch in batches)
+        for number, (bucket, blob) in enumerate(bucketing.blobs(relabelled)):
             columns = [pa.array([keys[bucket]], pa.int32()), pa.array([part], pa.int32()), pa.array([number])]
             yield pa.RecordBatch.from_arrays([*columns, _one(blob)], ["key", "part", "number", "blob"])
 
@@ -126,12 +129,14 @@ def _one(blob: pa.Buffer) -> pa.Array:
 
 
 class _Unpacker:
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+    def __init__(self, joined: pa.Schema, declared: pa.Schema) -> None:
+        self._joined = joined
+        self._declared = declared
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from unpack((blob.as_buffer() for blob in batch.column(0)), self._schema)
+            for rows in unpack((blob.as_buffer() for blob in batch.column(0)), self._joined):
+                yield pa.RecordBatch.from_arrays(as_declared(rows, self._declared), schema=self._declared)
 
 
 class _SparkChunks:
@@ -170,49 +175,34 @@ class _BucketProcessor(StatefulProcessor):
         self._chunks = _SparkChunks(handle)
         self._identity = identity_of(self._plan)
         self._bucket = {key: bucket for bucket, key in enumerate(state_keys(self._plan.table.buckets))}
-        self._schema = self._plan.stream_schema
 
     def handleInputRows(  # noqa: N802
         self, key: Any, rows: Iterator["pd.DataFrame"], timerValues: object  # noqa: N803
     ) -> Iterator["pd.DataFrame"]:
-        bucket = self._bucket[key[0]]
+        plan, bucket = self._plan, self._bucket[key[0]]
         turn = BucketTurn(self._plan, bucket, BucketState(self._chunks, self._identity))
-        ticks, blobs = _split(rows)
-        for blob in pack(turn.run(ticks, unpack(blobs, self._schema)), blob_bytes(self._plan.task_bytes)):
-            yield _frame(bucket, blob.to_pybytes(), {})
+        ticks: list[Tick] = []
+        with closing(BlobOrder(gathered_bytes(plan.task_bytes))) as blobs:
+            for frame in rows:
+                for part, number, blob in zip(frame["part"], frame["number"], frame["blob"], strict=True):
+                    if part == TICK_PART:
+                        ticks.append(Tick.from_bytes(blob))
+                    else:
+                        blobs.add(part, number, blob)
+            for blob in pack(turn.run(ticks, unpack(blobs, plan.stream_schema)), blob_bytes(plan.task_bytes)):
+                yield _frame(blob.to_pybytes(), None)
         context = TaskContext.get()
         assert context is not None
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert batch is not None
-        PendingMarks(self._plan.table.store, turn.marks).say(bucket, int(batch), turn.pending)
-        counts = {**turn.counts, "pending": turn.pending, "held_bytes": turn.held_bytes}
-        yield _frame(bucket, None, counts)
+        PendingMarks(plan.table.store, turn.marks).say(bucket, int(batch), turn.pending)
+        yield _frame(None, turn.metrics(context.partitionId()).to_json())
 
     def close(self) -> None:
         pass
 
 
-def _split(frames: Iterator["pd.DataFrame"]) -> tuple[list[Tick], Iterator[bytes]]:
-    """Return the ticks, and the blobs of the stream, which come after them."""
-    ticks: list[Tick] = []
-    rows = _in_order(frames)
-    for part, blob in rows:
-        if part != TICK_PART:
-            return ticks, chain([blob], (blob for _, blob in rows))
-        ticks.append(Tick.from_bytes(blob))
-    return ticks, iter(())
-
-
-def _in_order(frames: Iterator["pd.DataFrame"]) -> Iterator[tuple[int, bytes]]:
-    last = (TICK_PART, -1)
-    for frame in frames:
-        for part, number, blob in zip(frame["part"], frame["number"], frame["blob"], strict=True):
-            assert last < (part, number), "blobs come in the order of the stream: a replayed batch depends on it"
-            last = (part, number)
-            yield part, blob
-
-
-def _frame(bucket: int, blob: bytes | None, counts: dict[str, int]) -> "pd.DataFrame":
+def _frame(blob: bytes | None, metrics: str | None) -> "pd.DataFrame":
     import pandas as pd
 
-    return pd.DataFrame({"blob": [blob], "bucket": [bucket], **{name: [counts.get(name, 0)] for name in _COUNTERS}})
+    return pd.DataFrame({"blob": [blob], "metrics": [metrics]})
