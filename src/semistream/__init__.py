@@ -19,6 +19,9 @@ from semistream.core.metrics import Metrics
 from semistream.operators import SheddingConfig, algorithm_names
 from semistream.runtime.local import Replay, operator, run
 from semistream.storage import MasterTable, open_table, stage
+from semistream.storage.distributed import register_engine
+
+register_engine("pyspark", "semistream.runtime.spark.staging")
 
 __all__ = [
     "MasterTable",

@@ -11,6 +11,7 @@ __all__ = [
     "DamagedSpool",
     "DamagedTable",
     "EmptyTable",
+    "ExecutorMismatch",
     "InvalidArgument",
     "KeyTypeMismatch",
     "MissingExtra",
@@ -18,6 +19,7 @@ __all__ = [
     "SchemaMismatch",
     "SemistreamError",
     "SnapshotMismatch",
+    "SparkJobFailed",
     "SpoolWriteFailed",
     "TableExists",
     "TableNotFound",
@@ -101,3 +103,11 @@ class ConcurrentWrite(SemistreamError, RuntimeError):
 
 class MissingExtra(SemistreamError, ImportError):
     """A feature needs an optional dependency that is not installed."""
+
+
+class ExecutorMismatch(SemistreamError, ImportError):
+    """The executors lack this package, or have another version of it than the driver."""
+
+
+class SparkJobFailed(SemistreamError, RuntimeError):
+    """A Spark job failed for a reason outside this library; the cause is the error that Spark raised."""

@@ -17,7 +17,7 @@ from semistream.core.errors import UnsupportedType
 from semistream.kernels.arrow_views import fixed_bytes, valid_mask, varlen_parts
 from semistream.kernels.xxh64 import SEED, hash_fixed, hash_int64, hash_varlen
 
-__all__ = ["NULL_CODE", "KeyCoder", "KeyCodes", "bucket_ids"]
+__all__ = ["NULL_CODE", "KeyCoder", "KeyCodes", "bucket_ids", "key_hashes"]
 
 NULL_CODE = np.iinfo(np.int64).min
 
@@ -133,16 +133,19 @@ def _hash_decimal(column: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
         hash_int64(np.ascontiguousarray(words[:, 1]), hashes)
 
 
+def key_hashes(coder: KeyCoder, codes: KeyCodes) -> npt.NDArray[np.int64]:
+    """Return the hash of every key; what is there for a NULL key means nothing."""
+    if not coder.exact:
+        return codes.code
+    hashes = np.full(codes.code.size, SEED, dtype=np.uint64)
+    hash_int64(codes.code, hashes)
+    return hashes.view(np.int64)
+
+
 def bucket_ids(coder: KeyCoder, codes: KeyCodes, buckets: int) -> npt.NDArray[np.int32]:
     """Return the bucket of every row: ``pmod(xxhash64(key), buckets)`` in the terms of `semistream.kernels.xxh64`.
 
     A row with a NULL key goes to bucket 0: it can match nothing.
     """
-    if coder.exact:
-        hashes = np.full(codes.code.size, SEED, dtype=np.uint64)
-        hash_int64(codes.code, hashes)
-        hashed = hashes.view(np.int64)
-    else:
-        hashed = codes.code
-    ids = np.mod(hashed, np.int64(buckets)).astype(np.int32)
+    ids = np.mod(key_hashes(coder, codes), np.int64(buckets)).astype(np.int32)
     return ids if codes.valid is None else np.where(codes.valid, ids, np.int32(0))

@@ -6,6 +6,7 @@ can be written by many processes and published by one.
 
 import uuid
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,16 @@ from semistream.storage.batch_cutting import cut_batches
 from semistream.storage.manifest import DataFile, TableForm
 from semistream.storage.page_index import PageIndex
 from semistream.storage.row_sizes import batch_overhead_bytes
-from semistream.storage.store import DATA, OutputFile, Store
+from semistream.storage.store import DATA, OutputFile
 
-__all__ = ["key_coder", "write_data_file"]
+__all__ = ["NewFiles", "key_coder", "write_data_file"]
+
+
+class NewFiles(Protocol):
+    """Where data files are created: a store, or a job that keeps watch over them."""
+
+    def create(self, name: str) -> OutputFile: ...
+    def remove(self, name: str) -> None: ...
 
 
 def key_coder(form: TableForm) -> KeyCoder:
@@ -26,7 +34,9 @@ def key_coder(form: TableForm) -> KeyCoder:
     return KeyCoder(form.key, [form.schema.field(name).type for name in form.key])
 
 
-def write_data_file(store: Store, form: TableForm, bucket: int, batches: Iterable[pa.RecordBatch]) -> DataFile | None:
+def write_data_file(
+    store: NewFiles, form: TableForm, bucket: int, batches: Iterable[pa.RecordBatch], *, job_id: str = ""
+) -> DataFile | None:
     """Write all of ``batches``, rows of one bucket in their final order, as one data file with its index.
 
     Parameters
@@ -37,6 +47,8 @@ def write_data_file(store: Store, form: TableForm, bucket: int, batches: Iterabl
         The bucket that the rows belong to.
     batches
         Rows with exactly the table's schema; sorted by key code when the layout is clustered.
+    job_id
+        Hexadecimal digits that the names of the files begin with, so that a job can find those of its own.
 
     Returns
     -------
@@ -47,7 +59,7 @@ def write_data_file(store: Store, form: TableForm, bucket: int, batches: Iterabl
     first_page = next(pages, None)
     if first_page is None:
         return None
-    name = f"{DATA}/{uuid.uuid4().hex}-b{bucket:05d}"
+    name = f"{DATA}/{job_id}{uuid.uuid4().hex[len(job_id) :]}-b{bucket:05d}"
     try:
         return _write(store, form, bucket, name, first_page, pages)
     except BaseException:
@@ -57,7 +69,7 @@ def write_data_file(store: Store, form: TableForm, bucket: int, batches: Iterabl
 
 
 def _write(
-    store: Store,
+    store: NewFiles,
     form: TableForm,
     bucket: int,
     name: str,

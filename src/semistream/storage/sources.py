@@ -1,8 +1,8 @@
-"""What can be staged: Arrow data in memory, streams of it, datasets, and Parquet files."""
+"""What can be staged: Arrow data in memory, streams of it, datasets, Parquet files, and what an engine holds."""
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -10,10 +10,14 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from semistream.core.errors import InvalidArgument
+from semistream.storage.distributed import DistributedSource, open_distributed
 
 __all__ = ["Source", "open_source"]
 
-_ACCEPTED = "a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, or the path of a Parquet file or folder"
+_ACCEPTED = (
+    "a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a Spark DataFrame, "
+    "or the path of a Parquet file or folder"
+)
 _ROWS_PER_BATCH = 16_384
 _READ_BUFFER_BYTES = 1 << 20
 
@@ -25,8 +29,12 @@ class Source(NamedTuple):
     batches: Iterator[pa.RecordBatch]
 
 
-def open_source(data: object) -> Source:
-    """Return ``data`` as a stream of batches; nothing is read whole."""
+@overload
+def open_source(data: str | os.PathLike[str]) -> Source: ...
+@overload
+def open_source(data: object) -> Source | DistributedSource: ...
+def open_source(data: object) -> Source | DistributedSource:
+    """Return ``data`` as a stream of batches, or as what an engine writes itself; nothing is read whole."""
     if isinstance(data, pa.RecordBatch):
         return Source(data.schema, iter([data]))
     if isinstance(data, pa.Table):
@@ -38,6 +46,9 @@ def open_source(data: object) -> Source:
         return Source(dataset.schema, _readable(_scan(dataset), os.fspath(data)))
     if isinstance(data, ds.Dataset):
         return Source(data.schema, _scan(data))
+    distributed = open_distributed(data)
+    if distributed is not None:
+        return distributed
     raise InvalidArgument(f"data of type {type(data).__name__} cannot be staged: give {_ACCEPTED}")
 
 

@@ -40,8 +40,10 @@ def stage(
     Parameters
     ----------
     data
-        A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, or the path of a Parquet file or folder.
-        Dictionary-encoded columns are stored decoded, as their value type.
+        A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a Spark DataFrame, or the path of a Parquet
+        file or folder. Dictionary-encoded columns are stored decoded, as their value type. The rows of a Spark
+        DataFrame are written by a Spark job with a task for each bucket: the driver holds none of them, and
+        ``path`` has to be one that the executors see as well.
     path
         A folder that does not exist yet or is empty: a local path, a URI that pyarrow knows, or a path inside
         ``filesystem``. Only on a local path is a second writer refused; elsewhere it is up to the caller.
@@ -55,9 +57,9 @@ def stage(
         The unit of reading. A page is at most this large, unless a single row is larger.
     memory
         What sorting may take; data beyond a quarter of it goes through a temporary folder inside ``path``, and
-        is then sorted by DuckDB, which takes at least 64 MB.
+        is then sorted by DuckDB, which takes at least 64 MB. Spark sorts a DataFrame in its own memory.
     progress
-        Called with the number of rows taken from ``data`` so far.
+        Called with the number of rows taken from ``data`` so far; with a DataFrame once, at the end.
 
     Examples
     --------

@@ -10,6 +10,7 @@ import pyarrow as pa
 from semistream.core.errors import DamagedTable, EmptyTable
 from semistream.kernels.key_codes import bucket_ids
 from semistream.storage.clustering import RowSorter
+from semistream.storage.distributed import DistributedSource
 from semistream.storage.manifest import (
     DataFile,
     Manifest,
@@ -36,7 +37,7 @@ def write_version(
     store: Store,
     form: TableForm,
     version: int,
-    source: Source,
+    source: Source | DistributedSource,
     *,
     kept_files: tuple[DataFile, ...],
     memory_bytes: int,
@@ -47,7 +48,6 @@ def write_version(
     The caller holds the table's lock. When anything fails, the new files are removed again.
     """
     conform = conformer(source.schema, form.schema)
-    batches = (conform(batch) for batch in _small_batches(source.batches, memory_bytes, progress))
     written: list[DataFile] = []
     scratch: list[str] = []
 
@@ -56,10 +56,16 @@ def write_version(
         return scratch[-1]
 
     try:
-        for bucket, rows in _by_bucket(form, batches, memory_bytes, make_scratch):
-            file = write_data_file(store, form, bucket, rows)
-            if file is not None:
-                written.append(file)
+        if isinstance(source, Source):
+            batches = (conform(batch) for batch in _small_batches(source.batches, memory_bytes, progress))
+            for bucket, rows in _by_bucket(form, batches, memory_bytes, make_scratch):
+                file = write_data_file(store, form, bucket, rows)
+                if file is not None:
+                    written.append(file)
+        else:
+            written.extend(source.write_files(store, form))
+            if progress is not None:
+                progress(sum(file.rows for file in written))
         if not written:
             raise EmptyTable(f"the data for {store.locate()} has no rows: give at least one")
         return publish_version(store, form, version, (*kept_files, *written))

@@ -1,0 +1,105 @@
+"""The bucket of a key as a Spark column: the same number that `semistream.kernels.key_codes.bucket_ids` gives.
+
+Spark's ``xxhash64`` and this library hash 8-byte integers, doubles, text, binary and decimals of up to 18 digits
+alike; each column's hash seeds the next one's. Narrower types are hashed here as the 8 bytes they are stored as.
+`tests/spark/test_spark_buckets.py` compares both on real Spark, type by type.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import LongType
+
+from semistream.kernels.key_codes import KeyCoder, key_hashes
+from semistream.runtime.spark.shipped import shipped
+from semistream.storage import MasterTable
+
+__all__ = ["arrow_hash_column", "bucket_column", "bucket_of_hash", "hash_column", "hash_in_arrow"]
+
+
+def bucket_column(stream_keys: Sequence[Column], table: MasterTable) -> Column | None:
+    """Return the bucket of each stream row: that of the master rows with its key, and 0 when its key is NULL.
+
+    Parameters
+    ----------
+    stream_keys
+        A column for each of the table's key columns, in their order, of types that cast to them without loss.
+    table
+        The master table.
+
+    Returns
+    -------
+    Column or None
+        An int column. None when Spark has no expression that is proven equal for the types of the table's key:
+        then ``bucket_of_hash(arrow_hash_column(...), buckets)`` computes it in Python workers.
+    """
+    hashed = hash_column(stream_keys, [table.schema.field(name).type for name in table.key])
+    return None if hashed is None else bucket_of_hash(hashed, table.buckets)
+
+
+def bucket_of_hash(hashed: Column, buckets: int) -> Column:
+    """Return the bucket that a hash belongs to; 0 where it is NULL."""
+    return F.coalesce(F.pmod(hashed, F.lit(buckets).cast("bigint")).cast("int"), F.lit(0))
+
+
+def hash_column(keys: Sequence[Column], types: Sequence[pa.DataType]) -> Column | None:
+    """Return the hash of a key of the given master types; NULL when any part is, None where equality is not proven."""
+    parts = [_hashable(key, dtype) for key, dtype in zip(keys, types, strict=True)]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return F.when(_all_present(keys), F.xxhash64(*known))
+
+
+def arrow_hash_column(keys: Sequence[Column], types: Sequence[pa.DataType]) -> Column:
+    """Return the same hash for every type of key, computed by this library in Python workers.
+
+    The columns must have the master's types.
+    """
+    hash_rows: Any = shipped(__name__, "hash_in_arrow", tuple(types))
+    # Spark reads what kind of function it is from these; its type stubs do not know that.
+    hash_rows.__annotations__ = {"arguments": pa.Array, "return": pa.Array}
+    make_function: Any = arrow_udf
+    hashed: Column = make_function(hash_rows, LongType())(*keys)
+    return F.when(_all_present(keys), hashed)
+
+
+def hash_in_arrow(types: tuple[pa.DataType, ...], *columns: pa.Array) -> pa.Array:
+    """Return the hash of every row; runs on executors."""
+    coder = KeyCoder([str(number) for number in range(len(types))], types)
+    columns = tuple(
+        column if column.type == dtype else column.cast(dtype) for column, dtype in zip(columns, types, strict=True)
+    )
+    return pa.array(key_hashes(coder, coder.codes(columns)))
+
+
+def _all_present(keys: Sequence[Column]) -> Column:
+    present = keys[0].isNotNull()
+    for key in keys[1:]:
+        present = present & key.isNotNull()
+    return present
+
+
+def _hashable(key: Column, dtype: pa.DataType) -> Column | None:
+    """Return the key, cast to the master's type, as something whose xxhash64 is ours; None when nothing is known."""
+    if pt.is_boolean(dtype) or pt.is_signed_integer(dtype):
+        return key.cast(from_arrow_type(dtype)).cast("bigint")
+    if pt.is_float32(dtype) or pt.is_float64(dtype):
+        return key.cast(from_arrow_type(dtype)).cast("double")
+    if pt.is_decimal128(dtype) and dtype.precision <= 18 and 0 <= dtype.scale <= dtype.precision:
+        return key.cast(from_arrow_type(dtype))
+    if pt.is_string(dtype) or pt.is_large_string(dtype) or pt.is_binary(dtype) or pt.is_large_binary(dtype):
+        return key.cast(from_arrow_type(dtype))
+    if pt.is_date32(dtype):
+        return F.unix_date(key).cast("bigint")
+    # Spark hashes these as the 8-byte integers that Arrow stores; no other type casts to them.
+    is_micros = (pt.is_timestamp(dtype) or pt.is_duration(dtype)) and dtype.unit == "us"
+    if is_micros or (pt.is_time64(dtype) and dtype.unit == "ns"):
+        return key
+    return None
