@@ -16,6 +16,7 @@ __all__ = [
     "KeyTypeMismatch",
     "MissingExtra",
     "OperatorMisuse",
+    "PinFailed",
     "SchemaMismatch",
     "SemistreamError",
     "SnapshotMismatch",
@@ -83,6 +84,10 @@ class EmptyTable(SemistreamError, ValueError):
 
 class DamagedTable(SemistreamError, OSError):
     """A file of a master table is missing, truncated, altered, or of a foreign format."""
+
+
+class PinFailed(SemistreamError, OSError):
+    """The version of a micro-batch could not be written down, or what is written is of another table."""
 
 
 class DamagedSpool(SemistreamError, OSError):

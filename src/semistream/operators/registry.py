@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.operators.step_operator import StepOperator
+from semistream.operators.without_rows import WithoutRows
 from semistream.storage import MasterTable
 
 __all__ = ["Algorithm", "algorithm", "algorithm_names", "register"]
@@ -24,6 +25,7 @@ class Algorithm(NamedTuple):
         Whether it joins on a condition without any equality.
     """
 
+    name: str
     operator: Callable[..., StepOperator]
     config: Callable[..., object]
     layouts: tuple[str, ...]
@@ -35,6 +37,8 @@ class Algorithm(NamedTuple):
             config = self.config(**options)
         except TypeError as error:
             raise InvalidArgument(f"options {sorted(options)} do not fit this algorithm: {error}") from None
+        if table.num_pages == 0:
+            return WithoutRows.named(self.name)(table, spec, budget_bytes)
         return self.operator(table, spec, budget_bytes, config)
 
 
@@ -49,7 +53,7 @@ def register(
     def add(operator: _OperatorClass) -> _OperatorClass:
         assert name not in _REGISTRY, f"{name!r} is registered twice"
         operator.name = name
-        _REGISTRY[name] = Algorithm(operator, config, layouts, takes_conditions)
+        _REGISTRY[name] = Algorithm(name, operator, config, layouts, takes_conditions)
         return operator
 
     return add

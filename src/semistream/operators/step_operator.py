@@ -129,6 +129,8 @@ class StepOperator(ABC):
             raise SchemaMismatch(
                 f"{table.path} is not a version of {self.table.path} with the same columns: make a new operator for it"
             )
+        if (table.num_pages == 0) != (self.table.num_pages == 0):
+            raise OperatorMisuse(f"one of two versions of {table.path} has no rows in this bucket: make a new operator")
         self._next_table = table
         self._move_if_idle()
 

@@ -1,8 +1,8 @@
 """All pages of a version as arrays: where they are, how large, and which can hold a key."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ from semistream.storage.manifest import DataFile
 from semistream.storage.page_index import PageIndex
 
 __all__ = ["PageDirectory", "PageRanges"]
+
+_Number = TypeVar("_Number", np.int32, np.int64, np.uint64)
 
 
 class PageRanges(NamedTuple):
@@ -60,14 +62,14 @@ class PageDirectory:
         bucket_of_file = np.array([file.bucket for file in files], dtype=np.int64)
         first_code: npt.NDArray[np.int64] | None = None
         if clustered:
-            first_code = np.concatenate([index.first_code for index in indexes if index.first_code is not None])
+            first_code = _joined((index.first_code for index in indexes if index.first_code is not None), np.int64)
         return cls(
             files=tuple(files),
             file=np.repeat(np.arange(len(files), dtype=np.int32), pages),
-            offset=np.concatenate([index.offset for index in indexes]),
-            length=np.concatenate([index.length for index in indexes]),
-            rows=np.concatenate([index.rows for index in indexes]),
-            checksum=np.concatenate([index.checksum for index in indexes]),
+            offset=_joined((index.offset for index in indexes), np.int64),
+            length=_joined((index.length for index in indexes), np.int64),
+            rows=_joined((index.rows for index in indexes), np.int32),
+            checksum=_joined((index.checksum for index in indexes), np.uint64),
             first_code=first_code,
             file_bounds=file_bounds,
             bucket_bounds=file_bounds[np.searchsorted(bucket_of_file, np.arange(buckets + 1))],
@@ -139,3 +141,8 @@ class PageDirectory:
             lo[number] = start + np.maximum(np.searchsorted(first_codes, codes, side="left") - 1, 0)
             hi[number] = start + np.searchsorted(first_codes, codes, side="right")
         return PageRanges(lo, hi)
+
+
+def _joined(parts: Iterable[npt.NDArray[_Number]], dtype: type[_Number]) -> npt.NDArray[_Number]:
+    """Return the parts as one array; of no parts, as a bucket without files has, an empty one."""
+    return np.concatenate([np.empty(0, dtype=dtype), *parts])

@@ -24,6 +24,7 @@ from semistream.storage.random_file import LocalFile, RandomFile, RemoteFile
 __all__ = [
     "DATA",
     "LOCK",
+    "PINS",
     "SCRATCH_PREFIX",
     "VERSIONS",
     "LocalStore",
@@ -35,6 +36,7 @@ __all__ = [
 
 DATA = "data"
 VERSIONS = "versions"
+PINS = "_pins"
 SCRATCH_PREFIX = "sorting-"
 LOCK = ".lock"
 
@@ -62,6 +64,10 @@ class Store(Protocol):
     def read(self, name: str) -> bytes: ...
     def open(self, name: str) -> RandomFile: ...
     def make_folders(self) -> None: ...
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder of this name and those above it; an existing one is fine."""
+
     def create(self, name: str) -> OutputFile: ...
 
     def sync_folder(self, folder: str) -> None:
@@ -111,6 +117,9 @@ class LocalStore:
             os.makedirs(self.locate(folder), exist_ok=True)
         self.sync_folder("")
         self.sync_folder("..")
+
+    def make_folder(self, folder: str) -> None:
+        os.makedirs(self.locate(folder), exist_ok=True)
 
     def create(self, name: str) -> OutputFile:
         return _SyncedFile(self.locate(name))
@@ -220,6 +229,9 @@ class RemoteStore:
     def make_folders(self) -> None:
         for folder in (DATA, VERSIONS):
             self.filesystem.create_dir(self.locate(folder), recursive=True)
+
+    def make_folder(self, folder: str) -> None:
+        self.filesystem.create_dir(self.locate(folder), recursive=True)
 
     def create(self, name: str) -> OutputFile:
         file: Any = self.filesystem.open_output_stream(self.locate(name), compression=None)

@@ -1,6 +1,7 @@
 """A master table: one version of a directory of pages, opened for reading, and the way to newer versions."""
 
 import os
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -91,13 +92,36 @@ class MasterTable:
         indexes = [read_page_index(self.store, file) for file in files]
         return PageDirectory.build(files, indexes, buckets=self.buckets, clustered=self.layout == "clustered")
 
+    def bucket(self, bucket: int) -> "MasterTable":
+        """Return a view of this version that has the rows of one bucket alone; it may have none.
+
+        Only joins on the table's key can work with it, and only for stream tuples of that bucket: other tuples find
+        no match in it.
+        """
+        if not 0 <= bucket < self.buckets:
+            raise InvalidArgument(f"bucket={bucket} is not in the table: give 0 to {self.buckets - 1}")
+        files = tuple(file for file in self._manifest.files if file.bucket == bucket)
+        return MasterTable(self.store, replace(self._manifest, files=files))
+
+    @property
+    def bucket_bytes(self) -> list[int]:
+        """How many bytes the pages of each bucket take on disk."""
+        sizes = [0] * self.buckets
+        for file in self._manifest.files:
+            sizes[file.bucket] += file.bytes
+        return sizes
+
     def versions(self) -> list[int]:
         """Return the versions that can be opened, oldest first."""
         return list_versions(self.store)
 
     def latest(self) -> "MasterTable":
         """Return the newest version."""
-        return MasterTable(self.store, read_manifest(self.store))
+        return self.at_version(None)
+
+    def at_version(self, version: int | None) -> "MasterTable":
+        """Return another version of this table, the newest for None."""
+        return MasterTable(self.store, read_manifest(self.store, version))
 
     def append(self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None) -> "MasterTable":
         """Add rows to the newest version and return the version that has them.

@@ -1,0 +1,114 @@
+"""Pins: which version of a table a micro-batch of a query is joined with, decided once and kept.
+
+A task asks for the version of its batch when it starts, a retry asks again, and so does a replay of the batch after a
+crash. All of them have to get the same answer, so the first one to ask writes it down under the batch's number, and
+everybody reads it from there::
+
+    _pins/<query>/<batch>      {"table_id": ..., "version": ...}
+
+On a local or shared POSIX folder the name is given out once, by a hard link. Other filesystems that pyarrow opens cannot
+create a name only if it is absent: when a version is published in the very moment in which the first tasks of a batch ask,
+two of them can decide differently there. Publish between batches then, or keep the pins in a folder that can.
+"""
+
+import json
+import re
+
+from semistream.core.errors import DamagedTable, PinFailed, TableNotFound
+from semistream.storage.store import PINS, Store
+from semistream.storage.table import MasterTable
+
+__all__ = ["pinned_version"]
+
+_KEPT_BATCHES = 100  # a replay concerns the last batch that was not committed, at most two back
+_QUERY_NAME = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+def pinned_version(table: MasterTable, query: str, batch: int, store: Store | None = None) -> MasterTable:
+    """Return the version of ``table`` that batch ``batch`` of a query uses: by default the newest when first asked for.
+
+    Parameters
+    ----------
+    table
+        Any version.
+    query
+        The id of the query, which stays the same when it is restarted from its checkpoint.
+    store
+        Where to keep pins; beside the table unless given.
+
+    Raises
+    ------
+    TableNotFound
+        When the version that was pinned has been removed since.
+    DamagedTable
+        When the newest version cannot be read; nothing is pinned then.
+    PinFailed
+        When the pin cannot be written, or is of another table.
+    """
+    assert _QUERY_NAME.fullmatch(query), query
+    store = table.store if store is None else store
+    folder = f"{PINS}/{query}"
+    name = f"{folder}/{batch}"
+    pinned = _read(store, name, table)
+    if pinned is not None:
+        return _open(table, pinned, query, batch)
+    newest = table.latest()
+    _require_same_table(table, newest.table_id, table.path)
+    content = json.dumps({"table_id": newest.table_id, "version": newest.version}).encode("ascii")
+    try:
+        store.make_folder(folder)
+        store.publish(name, content)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise PinFailed(
+            f"cannot write {store.locate(name)}, which keeps a replayed batch on its version ({error.strerror}): "
+            "give a folder that all executors can write with pins=, or use refresh='never'"
+        ) from None
+    else:
+        _remove_old(store, folder, batch)
+    # Whoever came first has decided, on a filesystem that overwrites as well.
+    pinned = _read(store, name, table)
+    if pinned is None or pinned == newest.version:
+        return newest
+    return _open(table, pinned, query, batch)
+
+
+def _open(table: MasterTable, version: int, query: str, batch: int) -> MasterTable:
+    if version == table.version:
+        return table
+    try:
+        return table.at_version(version)
+    except TableNotFound:
+        raise TableNotFound(
+            f"batch {batch} of query {query} began with version {version} of {table.path}, which has been removed: "
+            "keep more versions with expire_versions(keep=...), or start from a new checkpoint"
+        ) from None
+
+
+def _read(store: Store, name: str, table: MasterTable) -> int | None:
+    try:
+        raw = store.read(name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        fields = json.loads(raw)
+        table_id, version = str(fields["table_id"]), int(fields["version"])
+    except (ValueError, KeyError, TypeError):
+        raise DamagedTable(f"{store.locate(name)} is not a pin of a batch: remove it to let the batch choose") from None
+    _require_same_table(table, table_id, store.locate(name))
+    return version
+
+
+def _require_same_table(table: MasterTable, table_id: str, where: str) -> None:
+    if table_id != table.table_id:
+        raise PinFailed(
+            f"{where} is of another table than {table.path} was when the join was made: "
+            "a table that was staged anew needs a query with a new checkpoint"
+        )
+
+
+def _remove_old(store: Store, folder: str, batch: int) -> None:
+    for name in store.names(folder) or ():
+        if name.isdecimal() and int(name) <= batch - _KEPT_BATCHES:
+            store.remove(f"{folder}/{name}")
