@@ -38,7 +38,7 @@ class BlobOrder:
             self._held[place] = blob
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="semistream-blobs-")
+            self._file = tempfile.TemporaryFile(prefix="semistream-blobs-")  # noqa: SIM115 (closed by close)
         self._spilled[place] = self._file.tell(), len(blob)
         self._file.write(blob)
 

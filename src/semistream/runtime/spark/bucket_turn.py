@@ -17,7 +17,7 @@ from semistream.runtime.spark.bucket_state import BucketState
 from semistream.runtime.spark.epoch import Epoch, Tick
 from semistream.runtime.spark.packing import operator_bytes
 from semistream.runtime.spark.plan import JoinPlan
-from semistream.runtime.spark.task_metrics import MemoryPeak, TaskMetrics
+from semistream.runtime.spark.task_metrics import COUNTERS, MemoryPeak, TaskMetrics
 from semistream.storage import MasterTable
 
 __all__ = ["BucketTurn"]
@@ -122,7 +122,7 @@ class BucketTurn:
             partition=partition,
             bucket=self._bucket,
             version=self._version,
-            counters={**self.counts, "pending": self.pending},
+            counters={**dict.fromkeys(COUNTERS, 0), **self.counts, "pending": self.pending},
             budget_bytes=self._budget_bytes,
             memory_bytes=self._memory.total_bytes,
             memory=dict(self._memory.components),

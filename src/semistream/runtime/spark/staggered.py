@@ -17,13 +17,13 @@ and their settings stay the same.
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from semistream.core.errors import InvalidArgument
 from semistream.runtime.spark.arrow_schema import relabel
@@ -35,12 +35,10 @@ from semistream.runtime.spark.output_columns import as_declared, output_columns
 from semistream.runtime.spark.packing import Bucketing, blob_bytes, gathered_bytes, pack, unpack
 from semistream.runtime.spark.pending_marks import PendingMarks
 from semistream.runtime.spark.plan import JoinPlan
+from semistream.runtime.spark.shipped import shipped
 from semistream.runtime.spark.state_keys import state_keys
 from semistream.runtime.spark.task_metrics import TASK_SCHEMA
 from semistream.runtime.spark.ticks import TICK_PART, tick_stream
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["staggered_join"]
 
@@ -49,6 +47,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 _PACKED = "key int, part int, number bigint, blob binary"
+_Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
 _TURN = "blob binary, metrics string"
 
 
@@ -61,14 +60,14 @@ def staggered_join(stream: DataFrame, plan: JoinPlan) -> DataFrame:
     Epoch.of(plan, plan.table.version)
     spec = plan.spec(plan.table)
     declared, output = output_columns(stream.schema, spec)
-    packed = stream.mapInArrow(_Packer(plan), _PACKED)
+    packed = stream.mapInArrow(shipped(__name__, "pack_part", plan), _PACKED)
     ticks = tick_stream(stream.sparkSession, plan)
     by_bucket = packed.union(ticks).groupBy("key")
     turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
     counted = F.from_json("metrics", TASK_SCHEMA)
     observed = turns.observe(f"semistream:{plan.join_id}", F.collect_list(counted).alias("tasks"))
     blobs = observed.where("blob is not null").select("blob")
-    return blobs.mapInArrow(_Unpacker(spec.output_schema, output), declared)
+    return blobs.mapInArrow(shipped(__name__, "unpack_part", (spec.output_schema, output)), declared)
 
 
 def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
@@ -82,8 +81,8 @@ def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
             )
     if plan.table.buckets > 1 and set(plan.on.values()) != set(plan.table.key):
         raise InvalidArgument(
-            f"completion='staggered' joins on the table's key {list(plan.table.key)}, not on {sorted(plan.on.values())}: "
-            "stage the table with that key, or with buckets=1"
+            f"completion='staggered' joins on the table's key {list(plan.table.key)}, not on "
+            f"{sorted(plan.on.values())}: stage the table with that key, or with buckets=1"
         )
     conf = stream.sparkSession.conf
     provider = conf.get(_PROVIDER, "")
@@ -95,31 +94,25 @@ def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
     partitions = int(conf.get(_PARTITIONS, "200") or 200)
     if partitions > plan.table.buckets:
         warnings.warn(
-            f"{_PARTITIONS} is {partitions}, and the table has {plan.table.buckets} buckets: each state partition costs "
+            f"{_PARTITIONS} is {partitions}, the table has {plan.table.buckets} buckets: each state partition costs "
             f"about 0.1 s a micro-batch, set it to {plan.table.buckets} or less",
             stacklevel=4,
         )
 
 
-class _Packer:
-    """Packs the rows of one part of the stream."""
-
-    def __init__(self, plan: JoinPlan) -> None:
-        self._plan = plan
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plan = self._plan
-        bucketing = Bucketing(
-            plan.spec(plan.table), plan.table, gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
-        )
-        keys = state_keys(plan.table.buckets)
-        context = TaskContext.get()
-        assert context is not None
-        part = context.partitionId()
-        relabelled = (relabel(batch, plan.stream_schema) for batch in batches)
-        for number, (bucket, blob) in enumerate(bucketing.blobs(relabelled)):
-            columns = [pa.array([keys[bucket]], pa.int32()), pa.array([part], pa.int32()), pa.array([number])]
-            yield pa.RecordBatch.from_arrays([*columns, _one(blob)], ["key", "part", "number", "blob"])
+def pack_part(plan: JoinPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pack the rows of one part of the stream; runs on executors."""
+    bucketing = Bucketing(
+        plan.spec(plan.table), plan.table, gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
+    )
+    keys = state_keys(plan.table.buckets)
+    context = TaskContext.get()
+    assert context is not None
+    part = context.partitionId()
+    relabelled = (relabel(batch, plan.stream_schema) for batch in batches)
+    for number, (bucket, blob) in enumerate(bucketing.blobs(relabelled)):
+        columns = [pa.array([keys[bucket]], pa.int32()), pa.array([part], pa.int32()), pa.array([number])]
+        yield pa.RecordBatch.from_arrays([*columns, _one(blob)], ["key", "part", "number", "blob"])
 
 
 def _one(blob: pa.Buffer) -> pa.Array:
@@ -128,15 +121,12 @@ def _one(blob: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, blob])
 
 
-class _Unpacker:
-    def __init__(self, joined: pa.Schema, declared: pa.Schema) -> None:
-        self._joined = joined
-        self._declared = declared
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for rows in unpack((blob.as_buffer() for blob in batch.column(0)), self._joined):
-                yield pa.RecordBatch.from_arrays(as_declared(rows, self._declared), schema=self._declared)
+def unpack_part(schemas: tuple[pa.Schema, pa.Schema], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Unpack joined rows, and bring them from the first schema into the second; runs on executors."""
+    joined, declared = schemas
+    for batch in batches:
+        for rows in unpack((blob.as_buffer() for blob in batch.column(0)), joined):
+            yield pa.RecordBatch.from_arrays(as_declared(rows, declared), schema=declared)
 
 
 class _SparkChunks:
@@ -177,8 +167,8 @@ class _BucketProcessor(StatefulProcessor):
         self._bucket = {key: bucket for bucket, key in enumerate(state_keys(self._plan.table.buckets))}
 
     def handleInputRows(  # noqa: N802
-        self, key: Any, rows: Iterator["pd.DataFrame"], timerValues: object  # noqa: N803
-    ) -> Iterator["pd.DataFrame"]:
+        self, key: Any, rows: Iterator[_Frame], timerValues: object
+    ) -> Iterator[_Frame]:
         plan, bucket = self._plan, self._bucket[key[0]]
         turn = BucketTurn(self._plan, bucket, BucketState(self._chunks, self._identity))
         ticks: list[Tick] = []
@@ -202,7 +192,7 @@ class _BucketProcessor(StatefulProcessor):
         pass
 
 
-def _frame(blob: bytes | None, metrics: str | None) -> "pd.DataFrame":
+def _frame(blob: bytes | None, metrics: str | None) -> _Frame:
     import pandas as pd
 
     return pd.DataFrame({"blob": [blob], "metrics": [metrics]})

@@ -1,8 +1,8 @@
 """The keys under which buckets have their state, chosen so that they spread evenly over state partitions.
 
-Spark puts a key into the partition that its hash names, and with few partitions a run of numbers falls unevenly: of eight
-buckets one of two partitions may get six. So a bucket does not go by its number but by the first number whose hash
-suits it. The keys of a bucket are the same for any number of partitions, which the checkpoint fixes.
+Spark puts a key into the partition that its hash names, and with few partitions a run of numbers falls unevenly: of
+eight buckets one of two partitions may get six. So a bucket does not go by its number but by the first number whose
+hash suits it. The key of a bucket is the same for any number of partitions, which the checkpoint fixes.
 """
 
 __all__ = ["state_keys"]
