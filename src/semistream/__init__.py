@@ -10,11 +10,14 @@
 [(1, 'Ada'), (3, 'Cleo'), (7, None)]
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from semistream._version import __version__
 from semistream.core.budget import MemoryReport
 from semistream.core.conditions import between, compare
 from semistream.core.contract import Operator
-from semistream.core.errors import SemistreamError
+from semistream.core.errors import MissingExtra, SemistreamError
 from semistream.core.metrics import Metrics
 from semistream.operators import SheddingConfig, algorithm_names
 from semistream.runtime.local import Replay, operator, run
@@ -23,7 +26,13 @@ from semistream.storage.distributed import register_engine
 
 register_engine("pyspark", "semistream.runtime.spark.staging")
 
+if TYPE_CHECKING:
+    from semistream.runtime.spark.join import enrich, join
+    from semistream.runtime.spark.join_metrics import JoinMetrics
+    from semistream.runtime.spark.metrics import metrics
+
 __all__ = [
+    "JoinMetrics",
     "MasterTable",
     "MemoryReport",
     "Metrics",
@@ -35,8 +44,36 @@ __all__ = [
     "algorithm_names",
     "between",
     "compare",
+    "enrich",
+    "join",
+    "metrics",
     "open_table",
     "operator",
     "run",
     "stage",
 ]
+
+# Loaded at first use: they import pyspark, which this package does not need otherwise.
+_ON_SPARK = {
+    "JoinMetrics": "semistream.runtime.spark.join_metrics",
+    "enrich": "semistream.runtime.spark.join",
+    "join": "semistream.runtime.spark.join",
+    "metrics": "semistream.runtime.spark.metrics",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ON_SPARK:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        value = getattr(import_module(_ON_SPARK[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+        raise MissingExtra(f"semistream.{name} needs PySpark, which is missing: install semistream[spark]") from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_SPARK})

@@ -72,7 +72,7 @@ def test_a_newest_version_that_cannot_be_read_is_an_error_and_pins_nothing(table
     table.replace(_rows(2))
     manifest = tmp_path / "t" / "versions" / f"{2:020d}.json"
     manifest.write_text(manifest.read_text().replace("2", "3"))
-    with pytest.raises(DamagedTable, match="altered or truncated|not a table manifest"):
+    with pytest.raises(DamagedTable, match=r"altered or truncated|not a table manifest"):
         pinned_version(table, QUERY, 0)
     assert not (tmp_path / "t" / "_pins").exists()
 
@@ -82,7 +82,7 @@ def test_a_pin_of_another_table_at_the_same_place_is_an_error(table: MasterTable
     for name in ("data", "versions"):
         table.store.remove(name)
     again = ss.stage(_rows(5), tmp_path / "t", key="k")  # pins do not make the place taken
-    with pytest.raises(PinFailed, match="is of another table .* a new checkpoint"):
+    with pytest.raises(PinFailed, match=r"is of another table .* a new checkpoint"):
         pinned_version(again, QUERY, 0)
     with pytest.raises(PinFailed, match="is of another table"):
         pinned_version(table, QUERY, 1)

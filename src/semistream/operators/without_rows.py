@@ -1,4 +1,4 @@
-"""The join with a table that has no rows, as a bucket without files: no algorithm is needed to find that nothing matches.
+"""The join with a table that has no rows, such as a bucket without files: nothing matches, whatever the algorithm.
 
 It takes the place of every algorithm there, so that each of them can count on at least one page.
 """

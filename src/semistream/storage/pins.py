@@ -6,9 +6,9 @@ everybody reads it from there::
 
     _pins/<query>/<batch>      {"table_id": ..., "version": ...}
 
-On a local or shared POSIX folder the name is given out once, by a hard link. Other filesystems that pyarrow opens cannot
-create a name only if it is absent: when a version is published in the very moment in which the first tasks of a batch ask,
-two of them can decide differently there. Publish between batches then, or keep the pins in a folder that can.
+On a local or shared POSIX folder the name is given out once, by a hard link. Other filesystems of pyarrow cannot
+create a name only if it is absent: when a version is published in the moment in which the first tasks of a batch ask,
+two of them can decide differently there. Keep the pins in a local or shared folder where that matters.
 """
 
 import json

@@ -20,7 +20,13 @@ from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.task_metrics import COUNTERS, MemoryPeak, TaskMetrics
 from semistream.storage import MasterTable
 
-__all__ = ["BucketTurn"]
+__all__ = ["BucketTurn", "make_operator"]
+
+
+def make_operator(plan: JoinPlan, epoch: Epoch, table: MasterTable, bucket: int) -> StepOperator:
+    """Return an operator for one bucket of the table's version that the epoch names."""
+    budget_bytes = operator_bytes(epoch.task_bytes)
+    return algorithm(epoch.algorithm).make(table.bucket(bucket), plan.spec(table), budget_bytes, dict(epoch.options))
 
 
 class BucketTurn:
@@ -82,10 +88,7 @@ class BucketTurn:
             op.close()
 
     def _operator(self, epoch: Epoch) -> StepOperator:
-        table = self._table(epoch.version)
-        chosen = algorithm(epoch.algorithm)
-        budget_bytes = operator_bytes(epoch.task_bytes)
-        return chosen.make(table.bucket(self._bucket), self._plan.spec(table), budget_bytes, dict(epoch.options))
+        return make_operator(self._plan, epoch, self._table(epoch.version), self._bucket)
 
     def _table(self, version: int) -> MasterTable:
         if version == self._plan.table.version:

@@ -34,6 +34,12 @@ class JoinPlan:
         Tasks that run at once in an executor.
     cycle_batches
         With ``completion="staggered"``: how many micro-batches one pass over a bucket takes while the stream is slow.
+    output_schema
+        What tasks return, in the Arrow types that Spark takes. None until it has been worked out.
+    operators_kept
+        How many operators a worker may keep warm at once, each with an equal share of ``task_bytes``.
+    pins
+        The folder in which the version of each micro-batch is written down; None for the table's own.
     """
 
     join_id: str
@@ -50,6 +56,19 @@ class JoinPlan:
     refresh: Refresh
     completion: Completion
     cycle_batches: int = 8
+    output_schema: pa.Schema | None = None
+    operators_kept: int = 1
+    pins: str | None = None
+
+    @property
+    def operator_bytes(self) -> int:
+        """The budget of one operator."""
+        return self.task_bytes // self.operators_kept
+
+    @property
+    def joins_on_table_key(self) -> bool:
+        """Whether rows that match are in the same bucket."""
+        return sorted(self.on.values()) == sorted(self.table.key)
 
     def spec(self, table: MasterTable) -> JoinSpec:
         """Return the join checked against a version of the table."""

@@ -22,22 +22,23 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StructType
 
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.arrow_schema import relabel
+from semistream.runtime.spark.arrow_schema import arrow_schema, relabel
+from semistream.runtime.spark.batch_task import METRICS_COLUMN
 from semistream.runtime.spark.blob_order import BlobOrder
 from semistream.runtime.spark.bucket_state import BucketState
-from semistream.runtime.spark.bucket_turn import BucketTurn
+from semistream.runtime.spark.bucket_turn import BucketTurn, make_operator
 from semistream.runtime.spark.epoch import Epoch, Tick, identity_of
+from semistream.runtime.spark.observed import observation_name, observed
 from semistream.runtime.spark.output_columns import as_declared, output_columns
 from semistream.runtime.spark.packing import Bucketing, blob_bytes, gathered_bytes, pack, unpack
 from semistream.runtime.spark.pending_marks import PendingMarks
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.shipped import shipped
 from semistream.runtime.spark.state_keys import state_keys
-from semistream.runtime.spark.task_metrics import TASK_SCHEMA
 from semistream.runtime.spark.ticks import TICK_PART, tick_stream
 
 __all__ = ["staggered_join"]
@@ -48,26 +49,38 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 
 _PACKED = "key int, part int, number bigint, blob binary"
 _Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
-_TURN = "blob binary, metrics string"
+_TURN = f"blob binary, {METRICS_COLUMN} string"
 
 
-def staggered_join(stream: DataFrame, plan: JoinPlan) -> DataFrame:
+def staggered_join(
+    stream: DataFrame, plan: JoinPlan, declared: StructType | None = None, observation: str | None = None
+) -> DataFrame:
     """Return the join of a streaming DataFrame whose rows may be answered some micro-batches later.
 
-    The counters of each micro-batch are observed under ``semistream:<join_id>``.
+    Parameters
+    ----------
+    declared
+        The columns of the result; those of the stream and the plan unless given.
+    observation
+        Under which name the metrics of each micro-batch are observed.
     """
     _require_settings(stream, plan)
-    Epoch.of(plan, plan.table.version)
+    _make_once(plan)
     spec = plan.spec(plan.table)
-    declared, output = output_columns(stream.schema, spec)
+    if declared is None:
+        declared, _ = output_columns(stream.schema, spec)
     packed = stream.mapInArrow(shipped(__name__, "pack_part", plan), _PACKED)
-    ticks = tick_stream(stream.sparkSession, plan)
-    by_bucket = packed.union(ticks).groupBy("key")
+    by_bucket = packed.union(tick_stream(stream.sparkSession, plan)).groupBy("key")
     turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
-    counted = F.from_json("metrics", TASK_SCHEMA)
-    observed = turns.observe(f"semistream:{plan.join_id}", F.collect_list(counted).alias("tasks"))
-    blobs = observed.where("blob is not null").select("blob")
-    return blobs.mapInArrow(shipped(__name__, "unpack_part", (spec.output_schema, output)), declared)
+    blobs = observed(turns, observation or observation_name(plan.join_id))
+    schemas = spec.output_schema, arrow_schema(declared)
+    return blobs.mapInArrow(shipped(__name__, "unpack_part", schemas), declared)
+
+
+def _make_once(plan: JoinPlan) -> None:
+    """Raise what an operator of this join raises when it is made, for the bucket that needs most."""
+    sizes = plan.table.bucket_bytes
+    make_operator(plan, Epoch.of(plan, plan.table.version), plan.table, sizes.index(max(sizes))).close()
 
 
 def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
@@ -79,7 +92,7 @@ def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
                 f"{option}={plan.options[option]!r} is not for completion='staggered': leave it out, a micro-batch has "
                 "no order, and Spark holds back what is too much (maxFilesPerTrigger, maxOffsetsPerTrigger)"
             )
-    if plan.table.buckets > 1 and set(plan.on.values()) != set(plan.table.key):
+    if plan.table.buckets > 1 and not plan.joins_on_table_key:
         raise InvalidArgument(
             f"completion='staggered' joins on the table's key {list(plan.table.key)}, not on "
             f"{sorted(plan.on.values())}: stage the table with that key, or with buckets=1"
@@ -195,4 +208,4 @@ class _BucketProcessor(StatefulProcessor):
 def _frame(blob: bytes | None, metrics: str | None) -> _Frame:
     import pandas as pd
 
-    return pd.DataFrame({"blob": [blob], "metrics": [metrics]})
+    return pd.DataFrame({"blob": [blob], METRICS_COLUMN: [metrics]})

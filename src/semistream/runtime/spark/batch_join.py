@@ -1,0 +1,26 @@
+"""The DataFrame of a join with ``completion="batch"``: shuffle if need be, join in each task, observe."""
+
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql.types import StringType, StructField, StructType
+
+from semistream.core.errors import SchemaMismatch
+from semistream.runtime.spark.batch_task import METRICS_COLUMN
+from semistream.runtime.spark.exchange import shuffled_by_bucket
+from semistream.runtime.spark.observed import observed
+from semistream.runtime.spark.plan import JoinPlan
+from semistream.runtime.spark.shipped import shipped
+
+__all__ = ["batch_join"]
+
+
+def batch_join(stream: DataFrame, plan: JoinPlan, declared: StructType, observation: str | Observation) -> DataFrame:
+    """Return the joined DataFrame; its metrics are observed under the name, or by the object, that is given."""
+    if METRICS_COLUMN in declared.names:
+        raise SchemaMismatch(f"column {METRICS_COLUMN!r} is used by the join itself: rename it")
+    if plan.exchange == "bucket":
+        stream = shuffled_by_bucket(stream, plan)
+    returned = StructType([*declared.fields, StructField(METRICS_COLUMN, StringType())])
+    task: Any = shipped("semistream.runtime.spark.batch_task", "join_task", plan)
+    return observed(stream.mapInArrow(task, returned), observation)

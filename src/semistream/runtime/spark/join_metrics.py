@@ -1,0 +1,173 @@
+"""Metrics of a join as Python objects, read from a query's progress."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from semistream.core.errors import InvalidArgument
+from semistream.runtime.spark.task_metrics import COUNTERS, TaskMetrics
+
+__all__ = ["JoinMetrics"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinMetrics:
+    """What a join did in one micro-batch, or in one action on a batch DataFrame.
+
+    Attributes
+    ----------
+    name
+        Of the join, as in the progress: the ``name`` given to `join`, or ``semistream-`` and a short id.
+    batch_id
+        Of the micro-batch; None for a batch DataFrame.
+    tasks
+        What each task counted: one per partition that had rows, or per bucket.
+    """
+
+    name: str
+    batch_id: int | None
+    tasks: tuple[TaskMetrics, ...]
+    _totals: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        totals = {name: sum(task.counters[name] for task in self.tasks) for name in COUNTERS}
+        object.__setattr__(self, "_totals", totals)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """All counters of all tasks, added up; the names are those of `semistream.Metrics`."""
+        return dict(self._totals)
+
+    @property
+    def tuples_in(self) -> int:
+        """Stream rows that came in."""
+        return self._totals["tuples_in"]
+
+    @property
+    def tuples_answered(self) -> int:
+        """Stream rows whose results are all out."""
+        return self._totals["tuples_answered"]
+
+    @property
+    def rows_out(self) -> int:
+        """Rows that left the join."""
+        return self._totals["rows_out"]
+
+    @property
+    def hits(self) -> int:
+        """Stream rows that a cache answered, those of keys that it knows to have no row included."""
+        return self._totals["tuples_through_cache"]
+
+    @property
+    def misses(self) -> int:
+        """Stream rows that pages of the table answered."""
+        return self._totals["tuples_through_disk"]
+
+    @property
+    def without_match(self) -> int:
+        """Stream rows without a matching row, those with a NULL key included."""
+        return self._totals["tuples_without_match"]
+
+    @property
+    def null_keys(self) -> int:
+        """Stream rows whose key was NULL."""
+        return self._totals["null_keys"]
+
+    @property
+    def pending(self) -> int:
+        """Stream rows left for a later micro-batch; none with ``completion="batch"``."""
+        return self._totals["pending"]
+
+    @property
+    def pages_read(self) -> int:
+        """Pages of the table that were read."""
+        return self._totals["pages_read"]
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of those pages."""
+        return self._totals["bytes_read"]
+
+    @property
+    def hit_ratio(self) -> float:
+        """Hits among the rows that the cache or the disk answered; 0.0 when there were none."""
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else 0.0
+
+    @property
+    def match_ratio(self) -> float:
+        """Rows with a match among those answered; 0.0 when there were none."""
+        return 1 - self.without_match / self.tuples_answered if self.tuples_answered else 0.0
+
+    @property
+    def pages_per_tuple(self) -> float:
+        """Pages read for each row answered; 0.0 when there were none."""
+        return self.pages_read / self.tuples_answered if self.tuples_answered else 0.0
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """The most bytes that any task held, by component."""
+        names = sorted({name for task in self.tasks for name in task.memory})
+        return {name: max(task.memory.get(name, 0) for task in self.tasks) for name in names}
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most bytes that any task held at once."""
+        return max((task.memory_bytes for task in self.tasks), default=0)
+
+    @property
+    def budget_bytes(self) -> int:
+        """What one task was allowed; 0 when no task had rows."""
+        return max((task.budget_bytes for task in self.tasks), default=0)
+
+    @property
+    def version(self) -> int | None:
+        """The version of the table; None when no task had rows."""
+        return max((task.version for task in self.tasks), default=None)
+
+    @classmethod
+    def from_progress(cls, progress: object, name: str | None = None) -> "JoinMetrics | None":
+        """Return what a join counted in a micro-batch; None when the progress has nothing of it.
+
+        Parameters
+        ----------
+        progress
+            From ``query.lastProgress``, ``query.recentProgress`` or a listener's ``event.progress``.
+        name
+            Of the join; needed when the query has several.
+
+        Raises
+        ------
+        InvalidArgument
+            When the query has several joins and no name is given.
+        """
+        found = cls.all_from_progress(progress)
+        if name is not None:
+            return found.get(name)
+        if len(found) > 1:
+            raise InvalidArgument(f"the query has several joins: give name= as one of {', '.join(map(repr, found))}")
+        return next(iter(found.values()), None)
+
+    @classmethod
+    def all_from_progress(cls, progress: object) -> "dict[str, JoinMetrics]":
+        """Return the metrics of all joins of a query in one micro-batch, by name."""
+        fields: Any = progress
+        batch_id = fields["batchId"] if isinstance(fields, Mapping) else fields.batchId
+        observed = fields["observedMetrics"] if isinstance(fields, Mapping) else fields.observedMetrics
+        found = {name: cls.from_observed(name, _plain(row), batch_id) for name, row in (observed or {}).items()}
+        return {name: metrics for name, metrics in found.items() if metrics is not None}
+
+    @classmethod
+    def from_observed(cls, name: str, fields: object, batch_id: int | None = None) -> "JoinMetrics | None":
+        """Return the metrics in a row that Spark observed; None when it is not of a join."""
+        row = _plain(fields)
+        join = _plain(row.get("join")) if isinstance(row, dict) else None
+        if not isinstance(join, dict) or not {"tuples_in", "tasks"} <= join.keys():
+            return None
+        tasks = [TaskMetrics.from_fields(_plain(task)) for task in join["tasks"] or ()]
+        return cls(name=name, batch_id=batch_id, tasks=tuple(sorted(tasks, key=lambda task: task.partition)))
+
+
+def _plain(row: Any) -> Any:
+    """Return a row as a dict: Spark gives Rows, dicts or JSON objects, by the way it comes."""
+    return row.asDict(recursive=True) if hasattr(row, "asDict") else row

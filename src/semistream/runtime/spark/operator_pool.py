@@ -1,0 +1,76 @@
+"""Operators that stay in a Python worker between tasks, with their page index, open files and warm cache.
+
+Spark reuses its Python workers, one task at a time. What a worker keeps is soft: a task that finds no operator makes
+one, and returns the same rows.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import NamedTuple
+
+from semistream.operators import algorithm
+from semistream.operators.step_operator import StepOperator
+from semistream.runtime.spark.plan import JoinPlan
+from semistream.storage import MasterTable
+
+__all__ = ["WORKER_POOL", "OperatorPool"]
+
+
+class _Key(NamedTuple):
+    join_id: str
+    version: int
+    bucket: int | None
+
+
+class OperatorPool:
+    """Idle operators, the least recently used first.
+
+    All operators of a worker, those of other joins included, together with the one in use stay within what one task of
+    the join in use may take. So the workers of an executor stay within the memory of its joins, however tasks meet
+    workers.
+    """
+
+    def __init__(self) -> None:
+        self._idle: OrderedDict[_Key, StepOperator] = OrderedDict()
+
+    @contextmanager
+    def borrowed(self, plan: JoinPlan, table: MasterTable, bucket: int | None) -> Iterator[StepOperator]:
+        """Lend the operator for a version and a bucket, or for the whole table.
+
+        It is kept only when all it was given has been answered; after an error or an interruption it is closed.
+        """
+        key = _Key(plan.join_id, table.version, bucket)
+        self._drop_other_versions(key)
+        op = self._idle.pop(key, None)
+        self._make_room(plan.task_bytes - plan.operator_bytes)
+        if op is None:
+            rows = copy(table) if bucket is None else table.bucket(bucket)  # its page index lives as long as it does
+            op = algorithm(plan.algorithm).make(rows, plan.spec(table), plan.operator_bytes, plan.options)
+        try:
+            yield op
+            assert op.pending == 0, "a task answers all its rows"
+        except BaseException:
+            op.close()
+            raise
+        self._idle[key] = op
+
+    def _drop_other_versions(self, key: _Key) -> None:
+        for held in [held for held in self._idle if held.join_id == key.join_id and held.version != key.version]:
+            self._idle.pop(held).close()
+
+    def _make_room(self, most_bytes: int) -> None:
+        while sum(op.budget_bytes for op in self._idle.values()) > most_bytes:
+            self._idle.popitem(last=False)[1].close()
+
+    def clear(self) -> None:
+        """Close all idle operators."""
+        while self._idle:
+            self._idle.popitem()[1].close()
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+
+WORKER_POOL = OperatorPool()

@@ -1,0 +1,78 @@
+"""What leaves the join, as Spark declares it and as Arrow carries it there."""
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from semistream.core.errors import UnsupportedType
+from semistream.core.semantics import JoinSpec
+from semistream.runtime.spark.arrow_schema import arrow_schema
+
+__all__ = ["as_declared", "blank_row", "output_columns"]
+
+
+_WIDER: tuple[tuple[pa.DataType, pa.DataType], ...] = (
+    (pa.uint8(), pa.int16()),
+    (pa.uint16(), pa.int32()),
+    (pa.uint32(), pa.int64()),
+    (pa.uint64(), pa.decimal128(20, 0)),
+    (pa.float16(), pa.float32()),
+    (pa.date64(), pa.date32()),
+    (pa.string_view(), pa.string()),
+    (pa.binary_view(), pa.binary()),
+)
+
+
+def output_columns(stream: StructType, spec: JoinSpec) -> tuple[StructType, pa.Schema]:
+    """Return the schema of the joined DataFrame, and the Arrow schema of what tasks return for it.
+
+    Stream columns stay as they are, with their metadata: a watermark is part of it.
+    """
+    master = [_spark_field(spec.output_schema.field(name)) for name in spec.master_columns]
+    declared = StructType([*stream.fields, *master])
+    return declared, arrow_schema(declared)
+
+
+def _spark_field(field: pa.Field) -> StructField:
+    try:
+        return StructField(field.name, from_arrow_type(_wider(field.type)), field.nullable)
+    except PySparkException:
+        raise UnsupportedType(
+            f"master column {field.name!r} has type {field.type}, which Spark does not have: "
+            "leave it out with columns=[...], or stage it as another type"
+        ) from None
+
+
+def _wider(dtype: pa.DataType) -> pa.DataType:
+    """Return a type that Spark has and that holds all values of one that it lacks."""
+    return next((wider for lacking, wider in _WIDER if dtype == lacking), dtype)
+
+
+def as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
+    """Return the columns of an operator's result in the types of ``schema``; a value that does not fit is an error."""
+    return [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+
+
+def blank_row(schema: pa.Schema) -> list[pa.Array]:
+    """Return the columns of one row without meaning: NULL where that is allowed, something empty elsewhere."""
+    return [
+        pa.nulls(1, field.type) if field.nullable else pa.array([_blank(field.type)], field.type) for field in schema
+    ]
+
+
+def _blank(dtype: pa.DataType) -> object:
+    if pt.is_list(dtype) or pt.is_map(dtype):
+        return []
+    if pt.is_struct(dtype):
+        fields = [dtype.field(position) for position in range(dtype.num_fields)]
+        return {field.name: None if field.nullable else _blank(field.type) for field in fields}
+    if pt.is_string(dtype):
+        return ""
+    if pt.is_binary(dtype):
+        return b""
+    return pa.scalar(0).cast(pa.int32() if pt.is_date32(dtype) else pa.int64()).cast(dtype).as_py()

@@ -1,0 +1,89 @@
+"""What one task of a join counted, on its way from the worker to the query's progress.
+
+It travels as text in a column of its own, in one extra row per task: columns of numbers would cost each joined row
+their width.
+"""
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+
+from semistream.core.metrics import Metrics
+
+__all__ = ["COUNTERS", "TASK_SCHEMA", "MemoryPeak", "TaskMetrics"]
+
+COUNTERS = (*Metrics().as_dict(), "null_keys", "pending")
+
+# As Spark spells it, to be parsed there.
+TASK_SCHEMA = ", ".join(
+    [
+        "partition int",
+        "bucket int",
+        "version bigint",
+        *(f"{name} bigint" for name in COUNTERS),
+        "budget_bytes bigint",
+        "memory_bytes bigint",
+        "memory map<string, bigint>",
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskMetrics:
+    """Counters of one task.
+
+    Attributes
+    ----------
+    partition, bucket
+        Which part of the stream it was; the bucket is None when the stream was not shuffled.
+    version
+        The version of the table.
+    counters
+        As in `semistream.Metrics`, of this task alone; with ``null_keys``, the tuples whose key was NULL, and
+        ``pending``, those left for a later micro-batch.
+    budget_bytes, memory_bytes, memory
+        What it was allowed, the most that it held at once, and the most of each component.
+    """
+
+    partition: int
+    bucket: int | None
+    version: int
+    counters: dict[str, int]
+    budget_bytes: int
+    memory_bytes: int
+    memory: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return it flat, as `TASK_SCHEMA` declares it."""
+        flat = asdict(self)
+        return json.dumps({**flat.pop("counters"), **flat})
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, object]) -> "TaskMetrics":
+        """Return what `to_json` wrote, from the fields that Spark parsed."""
+        numbers = {name: int(str(fields[name] or 0)) for name in COUNTERS}
+        memory = fields["memory"] or {}
+        assert isinstance(memory, dict)
+        return cls(
+            partition=int(str(fields["partition"])),
+            bucket=None if fields["bucket"] is None else int(str(fields["bucket"])),
+            version=int(str(fields["version"])),
+            counters=numbers,
+            budget_bytes=int(str(fields["budget_bytes"])),
+            memory_bytes=int(str(fields["memory_bytes"])),
+            memory={str(name): int(size) for name, size in memory.items()},
+        )
+
+
+class MemoryPeak:
+    """The most that was held, in total and by component."""
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+        self.components: Counter[str] = Counter()
+
+    def note(self, components: dict[str, int]) -> None:
+        """Take a look at what is held now."""
+        self.total_bytes = max(self.total_bytes, sum(components.values()))
+        for name, size in components.items():
+            self.components[name] = max(self.components[name], size)

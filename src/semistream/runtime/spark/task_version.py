@@ -1,0 +1,42 @@
+"""Which version of the table a task joins with: one for all tasks of a micro-batch, retries and replays included."""
+
+from pyspark import TaskContext
+
+from semistream.core.errors import SchemaMismatch
+from semistream.runtime.spark.plan import JoinPlan
+from semistream.storage import MasterTable
+from semistream.storage.pins import pinned_version
+from semistream.storage.store import open_store
+
+__all__ = ["task_version"]
+
+# The last version that this worker opened, by table: its manifest and page index are read once.
+_OPENED: dict[str, MasterTable] = {}
+_MOST_OPENED = 8
+
+
+def task_version(plan: JoinPlan) -> MasterTable:
+    """Return the version that the running task has to use."""
+    if plan.refresh == "never":
+        return _remembered(plan.table)
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if query is None or batch is None:
+        return _remembered(plan.table)  # no micro-batch: the plan's version is the one of its only batch
+    known = _OPENED.get(plan.table.table_id, plan.table)
+    store = None if plan.pins is None else open_store(f"{plan.pins.rstrip('/')}/{plan.table.table_id}")
+    table = pinned_version(known, query, int(batch), store)
+    if not table.schema.equals(plan.table.schema):
+        raise SchemaMismatch(f"version {table.version} of {table.path} has other columns: restart the query")
+    return _remembered(table)
+
+
+def _remembered(table: MasterTable) -> MasterTable:
+    known = _OPENED.get(table.table_id)
+    if known is not None and known.version == table.version:
+        return known
+    while len(_OPENED) >= _MOST_OPENED:
+        del _OPENED[next(iter(_OPENED))]
+    _OPENED[table.table_id] = table
+    return table
