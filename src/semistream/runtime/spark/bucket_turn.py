@@ -8,6 +8,7 @@ stream is. No clock is asked, so that a batch that is replayed lets the same row
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from semistream.core.errors import TableNotFound
@@ -103,6 +104,7 @@ class BucketTurn:
 
     def _offer(self, op: StepOperator, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
+            self.counts["null_keys"] += _null_keys(batch, op.spec.stream_keys)
             taken = op.offer(batch)
             while taken < batch.num_rows:
                 yield from op.step()
@@ -130,3 +132,13 @@ class BucketTurn:
             memory_bytes=self._memory.total_bytes,
             memory=dict(self._memory.components),
         )
+
+
+def _null_keys(batch: pa.RecordBatch, keys: tuple[str, ...]) -> int:
+    """Return how many tuples have a key with a NULL in it."""
+    columns = [batch.column(key) for key in keys if batch.column(key).null_count]
+    if len(columns) <= 1:
+        return sum(column.null_count for column in columns)
+    return int(
+        np.count_nonzero(np.any([column.is_null().to_numpy(zero_copy_only=False) for column in columns], axis=0))
+    )

@@ -206,6 +206,5 @@ class _BucketProcessor(StatefulProcessor):
 
 
 def _frame(blob: bytes | None, metrics: str | None) -> _Frame:
-    import pandas as pd
-
-    return pd.DataFrame({"blob": [blob], METRICS_COLUMN: [metrics]})
+    columns = [pa.array([blob], pa.binary()), pa.array([metrics], pa.string())]
+    return pa.RecordBatch.from_arrays(columns, ["blob", METRICS_COLUMN]).to_pandas()
