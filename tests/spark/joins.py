@@ -36,7 +36,7 @@ def customers(rows: int = 400, marker: str = "") -> pa.Table:
 
 
 def orders(rows: int = 900, seed: int = 0) -> pa.Table:
-    """Orders: many of few customers, some of none that exists, some without one. The key is narrower than the table's."""
+    """Orders: many of few customers, some of none that exists, some without one; the key is narrower than theirs."""
     keys = [None if n % 37 == 0 else (n * n + seed) % 23 if n % 3 else (n * 7 + seed) % 600 for n in range(rows)]
     return pa.table(
         {

@@ -81,7 +81,7 @@ def test_the_exchange_that_auto_chooses_is_that_of_the_layout(
 ) -> None:
     def shuffles(layout: str) -> bool:
         joined = ss.join(stream, tables[layout], "custkey", memory=MEMORY)
-        plan: str = joined._jdf.queryExecution().toString()  # type: ignore[operator]
+        plan: str = joined._jdf.queryExecution().toString()
         return "REPARTITION_BY_NUM" in plan or "Exchange" in plan
 
     assert shuffles("heap")
