@@ -110,10 +110,9 @@ def join(
         raise InvalidArgument("shedding= has no use here: Spark paces the stream by its triggers; leave it out")
     stream_schema = arrow_schema(spark_schema)
     spec = JoinSpec.resolve(stream_schema, table.schema, on, how, columns=columns)
-    on_table_key = sorted(spec.master_keys) == sorted(table.key)
-    chosen = choose_algorithm(algorithm, table, on_table_key=on_table_key)
+    chosen = choose_algorithm(algorithm, table, spec)
     registered(chosen)
-    moved = choose_exchange(exchange, chosen, table, on_table_key=on_table_key)
+    moved = choose_exchange(exchange, chosen, table, spec)
     if completion == "staggered":
         moved = "bucket"  # a tuple waits where its bucket's state is
     declared, output_schema = output_columns(spark_schema, spec)

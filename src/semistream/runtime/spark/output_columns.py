@@ -70,7 +70,7 @@ def _blank(dtype: pa.DataType) -> object:
         return []
     if pt.is_struct(dtype):
         fields = [dtype.field(position) for position in range(dtype.num_fields)]
-        return {field.name: None if field.nullable else _blank(field.type) for field in fields}
+        return {field.name: _blank(field.type) for field in fields}  # what is inside may be declared without NULLs
     if pt.is_string(dtype):
         return ""
     if pt.is_binary(dtype):
