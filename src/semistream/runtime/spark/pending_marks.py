@@ -11,11 +11,10 @@ costs an empty batch; one too few would keep tuples waiting, so where there is n
 
 from contextlib import suppress
 
-from semistream.storage.store import Store
+from semistream.storage.store import PENDING, Store
 
-__all__ = ["PENDING", "PendingMarks"]
+__all__ = ["PendingMarks"]
 
-PENDING = "_pending"
 _KNOWN = ".known"  # keeps the folder where folders without files vanish
 
 
