@@ -16,7 +16,7 @@ from semistream.runtime.spark.auto import choose_algorithm, choose_exchange, sca
 from semistream.runtime.spark.batch_join import batch_join
 from semistream.runtime.spark.metrics import remember
 from semistream.runtime.spark.observed import observation_name
-from semistream.runtime.spark.output_columns import output_columns
+from semistream.runtime.spark.output_columns import output_columns, require_binary_keys, require_names_without_case
 from semistream.runtime.spark.plan import Completion, Exchange, JoinPlan, Refresh
 from semistream.runtime.spark.slots import task_slots
 from semistream.storage import MasterTable, open_table
@@ -104,7 +104,10 @@ def join(
     chosen = choose_algorithm(algorithm, table, spec)
     registered(chosen)
     moved = choose_exchange(exchange, chosen, table, spec)
+    require_binary_keys(spark_schema, spec)
     declared, output_schema = output_columns(spark_schema, spec)
+    if str(stream_df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() != "true":
+        require_names_without_case(declared)
     memory_bytes = parse_bytes(memory, "memory")
     at_once = task_slots(stream_df.sparkSession, slots)
     arguments: dict[str, Any] = {
