@@ -19,6 +19,8 @@ from semistream.core.errors import (
     UnknownColumn,
     UnsupportedType,
 )
+from semistream.core.semantics import JoinSpec
+from semistream.runtime.spark.auto import choose_algorithm
 from semistream.runtime.spark.slots import task_slots
 from semistream.storage import MasterTable
 from tests.spark.joins import staged
@@ -102,6 +104,37 @@ def test_things_that_are_no_table_or_no_dataframe(stream: DataFrame, tmp_path: P
 def test_a_stream_column_that_has_no_arrow_type_is_named(stream: DataFrame, tables: dict[str, MasterTable]) -> None:
     with pytest.raises(UnsupportedType, match="column 'months' has type interval year"):
         ss.join(stream.selectExpr("*", "interval 1 year months"), tables["heap"], "custkey")
+
+
+def test_names_that_differ_in_case_alone_clash(stream: DataFrame, tables: dict[str, MasterTable]) -> None:
+    with pytest.raises(SchemaMismatch, match="columns 'Name' and 'name' are one name to Spark"):
+        ss.join(stream.withColumnRenamed("text", "Name"), tables["heap"], "custkey")
+
+
+def test_text_that_spark_compares_by_other_rules_is_no_key(stream: DataFrame, tmp_path: Path) -> None:
+    table = staged(tmp_path, "clustered", pa.table({"text": ["X"], "v": [1]}), key="text")
+    with pytest.raises(KeyTypeMismatch, match="stream key 'text' has collation UTF8_LCASE"):
+        ss.join(stream.selectExpr("collate(text, 'UTF8_LCASE') text"), table, "text")
+
+
+@pytest.mark.parametrize(
+    ("layout", "nested", "columns", "chosen"),
+    [
+        ("clustered", False, ["name"], "chybridjoin"),
+        ("clustered", True, ["name"], "inlj"),
+        ("clustered", False, ["tags"], "hybridjoin"),
+        ("heap", False, ["name"], "ssbj"),
+        ("heap", False, ["tags"], "meshjoin"),
+    ],
+)
+def test_auto_chooses_by_layout_and_by_what_can_be_cached(
+    tmp_path: Path, layout: str, nested: bool, columns: list[str], chosen: str
+) -> None:
+    table = staged(tmp_path, layout, pa.table({"custkey": [1], "name": ["x"], "tags": [["a"]]}))
+    stream = pa.schema([("custkey", pa.int64()), *([("items", pa.list_(pa.int64()))] if nested else [])])
+    spec = JoinSpec.resolve(stream, table.schema, "custkey", columns=columns)
+    assert choose_algorithm("auto", table, spec) == chosen
+    ss.operator(chosen, table, stream, on="custkey", columns=columns, memory="8MB").close()
 
 
 class _Settings:

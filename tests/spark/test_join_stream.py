@@ -145,6 +145,25 @@ def test_a_new_version_is_used_from_the_next_micro_batch_on_or_never(
     assert (Path(table.path) / "_pins").exists() == (refresh == "batch")
 
 
+def test_a_table_that_cannot_be_written_needs_another_place_for_pins(
+    spark: SparkSession, tmp_path: Path, source: Path
+) -> None:
+    table = staged(tmp_path, "clustered")
+    (Path(table.path) / "_pins").write_text("no folder can be made here")
+
+    def joined(**arguments: Any) -> DataFrame:
+        return ss.join(_stream(spark, source), table, "custkey", "semi", memory=MEMORY, **arguments)
+
+    with pytest.raises(StreamingQueryException, match=r"PinFailed: cannot write .*pins=, or use refresh='never'"):
+        _run(joined(), tmp_path)
+    query = _run(joined(pins=tmp_path / "elsewhere"), tmp_path)
+    assert _written(tmp_path) == expected(orders(), customers(), "semi")
+    assert sorted(path.name for path in (tmp_path / "elsewhere").glob(f"{table.table_id}/_pins/{query.id}/*")) == [
+        "0",
+        "1",
+    ]
+
+
 def _damage_newest(table: MasterTable) -> None:
     table.replace(customers(marker="new "))
     manifest = Path(table.path) / "versions" / f"{2:020d}.json"

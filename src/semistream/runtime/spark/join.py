@@ -17,7 +17,7 @@ from semistream.runtime.spark.auto import choose_algorithm, choose_exchange, sca
 from semistream.runtime.spark.batch_join import batch_join
 from semistream.runtime.spark.metrics import remember
 from semistream.runtime.spark.observed import observation_name
-from semistream.runtime.spark.output_columns import output_columns
+from semistream.runtime.spark.output_columns import output_columns, require_binary_keys, require_names_without_case
 from semistream.runtime.spark.plan import Completion, Exchange, JoinPlan, Refresh
 from semistream.runtime.spark.slots import task_slots
 from semistream.runtime.spark.staggered import staggered_join
@@ -115,7 +115,10 @@ def join(
     moved = choose_exchange(exchange, chosen, table, spec)
     if completion == "staggered":
         moved = "bucket"  # a tuple waits where its bucket's state is
+    require_binary_keys(spark_schema, spec)
     declared, output_schema = output_columns(spark_schema, spec)
+    if str(stream_df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() != "true":
+        require_names_without_case(declared)
     memory_bytes = parse_bytes(memory, "memory")
     at_once = task_slots(stream_df.sparkSession, slots)
     arguments: dict[str, Any] = {
