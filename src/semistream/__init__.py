@@ -70,7 +70,7 @@ def __getattr__(name: str) -> object:
     try:
         value = getattr(import_module(_ON_SPARK[name]), name)
     except ModuleNotFoundError as error:
-        if error.name != "pyspark":
+        if (error.name or "").partition(".")[0] != "pyspark":
             raise
         raise MissingExtra(f"semistream.{name} needs PySpark, which is missing: install semistream[spark]") from None
     globals()[name] = value

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from semistream.storage import MasterTable, open_table
@@ -40,15 +41,23 @@ KEY_VALUES: dict[str, list[Any]] = {
 }
 
 
+def _hashable(value: Any) -> Any:
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+def _rows(table: pa.Table) -> "Counter[Row]":
+    return multiset(tuple(_hashable(value) for value in row.values()) for row in table.to_pylist())
+
+
 def by_rows(table: MasterTable) -> "Counter[Row]":
     """The content of a version as a multiset; every page is verified on the way."""
     table.verify()
-    return multiset(tuple(row.values()) for row in read_all(table).to_pylist())
+    return _rows(read_all(table))
 
 
 def of_frame(frame: DataFrame) -> "Counter[Row]":
     """The content of a DataFrame as a multiset, by way of Arrow as tables keep it."""
-    return multiset(tuple(row.values()) for row in frame.toArrow().to_pylist())
+    return _rows(frame.toArrow())
 
 
 def master_frame(spark: SparkSession, rows: int, seed: int = 0) -> DataFrame:

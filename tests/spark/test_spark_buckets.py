@@ -4,7 +4,7 @@ import random
 import struct
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -52,46 +52,66 @@ def frame_of(spark: SparkSession, columns: dict[str, tuple[str, list[Any]]]) -> 
     )
 
 
-def expected_buckets(frame: DataFrame, keys: list[str]) -> "np.ndarray[Any, np.dtype[np.int32]]":
+COMPOSITE_KEYS = [
+    ("string", "bigint"),
+    ("double", "int", "string"),
+    ("date", "decimal(9,2)"),
+    ("boolean", "decimal(38,6)"),
+]
+KEYS = [*[(dtype,) for dtype in KEY_VALUES], *COMPOSITE_KEYS]
+IN_ARROW = [("bigint",), ("string",), ("timestamp",), ("decimal(38,6)",), ("boolean", "decimal(38,6)")]
+ROWS = 300
+
+
+class Hashed(NamedTuple):
+    """Keys of every type, and their buckets as Spark's expression (None: it has none) and as Arrow functions say."""
+
+    keys: dict[str, pa.Array]
+    spark: dict[tuple[str, ...], list[int] | None]
+    arrow: dict[tuple[str, ...], list[int]]
+
+
+@pytest.fixture(scope="module")
+def hashed(spark: SparkSession) -> Hashed:
+    names = {dtype: f"c{number}" for number, dtype in enumerate(KEY_VALUES)}
+    columns = {}
+    for dtype, edges in KEY_VALUES.items():
+        values = [*edges, None, *random_values(dtype, ROWS - len(edges) - 1)]
+        values += [RANDOM.choice([*edges, None]) for _ in range(ROWS - len(values))]
+        columns[names[dtype]] = dtype, values
+    frame = frame_of(spark, columns)
     schema = arrow_schema(frame.schema)
-    (batch,) = frame.toArrow().combine_chunks().to_batches()
+    buckets = {}
+    for number, key in enumerate(KEYS):
+        parts = [F.col(names[dtype]) for dtype in key]
+        types = [schema.field(names[dtype]).type for dtype in key]
+        in_spark = hash_column(parts, types)
+        if key in IN_ARROW:
+            buckets[f"arrow{number}"] = bucket_of_hash(arrow_hash_column(parts, types), BUCKETS)
+        if in_spark is not None:
+            buckets[f"spark{number}"] = bucket_of_hash(in_spark, BUCKETS)
+    rows = frame.select("*", *[column.alias(name) for name, column in buckets.items()]).toArrow()
+    (batch,) = rows.select(schema.names).combine_chunks().to_batches()
     batch = relabel(batch, schema)
-    coder = KeyCoder(keys, [schema.field(key).type for key in keys])
-    return bucket_ids(coder, coder.codes([batch.column(key) for key in keys]), BUCKETS)
+    return Hashed(
+        keys={dtype: batch.column(name) for dtype, name in names.items()},
+        spark={key: rows[f"spark{i}"].to_pylist() if f"spark{i}" in buckets else None for i, key in enumerate(KEYS)},
+        arrow={key: rows[f"arrow{i}"].to_pylist() for i, key in enumerate(KEYS) if key in IN_ARROW},
+    )
 
 
-@pytest.mark.parametrize("dtype", KEY_VALUES)
-def test_bucket_of_every_key_type(spark: SparkSession, dtype: str) -> None:
-    values = [*KEY_VALUES[dtype], None, *random_values(dtype, 400)]
-    frame = frame_of(spark, {"k": (dtype, values)}).coalesce(1)
-    types = [field.type for field in arrow_schema(frame.schema)]
-    expected = expected_buckets(frame, ["k"])
-    hashed = hash_column([F.col("k")], types)
-    assert (hashed is None) == (dtype in NOT_PROVEN)
-    ways = {"arrow": arrow_hash_column([F.col("k")], types)} | ({} if hashed is None else {"spark": hashed})
-    rows = frame.select(*[bucket_of_hash(way, BUCKETS).alias(name) for name, way in ways.items()]).toArrow()
-    for name in ways:
-        found = rows[name].to_numpy()
-        wrong = [values[i] for i in np.flatnonzero(found != expected)]
-        assert not wrong, (name, wrong[:5])
-
-
-@pytest.mark.parametrize(
-    "types", [("string", "bigint"), ("double", "int", "string"), ("date", "decimal(9,2)"), ("boolean", "decimal(38,6)")]
-)
-def test_bucket_of_composite_keys(spark: SparkSession, types: tuple[str, ...]) -> None:
-    columns = {
-        f"c{i}": (dtype, [RANDOM.choice([*KEY_VALUES[dtype], None]) for _ in range(300)])
-        for i, dtype in enumerate(types)
-    }
-    frame = frame_of(spark, columns).coalesce(1)
-    keys = [F.col(name) for name in columns]
-    arrow_types = [field.type for field in arrow_schema(frame.schema)]
-    hashed = hash_column(keys, arrow_types)
-    assert (hashed is None) == bool(NOT_PROVEN & set(types))
-    way = arrow_hash_column(keys, arrow_types) if hashed is None else hashed
-    found = frame.select(bucket_of_hash(way, BUCKETS).alias("b")).toArrow()["b"].to_numpy()
-    assert found.tolist() == expected_buckets(frame, list(columns)).tolist()
+@pytest.mark.parametrize("key", KEYS, ids="+".join)
+def test_spark_gives_every_key_the_bucket_that_this_library_gives_it(hashed: Hashed, key: tuple[str, ...]) -> None:
+    columns = [hashed.keys[dtype] for dtype in key]
+    coder = KeyCoder(key, [column.type for column in columns])
+    expected = bucket_ids(coder, coder.codes(columns), BUCKETS)
+    assert len(set(expected.tolist())) > 1
+    assert (hashed.spark[key] is None) == bool(NOT_PROVEN & set(key))
+    assert hashed.spark[key] is not None or key in hashed.arrow
+    for found in (hashed.spark[key], hashed.arrow.get(key)):
+        if found is not None:
+            wrong = np.flatnonzero(np.array(found) != expected).tolist()
+            assert not wrong, [[column[i] for column in columns] for i in wrong[:3]]
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,10 @@ class Chybridjoin(WindowedOperator):
         return self._lookup.plan.b
 
     @property
+    def steps_per_cycle(self) -> int:
+        return self._lookup.plan.iterations_per_cycle
+
+    @property
     def partitions_read(self) -> int:
         return self._lookup.partitions_read
 

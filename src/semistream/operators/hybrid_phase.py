@@ -26,7 +26,7 @@ from semistream.operators.stream_window import StreamWindow
 from semistream.operators.windowed_stream import WindowedStream
 from semistream.storage import MasterTable, PageReader, ReadAhead
 
-__all__ = ["HybridPhase"]
+__all__ = ["ByPartition", "HybridPhase"]
 
 _PICKS = 64  # tuples, and the part of the queue that may have entered since they were looked up
 _LARGEST_READ_BYTES = 512 << 10  # a partition is read for one tuple at least: larger ones waste more of it
@@ -35,7 +35,7 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class _ByPartition:
+class ByPartition:
     """Keeps stream tuples under the number of the partition that answers them."""
 
     def __init__(self, keys: EqualityMatching, partitions: Partitions, buckets: int) -> None:
@@ -128,7 +128,7 @@ class HybridPhase:
         )
         self.plan = planner.plan(b)
         self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)
-        self.codes = _ByPartition(self._keys, self._partitions, table.buckets)
+        self.codes = ByPartition(self._keys, self._partitions, table.buckets)
         self._disk_buffer = ReadAhead(reader, self.plan.read_bytes)
         self.partitions_read = 0
         self._picks: deque[int] = deque()

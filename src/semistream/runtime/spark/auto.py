@@ -1,22 +1,36 @@
 """What ``"auto"`` stands for: which algorithm, and whether the stream is shuffled."""
 
 from semistream.core.errors import InvalidArgument
+from semistream.core.semantics import JoinSpec
 from semistream.operators import algorithm, algorithm_names
+from semistream.operators.tuple_store import TupleStore
 from semistream.runtime.spark.plan import Exchange
 from semistream.storage import MasterTable
 
-__all__ = ["choose_algorithm", "choose_exchange", "scans"]
+__all__ = ["choose_algorithm", "choose_exchange", "joins_on_key", "scans"]
 
 _LOOKUPS = ("sweepjoin", "chybridjoin")  # the first one that is there
 
 
-def choose_algorithm(name: str, table: MasterTable, *, on_table_key: bool) -> str:
-    """Return the algorithm for a join: the one that was asked for, or a good one for the table's layout."""
+def choose_algorithm(name: str, table: MasterTable, spec: JoinSpec) -> str:
+    """Return the algorithm for a join: the one that was asked for, or a good one for the table's layout.
+
+    Lists, maps and structs cannot be cached, nor wait in a window; without them there is less to choose from.
+    """
     if name != "auto":
         return name
-    if table.layout == "clustered" and on_table_key:
-        return next(lookup for lookup in _LOOKUPS if lookup in algorithm_names())
-    return "ssbj"
+    stream_waits = all(map(TupleStore.supports, spec.stream_schema.types))
+    rows_cached = all(TupleStore.supports(spec.master_schema.field(column).type) for column in spec.master_columns)
+    if table.layout == "clustered" and joins_on_key(table, spec):
+        if not stream_waits:
+            return "inlj"
+        return next(lookup for lookup in _LOOKUPS if lookup in algorithm_names()) if rows_cached else "hybridjoin"
+    return "ssbj" if rows_cached else "meshjoin"
+
+
+def joins_on_key(table: MasterTable, spec: JoinSpec) -> bool:
+    """Return whether the join compares the table's key, by which its rows are in buckets and sorted."""
+    return sorted(spec.master_keys) == sorted(table.key)
 
 
 def scans(name: str) -> bool:
@@ -24,7 +38,7 @@ def scans(name: str) -> bool:
     return "heap" in algorithm(name).layouts
 
 
-def choose_exchange(exchange: str, name: str, table: MasterTable, *, on_table_key: bool) -> Exchange:
+def choose_exchange(exchange: str, name: str, table: MasterTable, spec: JoinSpec) -> Exchange:
     """Return how stream rows come to tasks.
 
     A scan is divided among the tasks, each with its bucket. A look-up goes to any page from anywhere, so its stream
@@ -32,11 +46,11 @@ def choose_exchange(exchange: str, name: str, table: MasterTable, *, on_table_ke
     """
     if exchange not in ("auto", "bucket", "none"):
         raise InvalidArgument(f"exchange={exchange!r} is unknown: use 'auto', 'bucket' or 'none'")
-    if exchange == "bucket" and not on_table_key:
+    if exchange == "bucket" and not joins_on_key(table, spec):
         raise InvalidArgument(
             f"exchange='bucket' needs a join on the table's key {list(table.key)}, by which its rows are in buckets: "
             "use exchange='none', or stage the table by the columns that are compared"
         )
     if exchange == "auto":
-        return "bucket" if on_table_key and scans(name) else "none"
+        return "bucket" if scans(name) and joins_on_key(table, spec) else "none"
     return "bucket" if exchange == "bucket" else "none"

@@ -154,20 +154,22 @@ class JoinMetrics:
         fields: Any = progress
         batch_id = fields["batchId"] if isinstance(fields, Mapping) else fields.batchId
         observed = fields["observedMetrics"] if isinstance(fields, Mapping) else fields.observedMetrics
-        found = {name: cls.from_observed(name, _plain(row), batch_id) for name, row in (observed or {}).items()}
+        found = {name: cls.from_observed(name, row, batch_id) for name, row in (observed or {}).items()}
         return {name: metrics for name, metrics in found.items() if metrics is not None}
 
     @classmethod
     def from_observed(cls, name: str, fields: object, batch_id: int | None = None) -> "JoinMetrics | None":
         """Return the metrics in a row that Spark observed; None when it is not of a join."""
-        row = _plain(fields)
-        join = _plain(row.get("join")) if isinstance(row, dict) else None
-        if not isinstance(join, dict) or not {"tuples_in", "tasks"} <= join.keys():
+        row = _named(fields)
+        if row.keys() != {"totals", "tasks"}:
             return None
-        tasks = [TaskMetrics.from_fields(_plain(task)) for task in join["tasks"] or ()]
+        tasks = map(TaskMetrics.from_json, row["tasks"])
         return cls(name=name, batch_id=batch_id, tasks=tuple(sorted(tasks, key=lambda task: task.partition)))
 
 
-def _plain(row: Any) -> Any:
-    """Return a row as a dict: Spark gives Rows, dicts or JSON objects, by the way it comes."""
-    return row.asDict(recursive=True) if hasattr(row, "asDict") else row
+def _named(row: Any) -> dict[str, Any]:
+    """Return an observed row by column: a Row, a dict, or on Spark Connect a Row of values and their schema."""
+    fields: dict[str, Any] = row.asDict() if hasattr(row, "asDict") else dict(row)
+    if fields.keys() == {"values", "schema"}:
+        return dict(zip((column["name"] for column in fields["schema"]["fields"]), fields["values"], strict=True))
+    return fields

@@ -1,19 +1,19 @@
 """Metrics of tasks in Spark's own place: observed on the way out of the join, under the join's name.
 
-Each task returns one row more, with its metrics as text in a column of its own. What Spark observes is one list of
-those texts, from which it works out the totals when the micro-batch is done; an aggregate per counter would cost each
-row much more.
+Each task returns one row more, with its metrics as text in a column of its own. What Spark observes is a list of those
+texts, and once that is complete their totals: an aggregate per counter would cost each row much more.
+Two columns are observed, ``totals``, numbers by name, and ``tasks``, the texts. They are plain on purpose, because
+Spark Connect shows rows inside rows with the schema of each.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Callable
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
 
 from semistream.runtime.spark.batch_task import METRICS_COLUMN
-from semistream.runtime.spark.task_metrics import COUNTERS, TASK_SCHEMA
+from semistream.runtime.spark.task_metrics import COUNTERS_IN_TEXT
 
 __all__ = ["NAME_PREFIX", "observation_name", "observed"]
 
@@ -33,16 +33,14 @@ def observation_name(join_id: str) -> str:
 
 def observed(joined: DataFrame, observation: str | Observation) -> DataFrame:
     """Return the joined rows alone; the metrics of their tasks are observed."""
-    totals = F.transform(F.array(F.collect_list(METRICS_COLUMN)), _totals)[0]
-    watched = joined.observe(observation, totals.alias("join"))
+    tasks = F.collect_list(METRICS_COLUMN)
+    totals = F.aggregate(tasks, F.create_map().cast("map<string, bigint>"), _added)
+    watched = joined.observe(observation, totals.alias("totals"), tasks.alias("tasks"))
     return watched.where(F.col(METRICS_COLUMN).isNull()).drop(METRICS_COLUMN)
 
 
-def _totals(texts: Column) -> Column:
-    tasks = F.transform(texts, lambda text: F.from_json(text, TASK_SCHEMA))
-    sums = [F.aggregate(tasks, F.lit(0).cast("bigint"), _adding(name)).alias(name) for name in COUNTERS]
-    return F.struct(*sums, tasks.alias("tasks"))
-
-
-def _adding(name: str) -> Callable[[Column, Column], Column]:
-    return lambda total, task: total + task[name]
+def _added(totals: Column, text: Column) -> Column:
+    counters = F.from_json(text, COUNTERS_IN_TEXT)["counters"]
+    return F.map_zip_with(
+        totals, counters, lambda _, one, other: F.coalesce(one, F.lit(0)) + F.coalesce(other, F.lit(0))
+    )

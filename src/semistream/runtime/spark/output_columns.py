@@ -4,13 +4,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
-from semistream.core.errors import UnsupportedType
+from semistream.core.errors import KeyTypeMismatch, SchemaMismatch, UnsupportedType
 from semistream.core.semantics import JoinSpec
 from semistream.runtime.spark.arrow_schema import arrow_schema
 
-__all__ = ["as_declared", "blank_row", "output_columns"]
+__all__ = ["as_declared", "blank_row", "output_columns", "require_binary_keys", "require_names_without_case"]
 
 
 _WIDER: tuple[tuple[pa.DataType, pa.DataType], ...] = (
@@ -33,6 +33,29 @@ def output_columns(stream: StructType, spec: JoinSpec) -> tuple[StructType, pa.S
     master = [_spark_field(spec.output_schema.field(name)) for name in spec.master_columns]
     declared = StructType([*stream.fields, *master])
     return declared, arrow_schema(declared)
+
+
+def require_names_without_case(declared: StructType) -> None:
+    """Raise `SchemaMismatch` when two names differ in case alone: Spark takes them for one unless told otherwise."""
+    seen: dict[str, str] = {}
+    for name in declared.names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise SchemaMismatch(
+                f"columns {other!r} and {name!r} are one name to Spark: rename one, leave it out with columns=[...], "
+                "or set spark.sql.caseSensitive"
+            )
+
+
+def require_binary_keys(stream: StructType, spec: JoinSpec) -> None:
+    """Raise `KeyTypeMismatch` for a key of text that Spark compares in another way than byte by byte."""
+    for name in spec.stream_keys:
+        dtype = stream[name].dataType
+        if isinstance(dtype, StringType) and dtype.collation != "UTF8_BINARY":
+            raise KeyTypeMismatch(
+                f"stream key {name!r} has collation {dtype.collation}, master keys are compared byte by byte: "
+                f"cast it with collate({name}, 'UTF8_BINARY')"
+            )
 
 
 def _spark_field(field: pa.Field) -> StructField:
@@ -70,7 +93,7 @@ def _blank(dtype: pa.DataType) -> object:
         return []
     if pt.is_struct(dtype):
         fields = [dtype.field(position) for position in range(dtype.num_fields)]
-        return {field.name: None if field.nullable else _blank(field.type) for field in fields}
+        return {field.name: _blank(field.type) for field in fields}  # what is inside may be declared without NULLs
     if pt.is_string(dtype):
         return ""
     if pt.is_binary(dtype):

@@ -41,7 +41,7 @@ def shipped(module: str, function: str, config: object) -> Callable[..., Any]:
         from socket import gethostname
 
         try:
-            found = import_module("semistream._version").__version__
+            found = import_module("semistream").__version__
             target = getattr(import_module(module), function)
         except ImportError as error:
             where = f"the executor on {gethostname()}"

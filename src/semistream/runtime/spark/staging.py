@@ -35,6 +35,7 @@ from semistream.storage.write_job import WriteJob
 __all__ = ["DataFrameSource", "open_data"]
 
 _ONE_BUCKET_TASKS = 64  # as many tasks as buckets up to here, even when Spark is set to fewer shuffle partitions
+_HASH = "hash"
 _BINARY_COLLATION = "UTF8_BINARY"
 
 
@@ -53,8 +54,9 @@ class DataFrameSource:
     """The rows of a DataFrame."""
 
     def __init__(self, data: DataFrame) -> None:
-        self._data = data
         self._spark_schema = data.schema
+        # Spark looks columns up by names, where dots, backticks and upper case have a meaning of their own.
+        self._data = data.toDF(*[_positional(number) for number in range(len(self._spark_schema))])
         self.schema: pa.Schema = arrow_schema(self._spark_schema)
 
     def write_files(self, store: Store, form: TableForm) -> list[DataFile]:
@@ -90,15 +92,13 @@ class DataFrameSource:
         clustered = form.layout == "clustered"
         if form.buckets == 1 and not clustered:
             return self._data.coalesce(self._shuffle_partitions())  # several files do not hurt a scan
-        keys = [F.col(_quoted(name)) for name in form.key]
+        keys = [F.col(_positional(self.schema.get_field_index(name))) for name in form.key]
         types = [form.schema.field(name).type for name in form.key]
         rows, hashed = self._data, hash_column(keys, types)
-        added = None
         if hashed is None:
             # Through Python once, and along with the row from there.
-            added = f"hash_{uuid.uuid4().hex}"
-            rows = rows.withColumn(added, arrow_hash_column(keys, types))
-            hashed = F.col(added)
+            rows = rows.withColumn(_HASH, arrow_hash_column(keys, types))
+            hashed = F.col(_HASH)
         bucket = bucket_of_hash(hashed, form.buckets)
         tasks = self._tasks(form.buckets)
         order: list[Column] = [] if tasks == form.buckets else [bucket.asc()]
@@ -109,7 +109,7 @@ class DataFrameSource:
         rows = rows.repartitionById(tasks, bucket)
         if order:
             rows = rows.sortWithinPartitions(*order)
-        return rows if added is None else rows.drop(added)
+        return rows.drop(_HASH)
 
     def _tasks(self, buckets: int) -> int:
         """Return how many tasks write the buckets: one each, or the same number of buckets each when there are many."""
@@ -130,5 +130,5 @@ class DataFrameSource:
                 )
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _positional(number: int) -> str:
+    return f"column_{number}"

@@ -10,22 +10,10 @@ from dataclasses import asdict, dataclass, field
 
 from semistream.core.metrics import Metrics
 
-__all__ = ["COUNTERS", "TASK_SCHEMA", "MemoryPeak", "TaskMetrics"]
+__all__ = ["COUNTERS", "COUNTERS_IN_TEXT", "MemoryPeak", "TaskMetrics"]
 
 COUNTERS = (*Metrics().as_dict(), "null_keys", "pending")
-
-# As Spark spells it, to be parsed there.
-TASK_SCHEMA = ", ".join(
-    [
-        "partition int",
-        "bucket int",
-        "version bigint",
-        *(f"{name} bigint" for name in COUNTERS),
-        "budget_bytes bigint",
-        "memory_bytes bigint",
-        "memory map<string, bigint>",
-    ]
-)
+COUNTERS_IN_TEXT = "counters map<string, bigint>"  # what Spark has to parse to add them up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,25 +42,13 @@ class TaskMetrics:
     memory: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Return it flat, as `TASK_SCHEMA` declares it."""
-        flat = asdict(self)
-        return json.dumps({**flat.pop("counters"), **flat})
+        """Return it as text."""
+        return json.dumps(asdict(self))
 
     @classmethod
-    def from_fields(cls, fields: dict[str, object]) -> "TaskMetrics":
-        """Return what `to_json` wrote, from the fields that Spark parsed."""
-        numbers = {name: int(str(fields[name] or 0)) for name in COUNTERS}
-        memory = fields["memory"] or {}
-        assert isinstance(memory, dict)
-        return cls(
-            partition=int(str(fields["partition"])),
-            bucket=None if fields["bucket"] is None else int(str(fields["bucket"])),
-            version=int(str(fields["version"])),
-            counters=numbers,
-            budget_bytes=int(str(fields["budget_bytes"])),
-            memory_bytes=int(str(fields["memory_bytes"])),
-            memory={str(name): int(size) for name, size in memory.items()},
-        )
+    def from_json(cls, text: str) -> "TaskMetrics":
+        """Return what `to_json` wrote."""
+        return cls(**json.loads(text))
 
 
 class MemoryPeak:
