@@ -44,7 +44,7 @@ def stream(spark: SparkSession) -> DataFrame:
         ({"on": {"text": "custkey"}}, KeyTypeMismatch, r"'text' of type string does not cast to master key 'custkey'"),
         ({"how": "outer"}, InvalidArgument, r"'outer'"),
         ({"algorithm": "nestedloop"}, InvalidArgument, r"algorithm 'nestedloop' is unknown: use one of 'chybridjoin'"),
-        ({"memory": "1KB"}, BudgetTooSmall, r"too small for .*: give at least \d+ bytes"),
+        ({"memory": "1KB"}, BudgetTooSmall, r"too small for .*: give at least \d+ bytes .* for each of the 2 tasks"),
         ({"memory": "lots"}, InvalidArgument, r"memory='lots' is not a size"),
         ({"columns": ["nothing"]}, UnknownColumn, r"the master table has no column 'nothing'"),
         ({"completion": "later"}, InvalidArgument, r"completion='later' is unknown: use 'batch' or 'staggered'"),
@@ -181,6 +181,19 @@ def test_memory_is_shared_by_the_slots(stream: DataFrame, tables: dict[str, Mast
     metrics = ss.metrics(joined)
     assert metrics is not None
     assert metrics.budget_bytes == 16 << 20
+
+
+def test_fewer_operators_are_kept_where_memory_does_not_reach_for_more(
+    spark: SparkSession, stream: DataFrame, tmp_path: Path
+) -> None:
+    rows = pa.table({"custkey": list(range(64)), "name": ["x" * 60_000] * 64})
+    table = staged(tmp_path, "clustered", rows, buckets=4, page_bytes="4MB")
+    for memory, budget in (("96MB", 12 << 20), ("20MB", 10 << 20)):
+        joined = ss.join(stream, table, "custkey", memory=memory, exchange="bucket")
+        joined.collect()
+        metrics = ss.metrics(joined)
+        assert metrics is not None
+        assert metrics.budget_bytes == budget
 
 
 def test_names_for_spark_are_there_without_loading_it() -> None:

@@ -213,6 +213,15 @@ def test_two_joins_in_one_query_and_one_join_used_twice(stream: DataFrame, table
     assert rows_of(same[0].union(same[1])) == want + want
 
 
+def test_names_with_dots_backticks_and_spaces(spark: SparkSession, tmp_path: Path) -> None:
+    master = pa.table({"the key": [1, 2, 3], "v`1.x": ["a", "b", "c"]})
+    table = staged(tmp_path, "heap", master, key="the key")
+    stream = spark.range(5).toDF("a.`b")
+    joined = ss.join(stream, table, {"a.`b": "the key"}, "left", memory=MEMORY)
+    assert joined.columns == ["a.`b", "the key", "v`1.x"]
+    assert sorted(row[2] for row in joined.collect() if row[2]) == ["a", "b", "c"]
+
+
 def test_a_join_on_other_columns_than_the_key_scans(stream: DataFrame, tmp_path: Path, folder: Path) -> None:
     master = pa.table({"id": pa.array(range(60)), "custkey": pa.array([n % 30 for n in range(60)], pa.int64())})
     table = staged(tmp_path, "clustered", master, key="id")

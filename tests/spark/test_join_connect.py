@@ -10,6 +10,7 @@ from tests.spark.joins import orders, staged, write_files
 _PROGRAM = """
 import sys
 from collections import Counter
+from pathlib import Path
 from pyspark.sql import SparkSession
 import semistream as ss
 from tests.spark.joins import customers
@@ -39,6 +40,7 @@ assert spark.read.parquet(f"{folder}/out").count() == sum(theirs.values())
 counted = [found for p in query.recentProgress if (found := ss.JoinMetrics.from_progress(p))]
 assert sum(metrics.tuples_in for metrics in counted) == 300, query.recentProgress
 assert {metrics.version for metrics in counted} == {1}
+assert len(list(Path(table).glob(f"_pins/{query.id}/*"))) == 2
 print("all good", len(counted))
 spark.stop()
 """

@@ -19,6 +19,8 @@ def batch_join(stream: DataFrame, plan: JoinPlan, declared: StructType, observat
     """Return the joined DataFrame; its metrics are observed under the name, or by the object, that is given."""
     if METRICS_COLUMN in declared.names:
         raise SchemaMismatch(f"column {METRICS_COLUMN!r} is used by the join itself: rename it")
+    # Spark looks up what it gives to a function by name, where dots and backticks have a meaning of their own.
+    stream = stream.toDF(*[f"column_{number}" for number in range(len(plan.stream_schema))])
     if plan.exchange == "bucket":
         stream = shuffled_by_bucket(stream, plan)
     returned = StructType([*declared.fields, StructField(METRICS_COLUMN, StringType())])

@@ -13,8 +13,9 @@ __all__ = ["shuffled_by_bucket"]
 def shuffled_by_bucket(stream: DataFrame, plan: JoinPlan) -> DataFrame:
     """Return the stream with a partition for each bucket of the table; rows with a NULL key are in bucket 0."""
     table = plan.table
-    stream_key_of = {master: stream_key for stream_key, master in plan.on.items()}
-    keys = [stream[_quoted(stream_key_of[name])] for name in table.key]
+    names = stream.columns  # by position, for those of the plan may have been renamed on the way
+    stream_key_of = {master: plan.stream_schema.get_field_index(stream_key) for stream_key, master in plan.on.items()}
+    keys = [stream[_quoted(names[stream_key_of[name]])] for name in table.key]
     bucket = bucket_column(keys, table)
     if bucket is None:
         types = [table.schema.field(name).type for name in table.key]

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import xxhash
 from pyspark.sql import DataFrame, Observation
 
 from semistream.core.arguments import require_count
-from semistream.core.errors import InvalidArgument
+from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import How, JoinSpec, On
 from semistream.core.sizes import parse_bytes
 from semistream.operators import algorithm as registered
@@ -143,7 +144,7 @@ def join(
         cycle_batches=cycle_batches,
         **arguments,
     )
-    _make_once(plan)
+    plan = _fitted(plan)
     called = observation_name(plan.join_id) if name is None else name
     if completion == "staggered":
         return staggered_join(stream_df, plan, declared, called)
@@ -197,12 +198,28 @@ def _operators_kept(name: str, exchange: Exchange, table: MasterTable, task_byte
 
 
 def _join_id(table: MasterTable, stream_schema: str, arguments: dict[str, Any]) -> str:
-    text = repr((table.table_id, stream_schema, sorted(arguments.items())))
+    text = repr((table.path, table.table_id, stream_schema, sorted(arguments.items())))
     return xxhash.xxh3_64_hexdigest(text.encode())
 
 
+def _fitted(plan: JoinPlan) -> JoinPlan:
+    """Return the plan, with fewer operators in a worker where the memory does not reach for so many.
+
+    Raises what an operator of this join raises when it is made.
+    """
+    try:
+        _make_once(plan)
+    except BudgetTooSmall as error:
+        if plan.operators_kept > 1:
+            return _fitted(replace(plan, operators_kept=plan.operators_kept // 2))
+        if plan.slots == 1:
+            raise
+        raise BudgetTooSmall(f"{error} for each of the {plan.slots} tasks that an executor runs at once") from None
+    return plan
+
+
 def _make_once(plan: JoinPlan) -> None:
-    """Raise what an operator of this join raises when it is made, for the bucket that needs most."""
+    """Make an operator for the bucket that needs most, and close it."""
     table = plan.table
     if plan.exchange == "bucket":
         sizes = table.bucket_bytes

@@ -10,8 +10,8 @@ from semistream.storage.store import open_store
 
 __all__ = ["task_version"]
 
-# The last version that this worker opened, by table: its manifest and page index are read once.
-_OPENED: dict[str, MasterTable] = {}
+# The last version that this worker opened, so that manifests are read once. A copy of a table has the same id.
+_OPENED: dict[tuple[str, str], MasterTable] = {}
 _MOST_OPENED = 8
 
 
@@ -24,7 +24,7 @@ def task_version(plan: JoinPlan) -> MasterTable:
     batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
     if query is None or batch is None:
         return _remembered(plan.table)  # no micro-batch: the plan's version is the one of its only batch
-    known = _OPENED.get(plan.table.table_id, plan.table)
+    known = _OPENED.get(_place(plan.table), plan.table)
     store = None if plan.pins is None else open_store(f"{plan.pins.rstrip('/')}/{plan.table.table_id}")
     table = pinned_version(known, query, int(batch), store)
     if not table.schema.equals(plan.table.schema):
@@ -33,10 +33,14 @@ def task_version(plan: JoinPlan) -> MasterTable:
 
 
 def _remembered(table: MasterTable) -> MasterTable:
-    known = _OPENED.get(table.table_id)
+    known = _OPENED.get(_place(table))
     if known is not None and known.version == table.version:
         return known
     while len(_OPENED) >= _MOST_OPENED:
         del _OPENED[next(iter(_OPENED))]
-    _OPENED[table.table_id] = table
+    _OPENED[_place(table)] = table
     return table
+
+
+def _place(table: MasterTable) -> tuple[str, str]:
+    return table.path, table.table_id
