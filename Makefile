@@ -1,4 +1,4 @@
-# Every target makes its own environment in .venv from requirements.lock; only python3 (3.10 or newer) is needed.
+# Every target makes its own environment in .venv from requirements.lock; only python3 (3.10 or newer) and Java are needed.
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help env test check format demo bench lock clean
+.PHONY: help env test check format demo soak bench lock clean
 
 help: ## Show this list.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -40,6 +40,13 @@ format: env ## Format the code, and fix what the linter can.
 
 demo: env ## Join a generated stream with a generated table, and check the result.
 	$(BIN)/semistream demo
+
+KILLS ?= 20
+RUNS ?= 2
+SEED ?= 1
+
+soak: env ## Kill queries on Spark at random moments, many times, and compare with a batch join: half an hour or more.
+	$(BIN)/python -m tests.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
 
 bench: env ## Run the micro-benchmark; the result goes to bench-data/micro.json and micro.png.
 	mkdir -p bench-data

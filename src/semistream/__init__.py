@@ -21,6 +21,7 @@ from semistream.core.errors import MissingExtra, SemistreamError
 from semistream.core.metrics import Metrics
 from semistream.operators import SheddingConfig, algorithm_names
 from semistream.runtime.local import Replay, operator, run
+from semistream.runtime.spark.register_sources import register_sources
 from semistream.storage import MasterTable, open_table, stage
 from semistream.storage.distributed import register_engine
 
@@ -49,6 +50,7 @@ __all__ = [
     "metrics",
     "open_table",
     "operator",
+    "register_sources",
     "run",
     "stage",
 ]

@@ -15,6 +15,7 @@ from semistream.bench.operators.measure import measure_cell
 from semistream.bench.operators.verdicts import entries_of
 from semistream.bench.plot import plot_result
 from semistream.bench.result_file import BenchResult, Entry, read_result, write_result
+from semistream.bench.staged import staged_table
 from semistream.core.errors import InvalidArgument
 from semistream.operators import algorithm, algorithm_names
 
@@ -26,8 +27,8 @@ SPEC = OperatorsSpec(
     measured_rows=20_000,
     lookup_tuples=200,
     lookup_backlog_tuples=1024,
-    most_warm_up_s=0.3,
-    most_measured_s=0.3,
+    most_warm_up_scans=3,
+    most_warm_up_tuples=700,
 )
 
 
@@ -158,6 +159,31 @@ def test_a_budget_that_is_too_small_is_a_cell_without_figures(data_dir: Path, tm
     assert (tmp_path / "rates.png").stat().st_size > 10_000
 
 
+@pytest.mark.parametrize(
+    ("name", "layout", "windows"),
+    [("cmeshjoin", "heap", 6), ("ssbj", "heap", 2), ("chybridjoin", "clustered", 6), ("cinlj", "clustered", 3)],
+)
+def test_warm_up_ends_after_counted_work_whatever_the_time(
+    data_dir: Path, name: str, layout: Layout, windows: int
+) -> None:
+    table = staged_table(data_dir, rows=20_000, layout=layout, page_bytes=4096, seed=0, progress=lambda _: None)
+    cell = Cell(20_000, 1.0, 0.4, name, layout)
+    # Never steady: work alone ends it. Look-ups go on for 100, 200 and 400 tuples.
+    spec = replace(SPEC, share_tolerance=0.0, io_tolerance=0.0, most_warm_up_scans=6, most_warm_up_tuples=700)
+    warm_up = measure_cell(spec, cell, table, None).warm_up
+    assert warm_up is not None
+    assert not warm_up.is_steady
+    assert len(warm_up.cache_shares) == windows
+
+
+def test_a_cell_that_time_cut_short_is_not_steady(data_dir: Path) -> None:
+    table = staged_table(data_dir, rows=20_000, layout="heap", page_bytes=4096, seed=0, progress=lambda _: None)
+    spec = replace(SPEC, share_tolerance=1.0, io_tolerance=1e9, most_warm_up_s=0.0)
+    warm_up = measure_cell(spec, Cell(20_000, 0.0, 0.4, "meshjoin", "heap"), table, None).warm_up
+    assert warm_up is not None
+    assert not warm_up.is_steady
+
+
 def test_cells_survive_their_file_and_are_drawn(result: BenchResult, tmp_path: Path) -> None:
     write_result(result, tmp_path / "result.json")
     stored = read_result(tmp_path / "result.json")
@@ -177,6 +203,7 @@ def test_cells_survive_their_file_and_are_drawn(result: BenchResult, tmp_path: P
         ({"memory_shares": (1.5,)}, "memory_shares"),
         ({"arrival_share": 1.0}, "arrival_share"),
         ({"lookup_tuples": 0}, "lookup_tuples"),
+        ({"most_warm_up_scans": 0}, "most_warm_up_scans"),
     ],
 )
 def test_the_spec_is_checked(arguments: dict[str, Any], part: str) -> None:

@@ -30,7 +30,7 @@ def _codes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def _largest(reader: PageReader) -> int:
-    return int(BufferPool.bytes_for(reader, slice(None)).max())
+    return int(BufferPool(reader, 0, _codes).page_bytes.max())
 
 
 @settings(max_examples=40, deadline=None)
@@ -46,9 +46,9 @@ def test_pages_are_kept_as_a_model_of_lru_keeps_them(reader: PageReader, data: s
         for page in [page for page in wanted if page in model]:
             model.move_to_end(page)
         for page in [page for page in wanted if page not in model]:
-            while sum(model.values()) + int(BufferPool.bytes_for(reader, slice(page, page + 1))[0]) > capacity:
+            while sum(model.values()) + int(pool.page_bytes[page]) > capacity:
                 model.popitem(last=False)
-            model[page] = int(BufferPool.bytes_for(reader, slice(page, page + 1))[0])
+            model[page] = int(pool.page_bytes[page])
             reads += 1
         for page, pooled in zip(wanted, got, strict=True):
             assert pooled.rows.equals(reader.read(page).to_batches()[0])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from semistream.operators.aging_policy import AgingPolicy
 from semistream.operators.cache_policy import CachePolicy, Choice
 from semistream.operators.inequality_policy import InequalityPolicy
+from semistream.operators.least_frequent import LeastFrequent
 from semistream.operators.recent_keys import RecentKeys
 from semistream.operators.row_cache import CacheShape, RowCache, RowSets
 from semistream.operators.threshold_policy import ThresholdPolicy
@@ -174,6 +175,25 @@ def test_a_key_that_came_in_is_not_taken_for_the_one_whose_place_it_has(policy: 
     for stranger in range(500, 503):
         cache.consider({stranger: 99})
     assert cache.held == [*range(3, 200), 500, 501, 502]
+
+
+def test_evictions_among_equals_leave_the_hash_table_even() -> None:
+    """Half of the keys that come are hit once, for a turn; searches have to stay as short as in a fresh table."""
+    rows = RowCache(SCHEMA, CacheShape(2000, 0, 0))
+    no_rows = np.full(100, -1, dtype=np.int32), np.zeros(100, dtype=np.int32)
+    least_frequent, frequency, rng = LeastFrequent(), np.zeros(2000), np.random.default_rng(0)
+    for batch in range(600):
+        if not rows.keys.free:
+            rows.evict(least_frequent.first(rows, frequency, 100))
+            least_frequent.taken(100)
+        entries = rows.insert(np.arange(100) + 100 * batch, *no_rows)
+        frequency[entries] = rng.integers(0, 2, 100)
+        if batch % 20 == 0:
+            frequency[:] = 0
+            least_frequent.forget()
+    empty_lines = np.flatnonzero(rows.keys._lines.values == 0)
+    assert len(rows.keys) == 2000
+    assert np.diff(empty_lines).max() < 200
 
 
 def test_the_threshold_falls_while_there_is_room_and_rises_with_evictions() -> None:

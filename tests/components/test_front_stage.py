@@ -246,6 +246,17 @@ def test_a_row_set_larger_than_the_cache_is_not_cached_in_part() -> None:
     assert stage.metrics.tuples_through_cache == 0
 
 
+def test_rows_of_a_key_that_has_too_many_for_its_tuples_are_not_copied() -> None:
+    master = pa.table({"id": [1, *[2] * 50], "row": range(51)})
+    stage = Stage.of(pa.schema([("id", pa.int64())]), master.schema, ["id"], "inner", policy="inequality")
+    stage.front.measure(master.to_batches()[0])
+    collecting = stage.front.collect(np.array([1, 2]), np.array([5, 5], dtype=np.int32))
+    stage.front.give_up(collecting, np.array([1, 50]))
+    assert collecting.sets.given_up.tolist() == [False, True]
+    stage.front.take_in(collecting)
+    assert stage.front.find(np.array([1, 2])).tolist() == [0, -1]
+
+
 def test_many_rows_for_many_tuples_leave_in_portions() -> None:
     master = pa.table({"id": [7] * 300, "v": ["value" * 20] * 300})
     stream = pa.record_batch({"id": [7] * 40, "number": range(40)})

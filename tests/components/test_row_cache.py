@@ -113,7 +113,7 @@ class CacheAgainstDict(RuleBasedStateMachine):
         slots, least_bytes, most_bytes = room
         least = min(slots, int(np.sum(sizes <= least_bytes)))
         most = min(slots, int(np.sum(sizes <= most_bytes)))
-        given_up = {code for code, rows_ in zip(codes, self.sets._given_up, strict=True) if rows_}
+        given_up = {code for code, rows_ in zip(codes, self.sets.given_up, strict=True) if rows_}
         fitting = [at for at in range(least, most + 1) if given_up == self.given_up_after(wanted, at)]
         assert fitting, "the keys that were given up are those of the rows that did not fit"
         for code, row in wanted:

@@ -20,6 +20,7 @@ from semistream.operators import Chybridjoin, Cinlj, Cmeshjoin
 from semistream.operators.cached_config import CachePolicyName
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
+from semistream.workloads import stream
 from tests import oracle
 from tests.components.test_front_stage import collide
 
@@ -232,6 +233,25 @@ def test_a_step_of_hits_alone_reads_no_page(tables: dict[str, MasterTable], name
 
 
 # --- learning -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["chybridjoin", "ssbj"])
+def test_a_cache_that_did_not_pay_comes_back_when_the_stream_gets_skewed(tmp_path: Path, name: str) -> None:
+    rows = 20_000
+    table = ss.stage(pa.table({"id": range(rows), "v": range(rows)}), tmp_path / "r", key="id", page_bytes=1024)
+    op = ss.operator(name, table, pa.schema([("id", pa.int64())]), on="id", memory=300_000)
+    shares = []
+    for skew, tuples in ((0.0, 40_000), (1.2, 20_000), (1.2, 10_000)):  # the second is the time that it may take
+        before = op.metrics.tuples_through_cache
+        for keys in stream(tuples, key_domain=rows, zipf_exponent=skew, seed=7, batch_rows=1000):
+            batch = pa.record_batch({"id": keys["key"]})
+            while batch.num_rows:
+                batch = batch.slice(op.offer(batch))
+                list(op.step())
+        shares.append((op.metrics.tuples_through_cache - before) / tuples)
+    op.close()
+    assert shares[0] < 0.1
+    assert shares[2] > 0.6
 
 
 @pytest.mark.parametrize(("payload", "policy"), [("text", "aging"), ("text", "tinylfu"), ("fixed", "aging")])

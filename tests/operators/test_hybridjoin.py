@@ -77,6 +77,14 @@ def test_one_reading_answers_all_waiting_tuples_of_a_partition(tmp_path: Path) -
     op.close()
 
 
+def test_a_partition_comes_in_one_read_with_the_page_before_it_if_there_is_memory(tmp_path: Path) -> None:
+    table = ss.stage(pa.table({"id": range(20_000)}), tmp_path / "r", key="id", page_bytes=1024)
+    for memory, reads in (("2MB", 1), ("130KB", 2)):
+        op = hybridjoin(table, pa.schema([("id", pa.int64())]), b=8, memory=memory)
+        assert max(len(op._lookup._runs(partition)) for partition in range(len(op._lookup._partitions))) == reads
+        op.close()
+
+
 def test_keys_that_match_nothing_leave_with_their_partition(tmp_path: Path) -> None:
     table = ss.stage(pa.table({"id": range(0, 1000, 10)}), tmp_path / "r", key="id", page_bytes=256)
     stream = pa.record_batch({"id": [-4, 10, 11, 12, 13, 5000, 5001]})

@@ -36,6 +36,17 @@ def test_rows_depend_on_the_seed_and_not_on_the_batches() -> None:
         assert not master_table(5000, seed=4).read_all()[name].equals(table[name])
 
 
+def test_a_part_is_made_without_the_rows_before_it() -> None:
+    table = master_table(5000, seed=3).read_all()
+    for part in (range(0, 1), range(1234, 4321), range(4999, 5000), range(70, 70)):
+        assert master_table(5000, seed=3, part=part, batch_rows=100).read_all().equals(table[part.start : part.stop])
+
+
+def test_keys_are_repeated() -> None:
+    counts = np.bincount(master_table(1000, rows_per_key=7).read_all()["key"].to_numpy())
+    assert counts.tolist() == [7] * 142 + [6]
+
+
 def test_memory_does_not_grow_with_the_table() -> None:
     before_bytes = pa.total_allocated_bytes()
     tracemalloc.start()
@@ -54,3 +65,11 @@ def test_memory_does_not_grow_with_the_table() -> None:
 def test_sizes_must_be_positive(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument, match="at least 1"):
         master_table(**arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"rows_per_key": 0}, {"part": range(5, 11)}, {"part": range(0, 4, 2)}, {"part": range(-1, 4)}]
+)
+def test_parts_and_repetition_are_checked(arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match=next(iter(arguments))):
+        master_table(10, **arguments)

@@ -9,6 +9,7 @@ from semistream.bench.cache.plot import draw_hit_ratios, hit_ratios_height
 from semistream.bench.extras import import_extra
 from semistream.bench.operators.plot import draw_rates, rates_height
 from semistream.bench.result_file import BenchResult, Entry
+from semistream.bench.spark.plot import draw_times, times_height
 from semistream.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class _Drawing(NamedTuple):
 _DRAWINGS = {
     "operators": _Drawing(rates_height, draw_rates),
     "cache": _Drawing(hit_ratios_height, draw_hit_ratios),
+    "spark": _Drawing(times_height, draw_times),
 }
 
 

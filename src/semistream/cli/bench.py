@@ -14,6 +14,8 @@ from semistream.cli.bench_cache import cache
 from semistream.cli.bench_operators import EXAMPLE as OPERATORS_EXAMPLE
 from semistream.cli.bench_operators import operators
 from semistream.cli.bench_report import print_entries
+from semistream.cli.bench_spark import EXAMPLE as SPARK_EXAMPLE
+from semistream.cli.bench_spark import spark
 from semistream.cli.help_text import example
 from semistream.cli.output_path import require_folder_path, require_output_path
 from semistream.cli.progress import telling
@@ -60,6 +62,7 @@ def micro(
 
 app.command("operators", epilog=OPERATORS_EXAMPLE)(operators)
 app.command("cache", epilog=CACHE_EXAMPLE)(cache)
+app.command("spark", epilog=SPARK_EXAMPLE)(spark)
 
 
 @app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))

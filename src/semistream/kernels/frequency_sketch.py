@@ -61,6 +61,9 @@ class FrequencySketch:
         Bytes of the sketch, rounded up to whole blocks.
     sample
         After how many keys all counts are halved.
+    memory
+        Zeroed bytes for it, `bytes_for` of them, which other processes may share: when they count at the same time, a
+        count may be lost, no more.
 
     Examples
     --------
@@ -70,22 +73,30 @@ class FrequencySketch:
     [2, 1, 0]
     """
 
-    def __init__(self, num_counters: int, sample: int) -> None:
-        self._counters = np.zeros((max(1, -(-num_counters // _BLOCK)), _BLOCK), dtype=np.uint8)
+    def __init__(self, num_counters: int, sample: int, memory: _Counters | None = None) -> None:
+        if memory is None:
+            memory = np.zeros(self.bytes_for(num_counters), dtype=np.uint8)
+        # The first block holds how many keys were counted since the last halving.
+        self._seen = memory[:8].view(np.int64)
+        self._counters = memory[_BLOCK:].reshape(-1, _BLOCK)
         self._sample = max(1, sample)
-        self._seen = 0
+
+    @staticmethod
+    def bytes_for(num_counters: int) -> int:
+        """Return how many bytes a sketch with so many counters takes."""
+        return _BLOCK * (1 + max(1, -(-num_counters // _BLOCK)))
 
     @property
     def nbytes(self) -> int:
-        return self._counters.nbytes
+        return _BLOCK + self._counters.nbytes
 
     def add(self, codes: _Int64s) -> None:
         """Count each of these keys once more."""
         _add(self._counters, codes)
-        self._seen += codes.size
-        if self._seen >= self._sample:
+        self._seen[0] += codes.size
+        if self._seen[0] >= self._sample:
             self._counters >>= 1
-            self._seen //= 2
+            self._seen[0] //= 2
 
     def estimate(self, codes: _Int64s) -> npt.NDArray[np.int32]:
         """Return about how often each of these keys was counted: never less, but for what has faded."""

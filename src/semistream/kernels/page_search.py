@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from semistream.kernels.compile import kernel
 
-__all__ = ["expand_ranges", "search_pages"]
+__all__ = ["expand_ranges", "search_pages", "search_words"]
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
@@ -29,6 +29,38 @@ def search_pages(
         while low < stops[access] and page_codes[low] == code:
             low += 1
         highs[access] = low
+
+
+@kernel
+def search_words(
+    words: _Int64s,
+    begins: _Int64s,
+    rows_of: _Int64s,
+    bounds: _Int64s,
+    page_of: _Int64s,
+    codes: _Int64s,
+    lows: _Int64s,
+    highs: _Int64s,
+) -> None:
+    """Find ``codes[i]`` in the sorted words of page ``page_of[i]``, which begin at byte ``begins[page]`` of ``words``.
+
+    Rows are counted over all pages: those of a page begin at ``bounds[page]``.
+    """
+    for access in range(codes.size):
+        code = codes[access]
+        page = page_of[access]
+        begin = begins[page] >> 3
+        low, high = np.int64(0), rows_of[page]
+        while low < high:
+            middle = (low + high) // 2
+            if words[begin + middle] < code:
+                low = middle + 1
+            else:
+                high = middle
+        lows[access] = bounds[page] + low
+        while low < rows_of[page] and words[begin + low] == code:
+            low += 1
+        highs[access] = bounds[page] + low
 
 
 @kernel

@@ -9,6 +9,7 @@ from semistream.operators.load_shedding import SheddingConfig
 from semistream.operators.meshjoin import Meshjoin, MeshjoinConfig
 from semistream.operators.registry import algorithm, algorithm_names
 from semistream.operators.ssbj import Ssbj, SsbjConfig
+from semistream.operators.sweepjoin import Sweepjoin, SweepjoinConfig
 
 __all__ = [
     "Chybridjoin",
@@ -26,6 +27,8 @@ __all__ = [
     "SheddingConfig",
     "Ssbj",
     "SsbjConfig",
+    "Sweepjoin",
+    "SweepjoinConfig",
     "algorithm",
     "algorithm_names",
 ]

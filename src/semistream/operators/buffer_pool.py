@@ -31,6 +31,11 @@ class BufferPool:
     ----------
     page_codes
         Returns the key codes of a page's rows.
+
+    Attributes
+    ----------
+    page_bytes
+        What each page of the table takes in the pool.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class BufferPool:
         page_codes: Callable[[pa.RecordBatch], npt.NDArray[np.int64]],
     ) -> None:
         self.capacity_bytes = capacity_bytes
+        self.page_bytes = self._page_bytes(reader)
         self.nbytes = 0
         self.pages_read = 0
         self.bytes_read = 0
@@ -54,32 +60,35 @@ class BufferPool:
         return self._position.seeks
 
     @staticmethod
-    def bytes_for(reader: PageReader, pages: slice) -> npt.NDArray[np.int64]:
-        """Return what each of these pages takes in the pool."""
-        codes_bytes = reader.pages.rows[pages].astype(np.int64) * 8
-        return reader.pages.length[pages] + codes_bytes + (len(reader.header) + _PAGE_OVERHEAD_BYTES)
+    def _page_bytes(reader: PageReader) -> npt.NDArray[np.int64]:
+        codes_bytes = reader.pages.rows.astype(np.int64) * 8
+        return reader.pages.length + codes_bytes + _PAGE_OVERHEAD_BYTES
 
     def get(self, pages: Sequence[int]) -> list[PooledPage]:
         """Return the pages, in this order; the caller asks for no more at once than fit."""
         found = {page: self._pages[page] for page in pages if page in self._pages}
         for page in found:
             self._pages.move_to_end(page)
-        for page in pages:
-            if page not in found:
-                found[page] = self._load(page)
+        missing = [page for page in dict.fromkeys(pages) if page not in found]
+        self._make_room(int(self.page_bytes[missing].sum()))
+        # All are read before one is decoded: waiting for the disk, a core forgets the code and data it worked with.
+        raw = [self._read(page) for page in missing]
+        for page, content in zip(missing, raw, strict=True):
+            rows = self._reader.decode_page(page, content)
+            pooled = PooledPage(rows, self._page_codes(rows), int(self.page_bytes[page]))
+            found[page] = self._pages[page] = pooled
+            self.nbytes += pooled.nbytes
         return [found[page] for page in pages]
 
-    def _load(self, page: int) -> PooledPage:
-        needed = int(self.bytes_for(self._reader, slice(page, page + 1))[0])
-        while self.nbytes + needed > self.capacity_bytes:
-            assert self._pages, "a single page fits: checked against the budget"
+    def _make_room(self, needed_bytes: int) -> None:
+        while self.nbytes + needed_bytes > self.capacity_bytes:
+            assert self._pages, "what is asked for at once fits: checked against the budget"
             _, evicted = self._pages.popitem(last=False)
             self.nbytes -= evicted.nbytes
-        rows = self._reader.read(page).to_batches()[0]
-        pooled = PooledPage(rows, self._page_codes(rows), needed)
+
+    def _read(self, page: int) -> memoryview:
+        content = self._reader.read_page(page)
         self.pages_read += 1
-        self.bytes_read += self._reader.run_bytes(page, 1)
+        self.bytes_read += len(content)
         self._position.read(page, 1)
-        self._pages[page] = pooled
-        self.nbytes += needed
-        return pooled
+        return content

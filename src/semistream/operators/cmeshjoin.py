@@ -155,6 +155,10 @@ class Cmeshjoin(WindowedOperator):
         """Misses that enter H_S per iteration; 0 until the first tuples were measured."""
         return -(-self._stream.capacity_tuples // self._plan.iterations_per_cycle)
 
+    @property
+    def steps_per_cycle(self) -> int:
+        return self._plan.iterations_per_cycle
+
     # --- one outer iteration: front stage, then MESHJOIN (section 3.1) --------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:

@@ -46,6 +46,11 @@ class Delivery:
         )
 
     @property
+    def max_bytes(self) -> int:
+        """How large an output batch may be."""
+        return self._builder.max_bytes
+
+    @property
     def reserved_bytes(self) -> int:
         """The share of the budget that results have."""
         waiting = 0 if self._reorder is None else self._reorder.capacity_bytes

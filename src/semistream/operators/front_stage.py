@@ -268,6 +268,13 @@ class FrontStage:
         assert self._cache is not None
         return Collecting(RowSets(self._cache, codes), waiting)
 
+    def give_up(self, collecting: "Collecting", more_rows: _Int64s) -> None:
+        """Leave out keys that will not be cached because of so many rows more, before those are copied."""
+        assert self._policy is not None
+        sets = collecting.sets
+        row_count = (sets.row_count + more_rows).astype(np.int32)
+        sets.give_up(np.flatnonzero(~self._policy.keeps(collecting.waiting, row_count) & ~sets.given_up))
+
     def take_in(self, collecting: "Collecting") -> None:
         """Cache the keys whose rows are now all there."""
         assert self._policy is not None

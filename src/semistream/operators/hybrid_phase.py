@@ -26,7 +26,7 @@ from semistream.operators.stream_window import StreamWindow
 from semistream.operators.windowed_stream import WindowedStream
 from semistream.storage import MasterTable, PageReader, ReadAhead
 
-__all__ = ["HybridPhase"]
+__all__ = ["ByPartition", "HybridPhase"]
 
 _PICKS = 64  # tuples, and the part of the queue that may have entered since they were looked up
 _LARGEST_READ_BYTES = 512 << 10  # a partition is read for one tuple at least: larger ones waste more of it
@@ -35,7 +35,7 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class _ByPartition:
+class ByPartition:
     """Keeps stream tuples under the number of the partition that answers them."""
 
     def __init__(self, keys: EqualityMatching, partitions: Partitions, buckets: int) -> None:
@@ -124,10 +124,11 @@ class HybridPhase:
             largest_read_bytes=_LARGEST_READ_BYTES,
             cache_share=cache_share,
             sheds=sheds,
+            wants_page_beside=True,  # the first key of a partition may begin on the page before
         )
         self.plan = planner.plan(b)
         self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)
-        self.codes = _ByPartition(self._keys, self._partitions, table.buckets)
+        self.codes = ByPartition(self._keys, self._partitions, table.buckets)
         self._disk_buffer = ReadAhead(reader, self.plan.read_bytes)
         self.partitions_read = 0
         self._picks: deque[int] = deque()
@@ -182,8 +183,8 @@ class HybridPhase:
                     distinct, waiting = np.unique(codes, return_counts=True)
                     collecting = front_stage.consider(distinct, waiting.astype(np.int32))
                 yield from self._search(window, run, run_codes, slots, codes)
-            if collecting is not None:
-                self._collect(collecting, run, run_codes)
+            if front_stage is not None and collecting is not None:
+                self._collect(front_stage, collecting, run, run_codes)
         if front_stage is not None and collecting is not None:
             front_stage.take_in(collecting)
         self._reads.update(self._disk_buffer)
@@ -194,7 +195,7 @@ class HybridPhase:
         for first, end in self._partitions.page_ranges(partition):
             page = first
             while page < end:
-                runs.append((page, self._reader.pages.run_length(page, min(self.plan.b, end - page))))
+                runs.append((page, self._reader.pages.run_length(page, min(self.plan.read_pages, end - page))))
                 page += runs[-1][1]
         return runs
 
@@ -235,9 +236,13 @@ class HybridPhase:
             keep &= self._filter.matches(run, positions, lambda name: window.store.take_column(name, slots))
         yield from self._delivery.matched(window, slots[keep], run, rows[keep])
 
-    def _collect(self, collecting: Collecting, run: pa.RecordBatch, run_codes: _Int64s) -> None:
+    def _collect(
+        self, front_stage: FrontStage, collecting: Collecting, run: pa.RecordBatch, run_codes: _Int64s
+    ) -> None:
         lows, highs = _ranges(run_codes, collecting.sets.codes)
         count = highs - lows
+        front_stage.give_up(collecting, count)
+        count[collecting.sets.given_up] = 0
         owners = np.repeat(np.arange(count.size), count)
         rows = np.repeat(lows - (np.cumsum(count) - count), count) + np.arange(owners.size)
         valid = keys_are_valid(run, self._spec.master_keys, pa.array(rows))

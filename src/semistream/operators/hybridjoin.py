@@ -39,7 +39,9 @@ D4  A partition larger than the disk buffer, which one key with many rows can ma
 D5  Stream tuples are read whenever there is room, whether or not w of them are there, and with nothing to read the
     work goes on until every tuple is answered (as the paper's text has it).
 D6  Without a given b, it is as large as pays: at most 30% of the budget and 512 KB a read, not the optimum of the cost
-    model. The partition that will be picked next is read ahead, so that the disk buffer is held three times.
+    model. The page before a partition, on which its first key may begin, comes in the same read where that takes 3% of
+    the budget at most. The partition that will be picked next is read ahead, so that the disk buffer is held three
+    times.
 """
 
 from collections.abc import Iterator
@@ -126,6 +128,10 @@ class Hybridjoin(WindowedOperator):
     @property
     def b(self) -> int:
         return self._lookup.plan.b
+
+    @property
+    def steps_per_cycle(self) -> int:
+        return self._lookup.plan.iterations_per_cycle
 
     @property
     def partitions_read(self) -> int:

@@ -26,8 +26,8 @@ paper       here                        unit
 Deviations
 ----------
 D1  A step looks up w tuples, not one: pages are fetched in the order in which the tuples ask for them, and a page
-    that several tuples of the step ask for is asked for once. A tuple is answered in the step that reads it, and
-    results leave in stream order.
+    that several tuples of the step ask for is asked for once. As many pages as an eighth of the memory for pages holds
+    are read, then searched together. A tuple is answered in the step that reads it, and results leave in stream order.
 D2  A key's rows may cross pages, and lie in several sorted files after an append: each page that can hold the key
     is searched.
 D3  A NULL key matches nothing and is answered without a look-up.

@@ -20,6 +20,7 @@ class LeastFrequent:
 
     def __init__(self) -> None:
         self._entries = np.empty(0, dtype=np.int32)
+        self._random = np.random.default_rng(0)
 
     def forget(self) -> None:
         """Look again next time: frequencies have changed."""
@@ -28,7 +29,9 @@ class LeastFrequent:
     def first(self, cache: RowCache, frequency: npt.NDArray[np.generic], count: int) -> _Int32s:
         """Return up to ``count`` entries; they stay at the front until they are `taken`."""
         if self._entries.size < count:
-            entries = cache.keys.live_slots()
+            # They come in the order of their hashes. Taken from its front, equally frequent ones would leave one end of
+            # the hash table empty and the other so full that each search there goes through thousands of lines.
+            entries = self._random.permutation(cache.keys.live_slots())
             spare = min(entries.size, max(count, int(cache.shape.keys * _SHARE)))
             if spare < entries.size:
                 entries = entries[np.argpartition(frequency[entries], spare)[:spare]]

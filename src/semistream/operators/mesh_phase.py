@@ -163,6 +163,10 @@ class MeshPhase:
         self.scanned_pages = header["scanned_pages"]
         self._cycles_before = self.scanned_pages // self.num_pages - self._metrics.cycles
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever takes it over counts cycles from 0.
+        return {**vars(self), "_cycles_before": self.scanned_pages // self.num_pages}
+
     def close(self) -> None:
         self._disk_buffer.close()
 

@@ -164,6 +164,10 @@ class Meshjoin(WindowedOperator):
         return self._plan.iterations_per_cycle
 
     @property
+    def steps_per_cycle(self) -> int:
+        return self._plan.iterations_per_cycle
+
+    @property
     def _most_tuples(self) -> int | None:
         return None if self._w is None else self._w * self._plan.iterations_per_cycle
 

@@ -44,7 +44,7 @@ class ResultBuilder:
     def __init__(self, spec: JoinSpec, max_rows: int, max_bytes: int) -> None:
         self.max_rows = max_rows
         self._spec = spec
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._master_columns = list(spec.master_columns)
         self._null_fields = list(spec.output_schema)[len(spec.stream_schema) :]
         self.pair_rows = np.empty(max_rows, dtype=np.int32)
@@ -59,7 +59,7 @@ class ResultBuilder:
     @property
     def nbytes(self) -> int:
         """The pairs being matched, and one output batch."""
-        return self.pair_rows.nbytes + self.pair_slots.nbytes + self._max_bytes
+        return self.pair_rows.nbytes + self.pair_slots.nbytes + self.max_bytes
 
     def portions(self, store: TupleStore, slots: _Int32s, beside_bytes: int | npt.NDArray[np.int64]) -> list[slice]:
         """Cut rows with these stream tuples, and so many bytes beside each, into portions of at most ``max_bytes``."""
@@ -68,9 +68,9 @@ class ResultBuilder:
         if text_bytes is not None:
             row_bytes = row_bytes + text_bytes
         if isinstance(row_bytes, int):
-            rows = max(1, self._max_bytes // max(1, row_bytes))
+            rows = max(1, self.max_bytes // max(1, row_bytes))
             return [slice(start, min(start + rows, slots.size)) for start in range(0, slots.size, rows)]
-        return byte_portions(row_bytes, self._max_bytes)
+        return byte_portions(row_bytes, self.max_bytes)
 
     def joined(self, store: TupleStore, slots: _Int32s, run: pa.RecordBatch, rows: _Int32s) -> pa.RecordBatch:
         """Return stream tuples beside the master rows they match."""

@@ -251,6 +251,11 @@ class RowSets:
     ----------
     codes
         The keys whose rows are being collected, each once.
+
+    Attributes
+    ----------
+    row_count, given_up
+        Of each key: how many rows were added, and whether it was left out.
     """
 
     def __init__(self, cache: RowCache, codes: _Int64s) -> None:
@@ -258,7 +263,7 @@ class RowSets:
         self._cache = cache
         self.row_count = np.zeros(codes.size, dtype=np.int32)
         self._first_row = np.full(codes.size, END, dtype=np.int32)
-        self._given_up = np.zeros(codes.size, dtype=np.bool_)
+        self.given_up = np.zeros(codes.size, dtype=np.bool_)
 
     @staticmethod
     def bytes_for(keys: int) -> int:
@@ -269,7 +274,7 @@ class RowSets:
         self, owners: npt.NDArray[np.signedinteger], run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
     ) -> None:
         """Take over rows of ``run``; ``owners`` are positions in `codes`. Keys whose rows have no room are given up."""
-        wanted = np.flatnonzero(~self._given_up[owners])
+        wanted = np.flatnonzero(~self.given_up[owners])
         if not wanted.size:
             return
         columns = run.select(self._cache.schema.names)
@@ -283,7 +288,7 @@ class RowSets:
         return [slice(start, start + step) for start in range(0, rows.size, step)]
 
     def _add_portion(self, owners: _Int32s, columns: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]) -> None:
-        wanted = ~self._given_up[owners]  # a portion before may have given one up
+        wanted = ~self.given_up[owners]  # a portion before may have given one up
         owners, rows = owners[wanted], rows[wanted]
         slots = self._cache.put(columns.take(pa.array(rows[: self._cache.free_rows])))
         self._cache.chain(self._first_row, self.row_count, owners[: slots.size], slots)
@@ -291,14 +296,14 @@ class RowSets:
 
     def give_up(self, owners: npt.NDArray[np.signedinteger]) -> None:
         """Leave out these keys."""
-        self._given_up[owners] = True
+        self.given_up[owners] = True
         self._cache.free(self._first_row[owners], self.row_count[owners])
         self._first_row[owners] = END
         self.row_count[owners] = 0
 
     def move_in(self) -> tuple[_Int32s, npt.NDArray[np.int64]]:
         """Make whole row sets visible; return the new entries, and the position in `codes` of each."""
-        whole = np.flatnonzero(~self._given_up)
+        whole = np.flatnonzero(~self.given_up)
         whole, without_room = whole[: self._cache.keys.free], whole[self._cache.keys.free :]
         self.give_up(without_room)
         return self._cache.insert(self.codes[whole], self._first_row[whole], self.row_count[whole]), whole

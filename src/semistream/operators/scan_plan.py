@@ -22,6 +22,7 @@ __all__ = ["ScanPlan", "ScanPlanner"]
 
 # Shares of the budget and the bounds around them: they decide how fast a join is, never what it returns.
 _DISK_SHARE = 0.3
+_PAGE_BESIDE_SHARE = 1 / 32  # what it takes is missing in the window
 _LARGEST_READ_BYTES = 2 << 20  # fits the cache of a core; larger reads gained nothing
 _STREAM_BUFFER_SHARE = 1 / 32
 _SHEDDING_BUFFER_SHARE = 1 / 8  # what does not fit the stream buffer is refused, not shed
@@ -42,6 +43,8 @@ class ScanPlan:
     ----------
     b
         Pages per read.
+    read_pages
+        The most pages that a read can take: b, and one beside them where that was asked for and there is memory.
     iterations_per_cycle
         Reads for one scan of R.
     read_bytes
@@ -51,6 +54,7 @@ class ScanPlan:
     """
 
     b: int
+    read_pages: int
     iterations_per_cycle: int
     read_bytes: int
     disk_bytes: int
@@ -77,6 +81,8 @@ class ScanPlanner:
         What a front stage gets of the memory that is left for it and the stream.
     sheds
         Whether load is shed, by what waits in the stream buffer: it is larger then.
+    wants_page_beside
+        Whether b pages mostly come with one more, before them or behind: two reads would cost more than its memory.
     """
 
     def __init__(
@@ -92,6 +98,7 @@ class ScanPlanner:
         largest_read_bytes: int = _LARGEST_READ_BYTES,
         cache_share: float = 0.0,
         sheds: bool = False,
+        wants_page_beside: bool = False,
     ) -> None:
         TupleStore.require_supported(spec.stream_schema)
         self._reader = reader
@@ -102,6 +109,7 @@ class ScanPlanner:
         self._largest_read_bytes = largest_read_bytes
         self._cache_share = cache_share
         self._sheds = sheds
+        self._wants_page_beside = wants_page_beside
         varlen_bytes = _UNMEASURED_VARLEN_BYTES * TupleStore.num_varlen_columns(spec.stream_schema)
         least = WindowShape(_LEAST_TUPLES, 2 * _LEAST_TUPLES * varlen_bytes)
         self._least_stream_bytes = 2 * sum(least.nbytes(matching, spec.stream_schema, ordered)) + _LEAST_BUFFER_BYTES
@@ -116,7 +124,9 @@ class ScanPlanner:
         """
         if b is None:
             b = self._good_b()
-        fixed_bytes = self._fixed_bytes(b)
+        read_pages = b + int(self._wants_page_beside and self._affords_page_beside(b))
+        disk_bytes = self._disk_bytes(read_pages)
+        fixed_bytes = disk_bytes + self._other_bytes + (self._iterations(b) + _EXTRA_CHUNKS) * CHUNK_BYTES
         least_rest = int(self._least_stream_bytes / (1 - self._cache_share)) + 1
         require_at_least(self._budget_bytes, fixed_bytes + least_rest, f"{self._what} with b={b}")
         iterations = self._iterations(b)
@@ -125,9 +135,10 @@ class ScanPlanner:
         buffer_bytes = int(rest * self._buffer_share(iterations))
         return ScanPlan(
             b=b,
+            read_pages=read_pages,
             iterations_per_cycle=iterations,
-            read_bytes=self._pages.max_run_bytes(b),
-            disk_bytes=self._disk_bytes(b),
+            read_bytes=self._pages.max_run_bytes(read_pages),
+            disk_bytes=disk_bytes,
             stream_buffer_bytes=buffer_bytes,
             window_bytes=rest - buffer_bytes,
             cache_bytes=cache_bytes,
@@ -151,14 +162,16 @@ class ScanPlanner:
             b *= 2
         return b
 
+    def _affords_page_beside(self, b: int) -> bool:
+        disk_bytes = self._disk_bytes(b + 1)
+        page_bytes = disk_bytes - self._disk_bytes(b)
+        return disk_bytes <= self._budget_bytes * _DISK_SHARE and page_bytes <= self._budget_bytes * _PAGE_BESIDE_SHARE
+
     def _iterations(self, b: int) -> int:
         pages_per_file = np.diff(self._pages.file_bounds)
         return int(np.sum(-(-pages_per_file // b)))
 
-    def _disk_bytes(self, b: int) -> int:
-        rows = int(self._pages.rows.max()) * min(b, self._pages.num_pages)
-        read_bytes = ReadAhead.bytes_for(self._reader, self._pages.max_run_bytes(b))
+    def _disk_bytes(self, read_pages: int) -> int:
+        rows = int(self._pages.rows.max()) * min(read_pages, self._pages.num_pages)
+        read_bytes = ReadAhead.bytes_for(self._reader, self._pages.max_run_bytes(read_pages))
         return read_bytes + rows * _PROBE_BYTES_PER_ROW
-
-    def _fixed_bytes(self, b: int) -> int:
-        return self._disk_bytes(b) + self._other_bytes + (self._iterations(b) + _EXTRA_CHUNKS) * CHUNK_BYTES

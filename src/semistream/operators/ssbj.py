@@ -200,6 +200,10 @@ class Ssbj(WindowedOperator):
         """Misses that enter H_S with the next chunk; 0 until the first tuples were measured."""
         return -(-self._balance.limit_tuples // self._plan.iterations_per_cycle)
 
+    @property
+    def steps_per_cycle(self) -> int:
+        return self._plan.iterations_per_cycle
+
     def _step(self) -> Iterator[pa.RecordBatch]:
         if self._scan is not None:
             yield from self._step_by_scan(self._scan)

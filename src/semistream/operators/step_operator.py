@@ -48,6 +48,11 @@ class StepOperator(ABC):
         """How many of the pending tuples still wait in the stream buffer; None where that is not told apart."""
         return None
 
+    @property
+    def steps_per_cycle(self) -> int | None:
+        """How many steps bring all of R by; None where every step answers all the tuples that it reads."""
+        return None
+
     @abstractmethod
     def _accept(self, batch: pa.RecordBatch) -> int: ...
 

@@ -4,7 +4,7 @@ from semistream.storage.page_directory import PageDirectory
 from semistream.storage.page_reader import Io, PageReader
 from semistream.storage.read_ahead import ReadAhead
 from semistream.storage.read_position import ReadPosition
-from semistream.storage.row_sizes import row_bits
+from semistream.storage.row_sizes import fixed_row_bits, row_bits
 from semistream.storage.staging import stage
 from semistream.storage.table import MasterTable, open_table
 
@@ -15,6 +15,7 @@ __all__ = [
     "PageReader",
     "ReadAhead",
     "ReadPosition",
+    "fixed_row_bits",
     "open_table",
     "row_bits",
     "stage",

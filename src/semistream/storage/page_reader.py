@@ -2,11 +2,12 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
@@ -72,6 +73,7 @@ class PageReader:
         self._store = table.store
         self._drop_behind = io == "drop_behind"
         self._sequential = access == "scan"
+        self._page_schema = table.schema
         self.header = bytes(table.schema.serialize())
         # Threads inside Arrow would cost more than they save on pages that need no decompression.
         self._options = pa.ipc.IpcReadOptions(use_threads=False)
@@ -107,6 +109,23 @@ class PageReader:
         buffer[: len(self.header)] = self.header
         self.read_into(first, count, buffer[len(self.header) :])
         return self.decode(first, count, buffer)
+
+    def read_page(self, page: int) -> memoryview:
+        """Read one page into memory of its own, for `decode_page`."""
+        buffer: memoryview = np.empty(int(self.pages.length[page]), dtype=np.uint8).data
+        self._load(page, 1, buffer)
+        return buffer
+
+    def decode_page(self, page: int, content: memoryview) -> pa.RecordBatch:
+        """Verify what `read_page` returned, and decode it: as `read` does, without what a run needs around it."""
+        self._verify(page, 1, content)
+        try:
+            rows: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(content), self._page_schema)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged_page(page, f"does not decode ({str(error).splitlines()[0]})") from None
+        if self.schema is not self._page_schema:
+            rows = rows.select(self.schema.names)
+        return rows
 
     def new_buffer(self, run_bytes: int) -> memoryview:
         """Return memory in which any run of up to ``run_bytes`` can be placed."""
@@ -156,6 +175,42 @@ class PageReader:
         for at, (begin, end, checksum) in enumerate(zip(begins, ends, self.pages.checksum[run].tolist(), strict=True)):
             if digest(view[begin:end]) != checksum:
                 raise self._damaged_page(first + at, "has been altered (its checksum does not match)")
+
+    def read_scattered(self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+        """Read different pages, ascending, one after the other into ``memory``, verified, and return where each begins.
+
+        Neighbours are read in one go. What is not in the page cache is fetched from the disk all at once.
+        """
+        lengths = self.pages.length[pages]
+        starts = np.cumsum(lengths) - lengths
+        view: memoryview = memory.data
+        waiting = []
+        for file_number, offset, start, end in self._stretches(pages, starts, lengths):
+            file = self._files.get(file_number) or self._open(file_number)
+            if self._drop_behind or not file.read_if_cached(offset, view[start:end]):
+                waiting.append((file_number, offset, start, end))
+        for file_number, offset, start, end in waiting:
+            file = self._files.get(file_number) or self._open(file_number)
+            if file.read_into(offset, view[start:end]) < end - start:
+                raise self._damaged(file_number, "is truncated")
+            if self._drop_behind:
+                file.drop(offset, end - start)
+        digest = xxhash.xxh3_64_intdigest
+        begins, ends = starts.tolist(), (starts + lengths).tolist()
+        for at, checksum in enumerate(self.pages.checksum[pages].tolist()):
+            if digest(view[begins[at] : ends[at]]) != checksum:
+                raise self._damaged_page(int(pages[at]), "has been altered (its checksum does not match)")
+        return starts
+
+    def _stretches(
+        self, pages: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Yield file, offset in it, and begin and end in memory of the pages that lie side by side."""
+        files, offsets = self.pages.file[pages], self.pages.offset[pages]
+        breaks = np.flatnonzero((np.diff(files) != 0) | (offsets[1:] != (offsets + lengths)[:-1])) + 1
+        first = np.concatenate([[0], breaks])
+        ends = np.append(starts[breaks], int(lengths.sum()))
+        return zip(files[first].tolist(), offsets[first].tolist(), starts[first].tolist(), ends.tolist(), strict=True)
 
     def decode(self, first: int, count: int, view: memoryview) -> pa.Table:
         """Return the pages in ``view``, `header` before them, as a table that uses its memory."""

@@ -20,6 +20,9 @@ class RandomFile(Protocol):
         """Fill ``view`` from ``offset`` and return how many bytes there were; fewer only at the end."""
 
     def advise_sequential(self) -> None: ...
+    def read_if_cached(self, offset: int, view: memoryview) -> bool:
+        """Fill ``view`` if that takes no waiting for a disk; else begin to fetch the range, and return False."""
+
     def drop(self, offset: int, length: int) -> None:
         """Forget a range that was read, so that the next read of it goes to the disk."""
 
@@ -45,6 +48,15 @@ class LocalFile:
     def advise_sequential(self) -> None:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+    def read_if_cached(self, offset: int, view: memoryview) -> bool:
+        if not hasattr(os, "RWF_NOWAIT"):
+            return False
+        try:
+            return os.preadv(self._fd, [view], offset, os.RWF_NOWAIT) == len(view)
+        except OSError:  # it would have to wait, or the file system does not tell
+            os.posix_fadvise(self._fd, offset, len(view), os.POSIX_FADV_WILLNEED)
+            return False
 
     def drop(self, offset: int, length: int) -> None:
         # What lies before was read with earlier runs; the unit at the end goes with the next one.
@@ -84,6 +96,9 @@ class RemoteFile:
 
     def advise_sequential(self) -> None:
         pass
+
+    def read_if_cached(self, offset: int, view: memoryview) -> bool:
+        return False
 
     def drop(self, offset: int, length: int) -> None:
         pass

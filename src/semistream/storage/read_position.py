@@ -1,5 +1,8 @@
 """Where the last read ended: tells reads that go on from there from those that have to seek."""
 
+import numpy as np
+import numpy.typing as npt
+
 from semistream.storage.page_directory import PageDirectory
 
 __all__ = ["ReadPosition"]
@@ -21,3 +24,12 @@ class ReadPosition:
         begins_file = first == self._pages.file_bounds[self._pages.file[first]]
         self.seeks += int(first != self._end or begins_file)
         self._end = first + count
+
+    def read_all(self, pages: npt.NDArray[np.int64]) -> None:
+        """Count reads of different pages, ascending, neighbours in one go."""
+        if pages.size == 0:
+            return
+        self.read(int(pages[0]), 1)
+        files = self._pages.file[pages]
+        self.seeks += int(((np.diff(pages) != 1) | (np.diff(files) != 0)).sum())
+        self._end = int(pages[-1]) + 1

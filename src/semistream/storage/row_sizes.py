@@ -7,7 +7,7 @@ import pyarrow.types as pt
 
 from semistream.kernels.arrow_views import varlen_parts
 
-__all__ = ["batch_overhead_bytes", "row_bits"]
+__all__ = ["batch_overhead_bytes", "fixed_row_bits", "row_bits"]
 
 _BUFFER_PADDING_BYTES = 8
 _VIEW_BITS = 128
@@ -23,6 +23,26 @@ def batch_overhead_bytes(schema: pa.Schema) -> int:
 
 def _buffer_count(dtype: pa.DataType) -> int:
     return int(dtype.num_buffers) + sum(_buffer_count(dtype.field(i).type) for i in range(dtype.num_fields))
+
+
+def fixed_row_bits(schema: pa.Schema) -> int | None:
+    """Return the bits that a row takes at most where all columns have a fixed width; None where one has not.
+
+    Examples
+    --------
+    >>> fixed_row_bits(pa.schema([("a", pa.int64()), ("b", pa.bool_())])), fixed_row_bits(pa.schema([("c", pa.utf8())]))
+    (67, None)
+    """
+    bits = 0
+    for dtype in schema.types:
+        if isinstance(dtype, pa.BaseExtensionType):
+            dtype = dtype.storage_type
+        if pt.is_null(dtype):
+            continue
+        if not (pt.is_primitive(dtype) or pt.is_fixed_size_binary(dtype) or pt.is_decimal(dtype)):
+            return None
+        bits += dtype.bit_width + 1  # with NULLs, a bit tells them
+    return bits
 
 
 def row_bits(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:

@@ -2,15 +2,17 @@
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from semistream.core.errors import InvalidArgument
 from semistream.storage.distributed import DistributedSource, open_distributed
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 __all__ = ["Source", "open_source"]
 
@@ -44,15 +46,20 @@ def open_source(data: object) -> Source | DistributedSource:
     if isinstance(data, str | os.PathLike):
         dataset = _parquet_dataset(os.fspath(data))
         return Source(dataset.schema, _readable(_scan(dataset), os.fspath(data)))
-    if isinstance(data, ds.Dataset):
-        return Source(data.schema, _scan(data))
+    if type(data).__module__.startswith("pyarrow."):
+        import pyarrow.dataset as ds  # it loads pandas, which only those who stage a dataset should wait for
+
+        if isinstance(data, ds.Dataset):
+            return Source(data.schema, _scan(data))
     distributed = open_distributed(data)
     if distributed is not None:
         return distributed
     raise InvalidArgument(f"data of type {type(data).__name__} cannot be staged: give {_ACCEPTED}")
 
 
-def _parquet_dataset(path: str) -> ds.Dataset:
+def _parquet_dataset(path: str) -> "ds.Dataset":
+    import pyarrow.dataset as ds
+
     filesystem: pafs.FileSystem | None = None
     if "://" in path:
         filesystem, path = pafs.FileSystem.from_uri(path)
@@ -73,7 +80,9 @@ def _readable(batches: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.Recor
         raise InvalidArgument(f"data={path!r} cannot be read as Parquet ({reason}): give {_ACCEPTED}") from None
 
 
-def _scan(dataset: ds.Dataset) -> Iterator[pa.RecordBatch]:
+def _scan(dataset: "ds.Dataset") -> Iterator[pa.RecordBatch]:
+    import pyarrow.dataset as ds
+
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:  # a filtered dataset does not tell its fragments
@@ -89,7 +98,7 @@ def _scan(dataset: ds.Dataset) -> Iterator[pa.RecordBatch]:
             yield from scanner.to_batches()
 
 
-def _parquet_batches(fragment: ds.ParquetFileFragment) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(fragment: "ds.ParquetFileFragment") -> Iterator[pa.RecordBatch]:
     # The dataset scanner, and pre-buffering, would hold whole row groups in memory.
     row_groups = None if fragment.row_groups is None else [group.id for group in fragment.row_groups]
     with pq.ParquetFile(

@@ -24,6 +24,7 @@ from semistream.storage.random_file import LocalFile, RandomFile, RemoteFile
 __all__ = [
     "DATA",
     "LOCK",
+    "PENDING",
     "PINS",
     "SCRATCH_PREFIX",
     "VERSIONS",
@@ -37,6 +38,7 @@ __all__ = [
 DATA = "data"
 VERSIONS = "versions"
 PINS = "_pins"
+PENDING = "_pending"
 SCRATCH_PREFIX = "sorting-"
 LOCK = ".lock"
 

@@ -22,7 +22,7 @@ from semistream.storage.manifest import (
 from semistream.storage.page_writer import key_coder, write_data_file
 from semistream.storage.schema_match import conformer
 from semistream.storage.sources import Source
-from semistream.storage.store import DATA, LOCK, PINS, SCRATCH_PREFIX, VERSIONS, Store
+from semistream.storage.store import DATA, LOCK, PENDING, PINS, SCRATCH_PREFIX, VERSIONS, Store
 
 __all__ = ["Progress", "holds_only_litter", "remove_litter", "write_version"]
 
@@ -151,7 +151,7 @@ def holds_only_litter(store: Store) -> bool:
     except NotADirectoryError:
         return False
     for name in top or ():
-        if name not in (DATA, VERSIONS, PINS, LOCK) and not name.startswith(SCRATCH_PREFIX):
+        if name not in (DATA, VERSIONS, PINS, PENDING, LOCK) and not name.startswith(SCRATCH_PREFIX):
             return False
     return all(_DATA_NAME.fullmatch(name) for name in store.names(DATA) or ()) and all(
         _UNFINISHED_NAME.fullmatch(name) for name in store.names(VERSIONS) or ()

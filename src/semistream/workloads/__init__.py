@@ -1,9 +1,21 @@
 """Generators of the data and streams that the papers' experiments use; seeded, and in bounded memory."""
 
+from semistream.workloads.bursts import Bursts
 from semistream.workloads.locality import locality_stream
 from semistream.workloads.master_table import MASTER_SCHEMA, master_table
 from semistream.workloads.polluted import polluted_stream
+from semistream.workloads.sales import SALES_SCHEMA, Sales
 from semistream.workloads.stream import stream
 from semistream.workloads.stream_batches import STREAM_SCHEMA
 
-__all__ = ["MASTER_SCHEMA", "STREAM_SCHEMA", "locality_stream", "master_table", "polluted_stream", "stream"]
+__all__ = [
+    "MASTER_SCHEMA",
+    "SALES_SCHEMA",
+    "STREAM_SCHEMA",
+    "Bursts",
+    "Sales",
+    "locality_stream",
+    "master_table",
+    "polluted_stream",
+    "stream",
+]

@@ -1,4 +1,4 @@
-"""The master table R of the papers' synthetic experiments: rows of 120 bytes, each key once."""
+"""The master table R of the papers' synthetic experiments: rows of 120 bytes, each key once or several times."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -28,10 +28,12 @@ def master_table(
     num_rows: int,
     *,
     key_order: Literal["permuted", "sequential"] = "permuted",
+    rows_per_key: int = 1,
+    part: range | None = None,
     seed: int = 0,
     batch_rows: int = 65_536,
 ) -> pa.RecordBatchReader:
-    """Return a table with the keys 0 to ``num_rows - 1``, each once; batches are made as they are read.
+    """Return a table with keys from 0 on, each in ``rows_per_key`` rows; batches are made as they are read.
 
     Parameters
     ----------
@@ -39,8 +41,12 @@ def master_table(
         Rows of the table.
     key_order
         ``"permuted"`` puts the keys in random order, ``"sequential"`` in ascending order.
+    rows_per_key
+        How many rows share a key; the last key may have fewer.
+    part
+        Only the rows of these numbers, without making the others; without it all rows.
     seed
-        The same seed gives the same rows, whatever ``batch_rows`` is.
+        The same seed gives the same rows, whatever ``part`` and ``batch_rows`` are.
     batch_rows
         Rows per batch.
 
@@ -49,27 +55,40 @@ def master_table(
     >>> table = master_table(1000, seed=7).read_all()
     >>> table.nbytes // table.num_rows
     120
+    >>> master_table(1000, part=range(600, 700), seed=7).read_all().equals(table.slice(600, 100))
+    True
     """
     if num_rows < 1 or batch_rows < 1:
         raise InvalidArgument(f"num_rows={num_rows} and batch_rows={batch_rows} must be at least 1")
     if key_order not in ("permuted", "sequential"):
         raise InvalidArgument(f"key_order={key_order!r} is unknown: use 'permuted' or 'sequential'")
+    if rows_per_key < 1:
+        raise InvalidArgument(f"rows_per_key={rows_per_key} must be at least 1")
+    part = range(num_rows) if part is None else part
+    if part.step != 1 or not 0 <= part.start <= part.stop <= num_rows:
+        raise InvalidArgument(f"part={part} must be a range in steps of 1 inside of range({num_rows})")
     permutation = Permutation(num_rows, seed) if key_order == "permuted" else None
-    return pa.RecordBatchReader.from_batches(MASTER_SCHEMA, _batches(num_rows, permutation, seed, batch_rows))
+    batches = _batches(num_rows, part, permutation, rows_per_key, seed, batch_rows)
+    return pa.RecordBatchReader.from_batches(MASTER_SCHEMA, batches)
 
 
-def _batches(num_rows: int, permutation: Permutation | None, seed: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    # One generator per column, so that a row does not depend on where batches are cut.
-    suppliers, prices, weights, payloads = np.random.default_rng(seed).spawn(4)
+def _batches(
+    num_rows: int, part: range, permutation: Permutation | None, rows_per_key: int, seed: int, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    # One generator per column, so that a row does not depend on where batches are cut. A value takes one draw.
+    suppliers, prices, weights, payloads = (
+        np.random.Generator(np.random.PCG64(sequence).advance(part.start * draws))
+        for sequence, draws in zip(np.random.SeedSequence(seed).spawn(4), (1, 1, 1, _PAYLOAD_WORDS), strict=True)
+    )
     num_suppliers = max(1, num_rows // 1000)
-    for start in range(0, num_rows, batch_rows):
-        rows = min(batch_rows, num_rows - start)
+    for start in range(part.start, part.stop, batch_rows):
+        rows = min(batch_rows, part.stop - start)
         keys = np.arange(start, start + rows, dtype=np.int64)
         if permutation is not None:
             keys = permutation(keys)
         words = payloads.integers(0, 2**64, size=rows * _PAYLOAD_WORDS, dtype=np.uint64)
         columns = [
-            pa.array(keys),
+            pa.array(keys // rows_per_key),
             pa.array((suppliers.random(rows) * num_suppliers).astype(np.int64)),
             pa.array(np.round(prices.random(rows) * 100, 2)),
             pa.array(weights.random(rows)),

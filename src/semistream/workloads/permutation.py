@@ -4,12 +4,11 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
+from semistream.workloads.splitmix import mix
 
 __all__ = ["Permutation"]
 
 _ROUNDS = 4
-_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX2 = np.uint64(0x94D049BB133111EB)
 
 _UInt64s = npt.NDArray[np.uint64]
 
@@ -54,11 +53,5 @@ class Permutation:
     def _permute(self, values: _UInt64s) -> _UInt64s:
         left, right = values >> self._half_bits, values & self._half_mask
         for round_key in self._round_keys:
-            left, right = right, left ^ (_mix(right ^ round_key) & self._half_mask)
+            left, right = right, left ^ (mix(right ^ round_key) & self._half_mask)
         return (left << self._half_bits) | right
-
-
-def _mix(values: _UInt64s) -> _UInt64s:
-    values = (values ^ (values >> np.uint64(30))) * _MIX1
-    values = (values ^ (values >> np.uint64(27))) * _MIX2
-    return values ^ (values >> np.uint64(31))

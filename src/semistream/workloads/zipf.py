@@ -5,14 +5,18 @@ monotone discrete distributions", ACM TOMACS 6(3), 1996: a continuous density th
 inverted, and few candidates are rejected, whatever the exponent and the size of the domain.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
+from semistream.workloads.splitmix import SplitMix
 
 __all__ = ["Zipf"]
 
 _Floats = npt.NDArray[np.float64]
+_Int64s = npt.NDArray[np.int64]
 
 
 class Zipf:
@@ -47,19 +51,39 @@ class Zipf:
 
     def sample(self, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
         """Return ``count`` ranks."""
-        ranks = np.empty(count, dtype=np.int64)
         if self.exponent == 0:
-            ranks[:] = rng.integers(1, self.domain, size=count, endpoint=True)
-            return ranks
-        open_positions = np.arange(count)
-        while open_positions.size:
-            candidates, accepted = self._candidates(open_positions.size, rng)
-            ranks[open_positions[accepted]] = candidates[accepted]
-            open_positions = open_positions[~accepted]
+            return rng.integers(1, self.domain, size=count, dtype=np.int64, endpoint=True)
+        return self._accepted(count, lambda open_ranks, _: rng.random(open_ranks.size))
+
+    def at(self, positions: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
+        """Return the ranks at these positions of an endless sequence; each depends on seed and position only.
+
+        Examples
+        --------
+        >>> zipf = Zipf(1000, exponent=1.0)
+        >>> bool(zipf.at(np.arange(100), seed=3)[42] == zipf.at(np.array([42]), seed=3)[0])
+        True
+        """
+        if self.exponent == 0:
+            uniform = SplitMix(seed, "rank 0").uniform(positions)
+            return np.minimum((uniform * self.domain).astype(np.int64) + 1, self.domain)
+        return self._accepted(
+            positions.size, lambda open_ranks, tries: SplitMix(seed, f"rank {tries}").uniform(positions[open_ranks])
+        )
+
+    def _accepted(self, count: int, draw: Callable[[_Int64s, int], _Floats]) -> _Int64s:
+        ranks = np.empty(count, dtype=np.int64)
+        open_ranks = np.arange(count)
+        tries = 0
+        while open_ranks.size:
+            candidates, accepted = self._candidates(draw(open_ranks, tries))
+            ranks[open_ranks[accepted]] = candidates[accepted]
+            open_ranks = open_ranks[~accepted]
+            tries += 1
         return ranks
 
-    def _candidates(self, count: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        area = self._area_to + rng.random(count) * (self._area_from - self._area_to)
+    def _candidates(self, uniform: _Floats) -> tuple[_Int64s, npt.NDArray[np.bool_]]:
+        area = self._area_to + uniform * (self._area_from - self._area_to)
         x = self._inverse_area(area)
         rank = np.clip(np.floor(x + 0.5), 1, self.domain)
         accepted = rank - x <= self._sure_distance

@@ -18,9 +18,9 @@ class Fingerprint:
     hash_sum: int
 
 
-def batch_join_fingerprint(stream: Path, master: Path, tuples: int) -> Fingerprint:
-    """Return the fingerprint of the first ``tuples`` of the stream, left-joined with the master by DuckDB."""
-    first = f"(SELECT * FROM {_file(stream)} WHERE sale < {tuples})"
+def batch_join_fingerprint(stream: Path, master: Path, tuples: int | None = None) -> Fingerprint:
+    """Return the fingerprint of the stream, or its first ``tuples``, left-joined with the master by DuckDB."""
+    first = _file(stream) if tuples is None else f"(SELECT * FROM {_file(stream)} WHERE sale < {tuples})"
     return _fingerprint(f"{first} LEFT JOIN {_file(master)} AS master USING (key)")
 
 

@@ -17,15 +17,17 @@ from semistream.runtime.local import Replay
 __all__ = ["measure_times"]
 
 # In full windows of tuples that need the disk: the window settles, then the means are taken. At 80% of the rate
-# MESHJOIN answers 0.8 of a full window in a scan, and the scan is measured whole, with its seek.
+# MESHJOIN answers 0.8 of a full window in a scan, and the scan is measured whole, with its seek. Partitions are read
+# everywhere all the time, so that fewer tuples show the same means.
 _SETTLING_WINDOWS = 1.0
 _MEASURED_WINDOWS = 0.8
-_MOST_WINDOWS = 30  # when nearly all tuples go through a cache
-_MOST_S = 10.0
+_MOST_MEASURED_TUPLES = 100_000
+_MOST_WINDOWS = 8  # when nearly all tuples go through a cache
+_MOST_S = 120.0  # the emergency brake
 
 
 def measure_times(
-    op: StepOperator, batches: Iterator[pa.RecordBatch], arrivals_per_s: float, least_tuples: int
+    op: StepOperator, batches: Iterator[pa.RecordBatch], arrivals_per_s: float, least_tuples: int, is_scan: bool
 ) -> Times | None:
     """Return the mean times of tuples that arrive at this rate, and close the operator.
 
@@ -35,6 +37,8 @@ def measure_times(
         Warm, and with a backlog, which shrinks to what the rate asks for.
     least_tuples
         How many tuples to run for at least; an operator that keeps no window runs for these.
+    is_scan
+        Whether the operator reads the table from end to end, and has to be measured over a whole scan.
     """
     if arrivals_per_s <= 0:
         return None
@@ -43,12 +47,15 @@ def measure_times(
             pass
     window_tuples = op.pending - (op.buffered or 0)
     most_tuples = max(least_tuples, _MOST_WINDOWS * window_tuples)
+    measured_tuples = _MEASURED_WINDOWS * window_tuples
+    if not is_scan:
+        measured_tuples = min(measured_tuples, _MOST_MEASURED_TUPLES)
     replay = Replay(op, batches, arrivals_per_s, step_cost_s=lambda step: HDD.work_s(step.before, step.after))
     results = iter(replay)
     try:
         settled = _run(replay, results, op, max(least_tuples, _SETTLING_WINDOWS * window_tuples), most_tuples)
         replay.forget()
-        measured = _run(replay, results, op, max(least_tuples, _MEASURED_WINDOWS * window_tuples), most_tuples)
+        measured = _run(replay, results, op, max(least_tuples, measured_tuples), most_tuples)
     finally:
         results.close()
     waiting_s = replay.mean_waiting_s

@@ -51,8 +51,8 @@ class Cell:
     def weight(self) -> float:
         """About how many seconds the cell takes; the cache of an operator takes longest to fill."""
         if self.is_lookup:
-            return 12.0 if self.algorithm == "inlj" else 35.0
-        per_million_rows = {"meshjoin": 0.5, "hybridjoin": 1.4}.get(self.algorithm, 2.0)
+            return 10.0 if self.algorithm == "inlj" or self.skew == 0 else 60.0
+        per_million_rows = {"meshjoin": 0.4, "hybridjoin": 1.4}.get(self.algorithm, 1.5 if self.skew == 0 else 3.0)
         return 3.0 + per_million_rows * self.rows / 1e6
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 """Measures one cell: warm-up to the steady state, a fixed amount of work, then times at a lower arrival rate."""
 
 import time
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,6 @@ from semistream.workloads import STREAM_SCHEMA, stream
 __all__ = ["endless_stream", "make_operator", "measure_cell"]
 
 _ENDLESS = 1 << 50
-_MOST_WINDOWS = 40
 
 
 def make_operator(name: str, table: MasterTable, budget_bytes: int, **options: Any) -> StepOperator:
@@ -53,7 +53,9 @@ def measure_cell(spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: st
                 bytes_read=spec.scans(cell.rows) * _window_bytes(cell, table), most_s=spec.most_measured_s
             )
         disks = {profile.name: _disk_clock(profile, work) for profile in PROFILES}
-        times = measure_times(op, batches, spec.arrival_share * disks[HDD.name].tuples_per_s, spec.lookup_tuples // 5)
+        times = measure_times(
+            op, batches, spec.arrival_share * disks[HDD.name].tuples_per_s, spec.lookup_tuples // 5, cell.is_scan
+        )
     counted = work.counted
     return CellResult(
         cell=cell,
@@ -84,22 +86,33 @@ def _warm_up(spec: OperatorsSpec, cell: Cell, saturated: Saturated, table: Maste
     began_s = time.perf_counter()
     windows: list[Work] = []
     is_steady = False
-    while not is_steady and len(windows) < _MOST_WINDOWS:
+    for bytes_read, tuples in _windows(spec, cell, table):
         left_s = spec.most_warm_up_s - (time.perf_counter() - began_s)
-        if left_s <= 0:
+        windows.append(saturated.run(bytes_read=bytes_read, tuples=tuples, most_s=left_s))
+        if time.perf_counter() - began_s >= spec.most_warm_up_s:
+            break  # a window that time cut short says nothing
+        is_steady = _agree(windows, spec)
+        if is_steady:
             break
-        if cell.is_lookup:
-            windows.append(saturated.run(tuples=spec.lookup_tuples // 2, most_s=left_s))
-        else:
-            windows.append(saturated.run(bytes_read=_window_bytes(cell, table), most_s=left_s))
-        # A window that time cut short says nothing.
-        is_steady = time.perf_counter() - began_s < spec.most_warm_up_s and _agree(windows, spec)
     return WarmUp(
         tuples=sum(window.tuples for window in windows),
         seconds=time.perf_counter() - began_s,
         is_steady=is_steady,
         cache_shares=[round(window.counted.cache_share, 4) for window in windows],
     )
+
+
+def _windows(spec: OperatorsSpec, cell: Cell, table: MasterTable) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the work of successive windows, as bytes or tuples, until there is no more to be done in warm-up."""
+    if cell.is_lookup:
+        done, tuples = 0, spec.lookup_tuples // 2
+        while done < spec.most_warm_up_tuples:
+            yield None, tuples
+            done, tuples = done + tuples, 2 * tuples
+    else:
+        most_bytes = spec.most_warm_up_scans * table.num_bytes // (1 if cell.is_scan else 2)
+        for _ in range(max(1, most_bytes // _window_bytes(cell, table))):
+            yield _window_bytes(cell, table), None
 
 
 def _window_bytes(cell: Cell, table: MasterTable) -> int:

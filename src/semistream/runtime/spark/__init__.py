@@ -1,1 +1,1 @@
-"""The runtime on Spark, classic and Connect: the only place that imports pyspark."""
+"""The runtime on Spark, classic and Connect; importing this package loads no pyspark."""

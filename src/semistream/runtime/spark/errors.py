@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pyspark.errors import PySparkException
 
 from semistream.core import errors
-from semistream.core.errors import ExecutorMismatch, SemistreamError, SparkJobFailed
+from semistream.core.errors import SemistreamError, SparkJobFailed
 
 __all__ = ["clear_error", "clear_errors"]
 
-_OURS = re.compile(r"^semistream\.core\.errors\.(\w+): (.+)$", re.MULTILINE)
-_NOT_INSTALLED = re.compile(r"^ImportError: (semistream .+)$", re.MULTILINE)
+_OURS = re.compile(r"^semistream\.[\w.<>]+\.(\w+): (.+)$", re.MULTILINE)
 _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:: .*)?)$", re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last):"
 
@@ -35,9 +34,6 @@ def clear_error(error: BaseException, doing: str) -> SemistreamError:
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, SemistreamError):
             return kind(message.strip())
-    mismatches = _NOT_INSTALLED.findall(text)
-    if mismatches:
-        return ExecutorMismatch(mismatches[-1].strip())
     return SparkJobFailed(f"{doing} failed in Spark: {_reason(text)}")
 
 

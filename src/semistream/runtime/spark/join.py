@@ -8,6 +8,7 @@ from typing import Any, get_args
 import xxhash
 from pyspark.sql import DataFrame, Observation
 
+from semistream.core.arguments import require_count
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import How, JoinSpec, On
 from semistream.core.sizes import parse_bytes
@@ -20,6 +21,7 @@ from semistream.runtime.spark.observed import observation_name
 from semistream.runtime.spark.output_columns import output_columns, require_binary_keys, require_names_without_case
 from semistream.runtime.spark.plan import Completion, Exchange, JoinPlan, Refresh
 from semistream.runtime.spark.slots import task_slots
+from semistream.runtime.spark.staggered import staggered_join
 from semistream.storage import MasterTable, open_table
 
 __all__ = ["enrich", "join"]
@@ -42,6 +44,7 @@ def join(
     slots: int | None = None,
     name: str | None = None,
     pins: str | os.PathLike[str] | None = None,
+    cycle_batches: int = 8,
     **options: Any,
 ) -> DataFrame:
     """Join a streaming or batch DataFrame with a master table, exactly, inside a memory budget.
@@ -70,7 +73,9 @@ def join(
     columns
         The master columns wanted; all by default.
     completion
-        ``"batch"``: every row is answered in the micro-batch that read it.
+        ``"batch"``: every row is answered in the micro-batch that read it. ``"staggered"``: rows whose keys are not
+        cached wait in Spark's state store while the table is scanned over several micro-batches; it needs the state
+        store RocksDB.
     exchange
         ``"bucket"`` shuffles the stream so that each task needs only its bucket of the table, ``"none"`` leaves rows
         where they are; ``"auto"`` shuffles for algorithms that scan, and not for those that look up.
@@ -84,6 +89,9 @@ def join(
         Under which metrics appear in the query's progress; see `semistream.metrics`.
     pins
         A folder that all executors can write, in place of ``_pins``, for a table that they cannot write to.
+    cycle_batches
+        With ``completion="staggered"``: how many micro-batches one pass over the table takes. Fewer answer sooner, more
+        let one pass serve more rows. A stream that brings more than the memory holds makes a pass shorter.
     options
         Settings of the algorithm, as for `semistream.operator`.
 
@@ -98,6 +106,7 @@ def join(
         raise InvalidArgument(f"completion={completion!r} is unknown: use 'batch' or 'staggered'")
     if refresh not in get_args(Refresh):
         raise InvalidArgument(f"refresh={refresh!r} is unknown: use 'batch' or 'never'")
+    require_count("cycle_batches", cycle_batches)
     if completion == "batch" and "shedding" in options:
         raise InvalidArgument("shedding= has no use here: Spark paces the stream by its triggers; leave it out")
     stream_schema = arrow_schema(spark_schema)
@@ -105,6 +114,8 @@ def join(
     chosen = choose_algorithm(algorithm, table, spec)
     registered(chosen)
     moved = choose_exchange(exchange, chosen, table, spec)
+    if completion == "staggered":
+        moved = "bucket"  # a tuple waits where its bucket's state is
     require_binary_keys(spark_schema, spec)
     declared, output_schema = output_columns(spark_schema, spec)
     if str(stream_df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() != "true":
@@ -130,12 +141,13 @@ def join(
         completion=completion,
         output_schema=output_schema,
         pins=None if pins is None else os.fspath(pins),
+        cycle_batches=cycle_batches,
         **arguments,
     )
     plan = _fitted(plan)
-    if completion == "staggered":
-        raise InvalidArgument("completion='staggered' is not there yet: use completion='batch'")
     called = observation_name(plan.join_id) if name is None else name
+    if completion == "staggered":
+        return staggered_join(stream_df, plan, declared, called)
     if stream_df.isStreaming:
         return batch_join(stream_df, plan, declared, called)
     observation = Observation(called)

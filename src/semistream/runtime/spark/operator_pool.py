@@ -13,6 +13,7 @@ from typing import NamedTuple
 from semistream.operators import algorithm
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.spark.plan import JoinPlan
+from semistream.runtime.spark.shared_cache import cache_options
 from semistream.storage import MasterTable
 
 __all__ = ["WORKER_POOL", "OperatorPool"]
@@ -47,7 +48,8 @@ class OperatorPool:
         self._make_room(plan.task_bytes - plan.operator_bytes)
         if op is None:
             rows = copy(table) if bucket is None else table.bucket(bucket)  # its page index lives as long as it does
-            op = algorithm(plan.algorithm).make(rows, plan.spec(table), plan.operator_bytes, plan.options)
+            options = {**cache_options(plan, table), **plan.options}
+            op = algorithm(plan.algorithm).make(rows, plan.spec(table), plan.operator_bytes, options)
         try:
             yield op
             assert op.pending == 0, "a task answers all its rows"

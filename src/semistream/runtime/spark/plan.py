@@ -32,6 +32,8 @@ class JoinPlan:
         What one task may use: the memory of an executor over its task slots.
     slots
         Tasks that run at once in an executor.
+    cycle_batches
+        With ``completion="staggered"``: how many micro-batches one pass over a bucket takes while the stream is slow.
     output_schema
         What tasks return, in the Arrow types that Spark takes. None until it has been worked out.
     operators_kept
@@ -53,6 +55,7 @@ class JoinPlan:
     exchange: Exchange
     refresh: Refresh
     completion: Completion
+    cycle_batches: int = 8
     output_schema: pa.Schema | None = None
     operators_kept: int = 1
     pins: str | None = None

@@ -27,9 +27,9 @@ def shipped(module: str, function: str, config: object) -> Callable[..., Any]:
 
     Raises
     ------
-    ImportError
-        On the executor, when the package is missing there, cannot be imported, or has another version;
-        `semistream.runtime.spark.errors` turns it into `ExecutorMismatch` on the driver.
+    ExecutorMismatch
+        On the executor, when the package is missing there, cannot be imported, or has another version.
+        `semistream.runtime.spark.errors` tells it on the driver as the library's own error of that name.
     """
     payload = pickle.dumps(config, protocol=pickle.HIGHEST_PROTOCOL)
     version = __version__
@@ -40,6 +40,9 @@ def shipped(module: str, function: str, config: object) -> Callable[..., Any]:
         from pickle import loads
         from socket import gethostname
 
+        class ExecutorMismatch(ImportError):
+            """Stands for the library's own error of that name, which this executor may not have."""
+
         try:
             found = import_module("semistream").__version__
             target = getattr(import_module(module), function)
@@ -49,10 +52,10 @@ def shipped(module: str, function: str, config: object) -> Callable[..., Any]:
                 message = f"semistream is not installed on {where}: install version {version} there"
             else:
                 message = f"semistream cannot be imported on {where} ({error}): install it there with what it needs"
-            raise ImportError(message) from None
+            raise ExecutorMismatch(message) from None
         if found != version:
             message = f"semistream {found} is on the executor on {gethostname()}, the driver has {version}: "
-            raise ImportError(message + "install the same version on both")
+            raise ExecutorMismatch(message + "install the same version on both")
         return target(loads(payload), *arguments)
 
     return call

@@ -1,0 +1,78 @@
+"""A stream of files: one micro-batch's rows at a time are put where Spark's file source finds them."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from semistream.workloads import STREAM_SCHEMA, stream
+
+__all__ = ["FileFeed"]
+
+_FILE_ROWS = 65_536
+
+
+class FileFeed:
+    """Gives a query its rows batch by batch, so that a batch has the same rows in every plan.
+
+    Parameters
+    ----------
+    parts
+        Files of a batch: each is read by a task of its own.
+    """
+
+    def __init__(self, folder: Path, *, key_domain: int, skew: float, batch_rows: int, parts: int, seed: int) -> None:
+        self.folder = folder
+        self._made = folder / "made"
+        self._watched = folder / "watched"
+        shutil.rmtree(self._watched, ignore_errors=True)
+        for path in (self._made, self._watched):
+            path.mkdir(parents=True, exist_ok=True)
+        self.batch_rows = batch_rows
+        self._parts = parts
+        self._next = 0
+        self._generated = self._batches(key_domain, skew, seed)
+
+    def _batches(self, key_domain: int, skew: float, seed: int) -> Iterator[pa.Table]:
+        rows = stream(1 << 50, key_domain=key_domain, zipf_exponent=skew, seed=seed + 1, batch_rows=_FILE_ROWS)
+        waiting: list[pa.RecordBatch] = []
+        count = 0
+        for batch in rows:
+            waiting.append(batch)
+            count += batch.num_rows
+            while count >= self.batch_rows:
+                table = pa.Table.from_batches(waiting)
+                yield table.slice(0, self.batch_rows)
+                waiting = table.slice(self.batch_rows).to_batches()
+                count -= self.batch_rows
+
+    def rewind(self) -> None:
+        """Begin again with the first batch, for another query."""
+        shutil.rmtree(self._watched)
+        self._watched.mkdir()
+        self._next = 0
+
+    def add_batch(self) -> None:
+        """Put the next batch where the query finds it."""
+        part_rows = -(-self.batch_rows // self._parts)
+        paths = [self._made / f"{self._next:06d}-{part}.parquet" for part in range(self._parts)]
+        if not all(path.exists() for path in paths):
+            table = next(self._generated)
+            for part, path in enumerate(paths):
+                unfinished = path.with_suffix(".tmp")
+                pq.write_table(table.slice(part * part_rows, part_rows), unfinished, compression="none")
+                unfinished.rename(path)
+        for path in paths:
+            os.link(path, self._watched / path.name)
+        self._next += 1
+
+    def source(self, spark: SparkSession) -> DataFrame:
+        """Return the stream."""
+        columns = ", ".join(
+            f"{field.name} {'int' if field.type == pa.int32() else 'bigint'}" for field in STREAM_SCHEMA
+        )
+        return spark.readStream.schema(columns).parquet(str(self._watched))

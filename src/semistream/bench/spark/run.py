@@ -1,0 +1,127 @@
+"""Runs the benchmark of the Spark pipeline: tables, warm-up, every plan at every size, memory over many batches."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from semistream.bench.provenance import collect_provenance
+from semistream.bench.result_file import BenchResult, Entry
+from semistream.bench.spark.cells import PlanResult
+from semistream.bench.spark.feed import FileFeed
+from semistream.bench.spark.measure import measure_plan
+from semistream.bench.spark.plans import IDENTITY, OURS, PLANS, Plan
+from semistream.bench.spark.session import bench_session
+from semistream.bench.spark.spec import SparkSpec
+from semistream.bench.spark.tables import MasterForms, make_forms
+from semistream.bench.spark.verdicts import entries_of
+from semistream.bench.spark.worker_memory import worker_bytes
+
+__all__ = ["run_spark"]
+
+_Report = Callable[[str], None]
+_TYPICAL_BATCH = 100_000
+_COLD_PLANS = (OURS, "stream broadcast")
+_MEMORY_RATIO_OF = "resident bytes of our Python workers beyond those of the identity pipeline / the budget"
+
+
+def run_spark(
+    spec: SparkSpec,
+    data_dir: Path,
+    report: _Report = lambda message: None,
+    keep: Callable[[BenchResult], None] = lambda result: None,
+) -> BenchResult:
+    """Measure all plans of ``spec`` and return what they showed.
+
+    Parameters
+    ----------
+    data_dir
+        Where tables and stream are, or are made at the first run.
+    report
+        Is told what is being done.
+    keep
+        Is given the result so far after every plan.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    provenance = collect_provenance(spec.seed)
+    results: list[PlanResult] = []
+    memory: list[Entry] = []
+
+    def result() -> BenchResult:
+        cells = tuple(found.as_dict() for found in results)
+        return BenchResult("spark", spec.as_dict(), provenance, (*entries_of(spec, results), *memory), cells)
+
+    with bench_session(spec, data_dir.resolve()) as spark:
+        for rows in spec.rows:
+            master = make_forms(spark, spec, rows, data_dir.resolve(), report)
+            _warm_up(spark, spec, master, data_dir, report)
+            for batch_rows in spec.batch_rows:
+                feed = _feed(spec, data_dir, master, batch_rows)
+                for plan in PLANS:
+                    report(f"{rows:,} rows, batches of {batch_rows:,}: {plan.name}")
+                    results.append(measure_plan(spark, spec, plan, feed, master))
+                    keep(result())
+            feed = _feed(spec, data_dir, master, min(_TYPICAL_BATCH, max(spec.batch_rows)))
+            for plan in (plan for plan in PLANS if plan.name in _COLD_PLANS):
+                report(f"{rows:,} rows, cold: {plan.name}")
+                cold = measure_plan(
+                    spark, spec, plan, feed, master, is_cold=True, warm_up_batches=1, measured_batches=spec.cold_batches
+                )
+                results.append(cold)
+                keep(result())
+            report(f"{rows:,} rows: memory of the Python workers over {spec.memory_batches} batches")
+            memory.append(_memory(spark, spec, feed, master))
+            keep(result())
+    return result()
+
+
+def _feed(spec: SparkSpec, data_dir: Path, master: MasterForms, batch_rows: int, seed: int | None = None) -> FileFeed:
+    seed = spec.seed if seed is None else seed
+    folder = data_dir.resolve() / f"spark-stream-{master.rows}-rows-{batch_rows}-batches-skew-{spec.skew:g}-seed-{seed}"
+    return FileFeed(folder, key_domain=master.rows, skew=spec.skew, batch_rows=batch_rows, parts=spec.cores, seed=seed)
+
+
+def _plan(name: str) -> Plan:
+    return next(plan for plan in PLANS if plan.name == name)
+
+
+def _warm_up(spark: SparkSession, spec: SparkSpec, master: MasterForms, data_dir: Path, report: _Report) -> None:
+    """Let our cache see rows of the same kind; Spark's plans keep nothing between batches that could be warmed so."""
+    batch_rows = max(spec.batch_rows)
+    batches = -(-spec.cache_rows // batch_rows)
+    feed = _feed(spec, data_dir, master, batch_rows, seed=spec.seed + 1)
+    report(f"{master.rows:,} rows: warming the cache with {batches} batches of {batch_rows:,}")
+    done = measure_plan(spark, spec, _plan(OURS), feed, master, warm_up_batches=0, measured_batches=batches)
+    assert done.failure is None, done.failure
+
+
+def _memory(spark: SparkSession, spec: SparkSpec, feed: FileFeed, master: MasterForms) -> Entry:
+    """Watch the workers over many batches: their memory stays in the budget, and does not grow."""
+    seen: dict[str, list[int]] = {IDENTITY["none"]: [], OURS: []}
+    for name, sizes in seen.items():
+        batches = spec.memory_batches if name == OURS else min(10, spec.memory_batches)
+        measure_plan(
+            spark,
+            spec,
+            _plan(name),
+            feed,
+            master,
+            warm_up_batches=0,
+            measured_batches=batches,
+            after_batch=lambda _, sizes=sizes: sizes.append(worker_bytes()),  # type: ignore[misc]
+        )
+    budget_bytes = int(master.ours.num_bytes * spec.memory_share)
+    ours, base = seen[OURS], max(seen[IDENTITY["none"]], default=0)
+    third = max(1, len(ours) // 3)
+    details: dict[str, Any] = {
+        "budget_bytes": budget_bytes,
+        "identity_bytes": base,
+        "largest_bytes": max(ours, default=0),
+        "first_third_bytes": max(ours[:third], default=0),
+        "last_third_bytes": max(ours[-third:], default=0),
+        "batches": len(ours),
+    }
+    ratio = (max(ours, default=0) - base) / budget_bytes
+    name = f"worker memory / budget, {master.rows:,} rows, {len(ours)} batches"
+    return Entry(name, ratio, 1.0, "at most", details, _MEMORY_RATIO_OF, spec.is_target_size())

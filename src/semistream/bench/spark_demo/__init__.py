@@ -1,0 +1,1 @@
+"""The demonstration on Spark: a bursty stream of sales, enriched while it comes, and checked."""

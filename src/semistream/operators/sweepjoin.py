@@ -1,0 +1,267 @@
+"""SWEEPJOIN: frequent keys from a cache, all other keys of a window in one sweep over the pages that can hold them.
+
+It carries the idea of HYBRIDJOIN to its end: M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for near-real-time data
+warehousing", IJDWM 7(4), 2011 (S1), section 3, and the front stage of CHYBRIDJOIN (S2, section 3). HYBRIDJOIN amortises
+the read of a partition, picked by the oldest tuple, over all waiting tuples that match in it. Here every page that
+some waiting tuple needs is read, and each at most once: the different keys of a window are sorted, located through
+the index of first keys, and the pages are read in that order, neighbours in one go and the next ones fetched meanwhile.
+A tuple never waits for longer than its window.
+
+::
+
+    stream ─► stream buffer ─ w tuples ─┬─ cached keys ─► hot rows ───────────────────────────┬─► results
+                                        └─ other keys, sorted ─► pages in order ─► rows found ┘
+                                                                                  └─► learned by the cache
+
+    memory M = index (where pages lie, and their first keys) + disk buffer + rows found + window
+               + hot rows (and what replaces them) + stream buffer + results being built
+
+Symbols
+-------
+==========  ==========================  ==============================
+paper       here                        unit
+==========  ==========================  ==============================
+``M``       ``budget_bytes``            bytes
+``w``       ``w``                       stream tuples per window
+``hR``      ``cache``                   hot rows, in blocks
+``b``       ``disk_bytes``              pages searched together, bytes
+==========  ==========================  ==============================
+
+Deviations
+----------
+D1  A step answers the w oldest tuples, whatever their keys; there is no queue and no window of waiting tuples.
+D2  Pages are the unit of reading, not partitions of fixed size: the index has the first key of every page.
+D3  A key's rows may cross pages, and lie in several sorted files after an append: each page that can hold it is read.
+D4  A NULL key matches nothing and is answered without a look-up.
+D5  The cache may be shared by the processes of a host. What it holds never changes a result.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.arguments import require_count, require_number
+from semistream.core.budget import require_at_least
+from semistream.core.errors import InvalidArgument
+from semistream.core.semantics import JoinSpec, Order, require_order
+from semistream.operators.block_store import PrivateBlocks, SharedBlocks
+from semistream.operators.delivery import Delivery
+from semistream.operators.hot_rows import HotRows
+from semistream.operators.matching import PairFilter
+from semistream.operators.registry import register
+from semistream.operators.step_operator import StepOperator
+from semistream.operators.stream_buffer import Arrivals, StreamBuffer
+from semistream.operators.sweep_phase import Found, SweepPhase
+from semistream.operators.sweep_results import SweepResults
+from semistream.storage import Io, MasterTable
+
+__all__ = ["Sweepjoin", "SweepjoinConfig"]
+
+_STREAM_BUFFER_SHARE = 1 / 8
+_DISK_SHARE = 1 / 16
+_FOUND_SHARE = 1 / 24
+_COPIES_OF_FOUND = 3  # in portions, in one piece, and as a block for the results
+_WINDOW_SHARE = 1 / 12
+_TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
+_RESULTS_SHARE = 0.2
+_LEAST_STREAM_BUFFER_BYTES = 16 << 10
+_LEAST_WINDOW_BYTES = 16 << 10
+_MOST_DISK_BYTES = 32 << 20
+_MOST_W = 1 << 17
+
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepjoinConfig:
+    """Settings of SWEEPJOIN beyond the budget.
+
+    Attributes
+    ----------
+    w
+        Stream tuples per window at most; as many as the budget allows by default.
+    cache_share
+        The share of the memory that all else leaves which the cache of hot rows takes.
+    cache_folder
+        A folder for the cache, which other processes with the same table version, join and budget may share; in memory
+        of its own by default.
+    cache_processes
+        How many processes share it: each gives its share, and the cache is as large as all shares together.
+    order
+        ``"any"``, or ``"stream"`` for output in the order of the stream.
+    io
+        ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
+    """
+
+    w: int | None = None
+    cache_share: float = 1.0
+    cache_folder: str | None = None
+    cache_processes: int = 1
+    order: Order = "any"
+    io: Io = "buffered"
+
+    def __post_init__(self) -> None:
+        require_count("w", self.w)
+        require_count("cache_processes", self.cache_processes)
+        require_number("cache_share", self.cache_share)
+        if not 0 <= self.cache_share <= 1:
+            raise InvalidArgument(f"cache_share={self.cache_share} must be at least 0 and at most 1")
+        require_order(self.order)
+
+
+@register("sweepjoin", SweepjoinConfig, ("clustered",))
+class Sweepjoin(StepOperator):
+    """Exact join of a stream with a clustered table, a window of tuples at a time."""
+
+    def __init__(
+        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: SweepjoinConfig | None = None
+    ) -> None:
+        self.config = config or SweepjoinConfig()
+        super().__init__(table, spec, budget_bytes)
+
+    def _open(self) -> None:
+        table, spec, config = self.table, self.spec, self.config
+        StreamBuffer.require_supported(spec.stream_schema)
+        self._filter = PairFilter(spec)
+        columns = list(spec.needed_master_columns)
+        self._sweep = SweepPhase("sweepjoin", table, spec, columns, self.metrics, config.io)
+        self._delivery = Delivery(spec, self.budget_bytes, ordered=config.order == "stream")
+        self._results_bytes = 2 * self._delivery.reserved_bytes
+        fixed = self._sweep.index_bytes + self._results_bytes + self._sweep.bytes_beside(self.budget_bytes)
+        page = self._sweep.least_disk_bytes
+        least_parts = (
+            (1 + _COPIES_OF_FOUND) * page + _LEAST_WINDOW_BYTES + _LEAST_STREAM_BUFFER_BYTES + HotRows.least_bytes()
+        )
+        # The results take a share of the budget too, so that a larger budget has to be larger still.
+        least = (fixed + least_parts - _RESULTS_SHARE * self.budget_bytes) / (1 - _RESULTS_SHARE)
+        require_at_least(self.budget_bytes, max(fixed + least_parts, int(least) + 1), f"sweepjoin on {table.path}")
+        spare = self.budget_bytes - fixed - least_parts
+        disk_bytes = page + min(int(spare * _DISK_SHARE), _MOST_DISK_BYTES)
+        self._found_bytes = page + min(int(spare * _FOUND_SHARE), _MOST_DISK_BYTES)
+        self._window_bytes = _LEAST_WINDOW_BYTES + int(spare * _WINDOW_SHARE)
+        buffer_bytes = _LEAST_STREAM_BUFFER_BYTES + int(spare * _STREAM_BUFFER_SHARE)
+        used = fixed + disk_bytes + _COPIES_OF_FOUND * self._found_bytes + self._window_bytes + buffer_bytes
+        left = self.budget_bytes - used
+        self.cache = self._make_cache(columns, int(left * config.cache_share))
+        self._sweep.use(self.budget_bytes, disk_bytes, self._found_bytes)
+        self._buffer = StreamBuffer(buffer_bytes, self._sweep.keys.stream_codes)
+        self._results = SweepResults(spec, self._filter, self._delivery, self.cache)
+        self._most_w = min(config.w or _MOST_W, self._window_bytes // _TUPLE_BYTES)
+        self.w = self._most_w
+
+    def _make_cache(self, columns: list[str], share_bytes: int) -> HotRows:
+        """Return a cache that takes ``share_bytes`` for each process, with all that it does beside its blocks."""
+        processes = self.config.cache_processes
+        capacity = share_bytes * processes
+        while (
+            capacity > HotRows.least_bytes()
+            and capacity // processes + HotRows.bytes_beside(capacity, processes) > share_bytes
+        ):
+            capacity = int(capacity * 0.95)
+        self._cache_bytes_beside = HotRows.bytes_beside(capacity, processes)
+        self._cache_capacity_bytes = capacity = max(capacity, HotRows.least_bytes() * processes)
+        schema = pa.schema([self.table.schema.field(name) for name in columns])
+        row_bytes = self.table.num_bytes / max(1, self.table.num_rows)
+        if self.config.cache_folder is not None:
+            try:
+                store = SharedBlocks(self.config.cache_folder)
+                return HotRows(schema, capacity, row_bytes, store, processes)
+            except OSError:
+                pass  # the folder cannot be written: this process caches for itself
+        return HotRows(schema, capacity // processes, row_bytes, PrivateBlocks())
+
+    @property
+    def pending(self) -> int:
+        return self._buffer.num_rows
+
+    @property
+    def buffered(self) -> int:
+        return self._buffer.num_rows
+
+    def _accept(self, batch: pa.RecordBatch) -> int:
+        return self._buffer.offer(batch)
+
+    # --- one step: the w oldest tuples ------------------------------------------------------------------------------
+
+    def _step(self) -> Iterator[pa.RecordBatch]:
+        window = self._buffer.peek(self.w)
+        assert window is not None
+        self.cache.refresh()
+        cached = self.cache.find(window.code, window.valid)
+        is_missing = cached.count < 0
+        if window.valid is not None:
+            is_missing &= window.valid
+        distinct, key_of = np.unique(window.code[is_missing], return_inverse=True)
+        self._results.begin(window, cached, is_missing, key_of)
+        portions = 0
+        for found in self._sweep.look_up(distinct) if distinct.size else ():
+            portions += 1
+            if portions == 1 and found.is_last:
+                self._learn(window, distinct, found)
+            yield from self._results.add(found)
+        yield from self._results.end()
+        self._count(window, is_missing)
+        self._set_w(portions)
+        self._buffer.consume(len(window))
+        yield from self._delivery.release(int(window.number[-1]) + 1)
+        self.cache.learn()
+
+    def _learn(self, window: Arrivals, distinct: _Int64s, found: Found) -> None:
+        """Let the cache see all keys of a window, and take in the rows of those that are frequent."""
+        self.cache.record(window.code if window.valid is None else window.code[window.valid])
+        worth = self.cache.worth_caching(distinct)
+        firsts, ends = np.searchsorted(found.keys, worth), np.searchsorted(found.keys, worth + 1)
+        self.cache.offer(distinct[worth], firsts, ends - firsts, found.rows)
+
+    def _count(self, window: Arrivals, is_missing: npt.NDArray[np.bool_]) -> None:
+        missing = int(is_missing.sum())
+        with_key = len(window) if window.valid is None else int(window.valid.sum())
+        self.metrics.tuples_answered += len(window)
+        self.metrics.tuples_through_disk += missing
+        self.metrics.tuples_through_cache += with_key - missing
+        self.metrics.tuples_without_match += self._results.unmatched
+
+    def _set_w(self, portions: int) -> None:
+        """Keep windows such that the rows found in a sweep go out in one portion: only then are they learned."""
+        if portions > 1:
+            self.w = max(1, self.w // 2)
+        elif self.w < self._most_w:
+            self.w = min(self._most_w, self.w + max(1, self.w // 8))
+
+    # --- contract -----------------------------------------------------------------------------------------------
+
+    def _components(self) -> dict[str, int]:
+        return {
+            "stream buffer": self._buffer.nbytes,
+            "index": self._sweep.index_bytes,
+            "disk buffer": self._sweep.nbytes,
+            "rows found": _COPIES_OF_FOUND * self._found_bytes,
+            "window": self._window_bytes,
+            "hot rows": -(-self.cache.nbytes // self.cache.processes),
+            "hot rows to come": self._cache_bytes_beside,
+            "results": self._results_bytes,
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        return {**super()._identity(), "order": self.config.order}
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        return {}, {"buffer": self._buffer.to_table(self.spec.stream_schema)}
+
+    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        self._buffer.put_back(tables["buffer"])
+
+    def _release(self) -> None:
+        self._sweep.close()
+        self._delivery.close()
+
+    def _check(self) -> None:
+        """Assert the invariants; for tests."""
+        assert self.memory().total_bytes <= self.budget_bytes
+        assert self.cache.nbytes // self.cache.processes <= self._cache_capacity_bytes // self.config.cache_processes
+        assert self.cache.waiting_bytes <= self._cache_bytes_beside
+        self.cache._check()

@@ -1,0 +1,125 @@
+"""The state of one bucket: the image of its operator, in chunks that go by their content.
+
+::
+
+    header   settings, what is pending, and for each array of the image the names of its chunks
+    chunks   name -> bytes; the name is the content's hash
+
+A chunk that is as it was in the batch before is not written again: of a window of tuples only what came and went
+changes from batch to batch, and of a cache hardly anything. Few large values, because every call crosses a socket.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import xxhash
+
+from semistream._version import __version__
+from semistream.core.errors import SnapshotMismatch
+from semistream.operators.image import set_image, take_image
+from semistream.operators.step_operator import StepOperator
+from semistream.runtime.spark.epoch import Epoch, require_same_join
+
+__all__ = ["BucketState", "ChunkStore", "Header"]
+
+_CHUNK_BYTES = 512 << 10
+
+
+class ChunkStore(Protocol):
+    """What keeps the values of one bucket from one micro-batch to the next."""
+
+    def header(self) -> bytes | None: ...
+    def set_header(self, content: bytes) -> None: ...
+    def chunk(self, name: str) -> bytes: ...
+    def put_chunk(self, name: str, content: memoryview) -> None: ...
+    def remove_chunk(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Header:
+    """What is known of a bucket without looking at its tuples."""
+
+    epoch: Epoch
+    pending: int
+    marks: str
+    release: str
+    head: list[str]
+    arrays: list[tuple[int, list[str]]]
+
+    @property
+    def chunks(self) -> set[str]:
+        return {name for names in (self.head, *(names for _, names in self.arrays)) for name in names}
+
+
+class BucketState:
+    """Reads and writes the operator of one bucket.
+
+    Parameters
+    ----------
+    identity
+        Of the join, from `identity_of`: the state of another one is refused.
+    """
+
+    def __init__(self, store: ChunkStore, identity: dict[str, Any]) -> None:
+        self._store = store
+        self._identity = identity
+        self.header = self._read_header()
+        self.chunks_written = 0
+
+    def _read_header(self) -> Header | None:
+        content = self._store.header()
+        if content is None:
+            return None
+        fields = json.loads(content)
+        require_same_join(fields.pop("identity"), self._identity)
+        return Header(**{**fields, "epoch": Epoch(**fields["epoch"])})
+
+    def restore(self, op: StepOperator) -> None:
+        """Give an operator that has done nothing the state that was saved."""
+        header = self.header
+        assert header is not None
+        if header.release != __version__:
+            raise SnapshotMismatch(
+                f"{header.pending} tuples are pending in a checkpoint of semistream {header.release}, this is "
+                f"{__version__}: run the query with that release until nothing is pending (availableNow=True)"
+            )
+        set_image(op, b"".join(map(self._store.chunk, header.head)), self._arrays(header))
+
+    def _arrays(self, header: Header) -> Iterator[bytearray]:
+        for nbytes, names in header.arrays:
+            array = bytearray(nbytes)
+            at = 0
+            for name in names:
+                chunk = self._store.chunk(name)
+                array[at : at + len(chunk)] = chunk
+                at += len(chunk)
+            assert at == nbytes
+            yield array
+
+    def save(self, op: StepOperator, epoch: Epoch, marks: str) -> None:
+        """Keep the operator's state for the next micro-batch."""
+        known = set() if self.header is None else self.header.chunks
+        image = take_image(op)
+        written = set(known)
+        head = self._put(memoryview(image.head), written)
+        arrays = [(buffer.nbytes, self._put(buffer, written)) for buffer in image.buffers]
+        header = Header(epoch, op.pending, marks, __version__, head, arrays)
+        for name in known - header.chunks:
+            self._store.remove_chunk(name)
+        fields = {**vars(header), "epoch": epoch.as_dict(), "identity": self._identity}
+        self._store.set_header(json.dumps(fields).encode())
+        self.header = header
+
+    def _put(self, content: memoryview, written: set[str]) -> list[str]:
+        names = []
+        for start in range(0, content.nbytes, _CHUNK_BYTES):
+            chunk = content[start : start + _CHUNK_BYTES]
+            name = f"{chunk.nbytes:x}-{xxhash.xxh3_128_hexdigest(chunk)}"
+            if name not in written:
+                self._store.put_chunk(name, chunk)
+                written.add(name)
+                self.chunks_written += 1
+            names.append(name)
+        return names

@@ -1,0 +1,112 @@
+"""Rows in blobs: how a stream crosses a shuffle and the state store as few large values.
+
+A blob is a record batch as an Arrow IPC message without its schema, which both sides know.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.core.semantics import JoinSpec
+from semistream.kernels.key_codes import bucket_ids
+from semistream.operators.matching import EqualityMatching
+from semistream.operators.results import byte_portions
+from semistream.storage import MasterTable, row_bits
+
+__all__ = ["Bucketing", "blob_bytes", "gathered_bytes", "operator_bytes", "pack", "unpack"]
+
+_IO_BLOBS = 6  # held beside an operator: one that came in, results for one that goes out, and copies at Spark's door
+_GATHERED_SHARE = 1 / 16
+
+_LARGEST_BLOB_BYTES = 1 << 20
+_BLOB_SHARE = 1 / 64
+
+
+def blob_bytes(task_bytes: int) -> int:
+    """Return the most that a blob holds, unless a single row is larger."""
+    return min(_LARGEST_BLOB_BYTES, max(1, int(task_bytes * _BLOB_SHARE)))
+
+
+def gathered_bytes(task_bytes: int) -> int:
+    """Return how many bytes of the stream a task holds before it does something with them."""
+    return int(task_bytes * _GATHERED_SHARE)
+
+
+def operator_bytes(task_bytes: int) -> int:
+    """Return what blobs leave of a task's memory."""
+    return task_bytes - gathered_bytes(task_bytes) - _IO_BLOBS * blob_bytes(task_bytes)
+
+
+class Bucketing:
+    """Cuts a stream into the buckets of a table.
+
+    Parameters
+    ----------
+    held_bytes
+        How many bytes of the stream are held until they are cut.
+    most_bytes
+        The most that a blob holds, unless a single row is larger.
+    """
+
+    def __init__(self, spec: JoinSpec, table: MasterTable, held_bytes: int, most_bytes: int) -> None:
+        self._spec = spec
+        self._buckets = table.buckets
+        self._keys = EqualityMatching(spec, key_order=table.key)
+        self._held_bytes = held_bytes
+        self._most_bytes = most_bytes
+
+    def blobs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Buffer]]:
+        """Yield (bucket, blob); the same rows in the same order give the same blobs in the same order."""
+        gathered: list[pa.RecordBatch] = []
+        for batch in batches:
+            gathered.append(self._spec.conform(batch))
+            if sum(held.nbytes for held in gathered) >= self._held_bytes:
+                yield from self._cut(gathered)
+                gathered = []
+        yield from self._cut(gathered)
+
+    def _cut(self, gathered: list[pa.RecordBatch]) -> Iterator[tuple[int, pa.Buffer]]:
+        if not any(batch.num_rows for batch in gathered):
+            return
+        rows = pa.concat_batches(gathered)
+        codes = self._keys.stream_codes(rows)
+        ids = bucket_ids(self._keys.coder, codes, self._buckets)
+        if codes.valid is not None:
+            # A NULL key matches nothing, whichever bucket it is in: no bucket gets them all.
+            ids = np.where(codes.valid, ids, np.arange(ids.size, dtype=np.int32) % self._buckets)
+        order = np.argsort(ids, kind="stable")
+        bounds = np.searchsorted(ids[order], np.arange(self._buckets + 1))
+        for bucket in range(self._buckets):
+            chosen = order[bounds[bucket] : bounds[bucket + 1]]
+            if chosen.size:
+                for blob in pack([rows.take(pa.array(chosen))], self._most_bytes):
+                    yield bucket, blob
+
+
+def pack(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Buffer]:
+    """Yield the rows of all batches in blobs of at most ``most_bytes``, unless a single row is larger."""
+    gathered: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        for portion in _portions(batch, most_bytes):
+            if gathered and held_bytes + portion.nbytes > most_bytes:
+                yield pa.concat_batches(gathered).serialize()
+                gathered, held_bytes = [], 0
+            gathered.append(portion)
+            held_bytes += portion.nbytes
+    if gathered:
+        yield pa.concat_batches(gathered).serialize()
+
+
+def _portions(batch: pa.RecordBatch, most_bytes: int) -> list[pa.RecordBatch]:
+    if batch.nbytes <= most_bytes:
+        return [batch] if batch.num_rows else []
+    portions = byte_portions(row_bits(batch) // 8, most_bytes)
+    return [batch.slice(portion.start, portion.stop - portion.start) for portion in portions]
+
+
+def unpack(blobs: Iterable[bytes | pa.Buffer], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each blob."""
+    for blob in blobs:
+        yield pa.ipc.read_record_batch(pa.py_buffer(blob), schema)

@@ -1,0 +1,210 @@
+"""``completion="staggered"``: rows wait in Spark's state store while the scan of R goes on across micro-batches.
+
+::
+
+    stream ─► pack by bucket ─┐
+                              ├─► shuffle by bucket ─► transformWithState: one turn of each bucket ─► unpack ─► rows
+    ticks ────────────────────┘                                 │
+                                                     state: image of the bucket's operator
+
+What leaves in a micro-batch is a function of state and input alone: the operator comes out of the state as it went in,
+cache included; table version and settings come with the ticks; blobs are taken in the order in which the
+stream has them. So a batch that is replayed after a crash lets the same rows out, and a sink that knows the batch's
+number can skip them. It takes that Spark reads a replayed batch in the same parts, as it does while the sources
+and their settings stay the same.
+"""
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StructType
+
+from semistream.core.errors import InvalidArgument
+from semistream.runtime.spark.arrow_schema import arrow_schema, relabel
+from semistream.runtime.spark.batch_task import METRICS_COLUMN
+from semistream.runtime.spark.blob_order import BlobOrder
+from semistream.runtime.spark.bucket_state import BucketState
+from semistream.runtime.spark.bucket_turn import BucketTurn, make_operator
+from semistream.runtime.spark.epoch import Epoch, Tick, identity_of
+from semistream.runtime.spark.observed import observation_name, observed
+from semistream.runtime.spark.output_columns import as_declared, output_columns
+from semistream.runtime.spark.packing import Bucketing, blob_bytes, gathered_bytes, pack, unpack
+from semistream.runtime.spark.pending_marks import PendingMarks
+from semistream.runtime.spark.plan import JoinPlan
+from semistream.runtime.spark.shipped import shipped
+from semistream.runtime.spark.state_keys import state_keys
+from semistream.runtime.spark.ticks import TICK_PART, tick_stream
+
+__all__ = ["staggered_join"]
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+_PACKED = "key int, part int, number bigint, blob binary"
+_Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
+_TURN = f"blob binary, {METRICS_COLUMN} string"
+
+
+def staggered_join(
+    stream: DataFrame, plan: JoinPlan, declared: StructType | None = None, observation: str | None = None
+) -> DataFrame:
+    """Return the join of a streaming DataFrame whose rows may be answered some micro-batches later.
+
+    Parameters
+    ----------
+    declared
+        The columns of the result; those of the stream and the plan unless given.
+    observation
+        Under which name the metrics of each micro-batch are observed.
+    """
+    _require_settings(stream, plan)
+    _make_once(plan)
+    spec = plan.spec(plan.table)
+    if declared is None:
+        declared, _ = output_columns(stream.schema, spec)
+    packed = stream.mapInArrow(shipped(__name__, "pack_part", plan), _PACKED)
+    by_bucket = packed.union(tick_stream(stream.sparkSession, plan)).groupBy("key")
+    turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
+    blobs = observed(turns, observation or observation_name(plan.join_id))
+    schemas = spec.output_schema, arrow_schema(declared)
+    return blobs.mapInArrow(shipped(__name__, "unpack_part", schemas), declared)
+
+
+def _make_once(plan: JoinPlan) -> None:
+    """Raise what an operator of this join raises when it is made, for the bucket that needs most."""
+    sizes = plan.table.bucket_bytes
+    make_operator(plan, Epoch.of(plan, plan.table.version), plan.table, sizes.index(max(sizes))).close()
+
+
+def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
+    if not stream.isStreaming:
+        raise InvalidArgument("completion='staggered' needs a streaming DataFrame: use completion='batch' for this one")
+    for option, harmless in (("order", "any"), ("shedding", None)):
+        if plan.options.get(option, harmless) != harmless:
+            raise InvalidArgument(
+                f"{option}={plan.options[option]!r} is not for completion='staggered': leave it out, a micro-batch has "
+                "no order, and Spark holds back what is too much (maxFilesPerTrigger, maxOffsetsPerTrigger)"
+            )
+    if plan.table.buckets > 1 and not plan.joins_on_table_key:
+        raise InvalidArgument(
+            f"completion='staggered' joins on the table's key {list(plan.table.key)}, not on "
+            f"{sorted(plan.on.values())}: stage the table with that key, or with buckets=1"
+        )
+    conf = stream.sparkSession.conf
+    provider = conf.get(_PROVIDER, "")
+    if "RocksDB" not in (provider or ""):
+        raise InvalidArgument(
+            f"completion='staggered' needs the state store RocksDB, the session has {provider!r}: "
+            f"spark.conf.set({_PROVIDER!r}, {_ROCKSDB!r})"
+        )
+    partitions = int(conf.get(_PARTITIONS, "200") or 200)
+    if partitions > plan.table.buckets:
+        warnings.warn(
+            f"{_PARTITIONS} is {partitions}, the table has {plan.table.buckets} buckets: each state partition costs "
+            f"about 0.1 s a micro-batch, set it to {plan.table.buckets} or less",
+            stacklevel=4,
+        )
+
+
+def pack_part(plan: JoinPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pack the rows of one part of the stream; runs on executors."""
+    bucketing = Bucketing(
+        plan.spec(plan.table), plan.table, gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
+    )
+    keys = state_keys(plan.table.buckets)
+    context = TaskContext.get()
+    assert context is not None
+    part = context.partitionId()
+    relabelled = (relabel(batch, plan.stream_schema) for batch in batches)
+    for number, (bucket, blob) in enumerate(bucketing.blobs(relabelled)):
+        columns = [pa.array([keys[bucket]], pa.int32()), pa.array([part], pa.int32()), pa.array([number])]
+        yield pa.RecordBatch.from_arrays([*columns, _one(blob)], ["key", "part", "number", "blob"])
+
+
+def _one(blob: pa.Buffer) -> pa.Array:
+    """Return an array that holds one blob, without copying it."""
+    offsets = pa.array([0, blob.size], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, blob])
+
+
+def unpack_part(schemas: tuple[pa.Schema, pa.Schema], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Unpack joined rows, and bring them from the first schema into the second; runs on executors."""
+    joined, declared = schemas
+    for batch in batches:
+        for rows in unpack((blob.as_buffer() for blob in batch.column(0)), joined):
+            yield pa.RecordBatch.from_arrays(as_declared(rows, declared), schema=declared)
+
+
+class _SparkChunks:
+    """The state of the bucket that is being worked on."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._header = handle.getValueState("header", "content binary")
+        self._chunks = handle.getMapState("chunks", "name string", "content binary")
+
+    def header(self) -> bytes | None:
+        value = self._header.get()
+        return None if value is None else bytes(value[0])
+
+    def set_header(self, content: bytes) -> None:
+        self._header.update((content,))
+
+    def chunk(self, name: str) -> bytes:
+        value = self._chunks.getValue((name,))
+        assert value is not None, f"chunk {name} is missing in the state store"
+        return bytes(value[0])
+
+    def put_chunk(self, name: str, content: memoryview) -> None:
+        self._chunks.updateValue((name,), (bytes(content),))
+
+    def remove_chunk(self, name: str) -> None:
+        self._chunks.removeKey((name,))
+
+
+class _BucketProcessor(StatefulProcessor):
+    """Gives each bucket its turn."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self._plan = plan
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._chunks = _SparkChunks(handle)
+        self._identity = identity_of(self._plan)
+        self._bucket = {key: bucket for bucket, key in enumerate(state_keys(self._plan.table.buckets))}
+
+    def handleInputRows(  # noqa: N802
+        self, key: Any, rows: Iterator[_Frame], timerValues: object
+    ) -> Iterator[_Frame]:
+        plan, bucket = self._plan, self._bucket[key[0]]
+        turn = BucketTurn(self._plan, bucket, BucketState(self._chunks, self._identity))
+        ticks: list[Tick] = []
+        with closing(BlobOrder(gathered_bytes(plan.task_bytes))) as blobs:
+            for frame in rows:
+                for part, number, blob in zip(frame["part"], frame["number"], frame["blob"], strict=True):
+                    if part == TICK_PART:
+                        ticks.append(Tick.from_bytes(blob))
+                    else:
+                        blobs.add(part, number, blob)
+            for blob in pack(turn.run(ticks, unpack(blobs, plan.stream_schema)), blob_bytes(plan.task_bytes)):
+                yield _frame(blob.to_pybytes(), None)
+        context = TaskContext.get()
+        assert context is not None
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        assert batch is not None
+        PendingMarks(plan.table.store, turn.marks).say(bucket, int(batch), turn.pending)
+        yield _frame(None, turn.metrics(context.partitionId()).to_json())
+
+    def close(self) -> None:
+        pass
+
+
+def _frame(blob: bytes | None, metrics: str | None) -> _Frame:
+    columns = [pa.array([blob], pa.binary()), pa.array([metrics], pa.string())]
+    return pa.RecordBatch.from_arrays(columns, ["blob", METRICS_COLUMN]).to_pandas()

@@ -1,0 +1,238 @@
+"""Rows of serialised record batches, copied out without decoding the batches.
+
+A page of the master table, a block of rows in a cache, and the rows that a sweep has found are all the same thing: the
+message of a record batch in a piece of memory. Decoding thousands of them to take one row of each would cost more than
+all else, so the few rows that are wanted are copied straight from the buffers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from semistream.core.errors import DamagedTable, UnsupportedType
+from semistream.kernels.message_buffers import find_buffers
+from semistream.kernels.row_gather import gather_bits, gather_bytes, gather_fixed, gather_ranges, gather_words
+
+__all__ = ["PageShape", "RawPages", "RowGather"]
+
+_ALIGNMENT = 8
+
+_Bytes = npt.NDArray[np.uint8]
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Column:
+    field: pa.Field
+    position: int
+    first_buffer: int
+
+    @property
+    def is_nested(self) -> bool:
+        dtype = self.field.type
+        return dtype.num_fields > 0 or isinstance(dtype, pa.BaseExtensionType) or pt.is_null(dtype)
+
+
+def _offset_bytes(dtype: pa.DataType) -> int | None:
+    """Return the width of a text's offsets, or None for what is not text."""
+    if pt.is_string(dtype) or pt.is_binary(dtype):
+        return 4
+    return 8 if pt.is_large_string(dtype) or pt.is_large_binary(dtype) else None
+
+
+def _buffer_count(dtype: pa.DataType) -> int:
+    if isinstance(dtype, pa.BaseExtensionType):
+        dtype = dtype.storage_type
+    if pt.is_null(dtype):
+        return 0
+    if pt.is_fixed_size_list(dtype):
+        return 1 + _buffer_count(dtype.value_type)
+    return int(dtype.num_buffers) + sum(_buffer_count(dtype.field(i).type) for i in range(dtype.num_fields))
+
+
+class PageShape:
+    """Which columns are wanted of messages with a given schema, and where their buffers stand in the list.
+
+    Examples
+    --------
+    >>> batch = pa.record_batch({"id": [1, 2], "city": ["Rome", "Oslo"]})
+    >>> pages = PageShape(batch.schema, ["city"]).pages(np.frombuffer(batch.serialize(), np.uint8), [0])
+    >>> gather = RowGather(pages.shape, 3)
+    >>> gather.add(pages, np.zeros(2, np.int64), np.array([1, 0]), np.array([0, 2]))
+    >>> gather.finish().to_pydict()
+    {'city': ['Oslo', None, 'Rome']}
+    """
+
+    def __init__(self, schema: pa.Schema, columns: Sequence[str] | None = None) -> None:
+        names = list(schema.names if columns is None else columns)
+        for field in schema:
+            if pt.is_string_view(field.type) or pt.is_binary_view(field.type):
+                raise UnsupportedType(
+                    f"column {field.name!r} has type {field.type}, whose rows cannot be copied out of pages: stage it "
+                    "as plain text, or use 'hybridjoin'"
+                )
+        self.message_schema = schema
+        self.schema = pa.schema([schema.field(name) for name in names])
+        first = np.concatenate([[0], np.cumsum([_buffer_count(field.type) for field in schema])])
+        self.num_buffers = int(first[-1])
+        positions = [schema.get_field_index(name) for name in names]
+        self.columns = [_Column(schema.field(at), at, int(first[at])) for at in positions]
+
+    def pages(self, raw: _Bytes, starts: Sequence[int] | _Int64s) -> "RawPages":
+        """Return the messages that begin at ``starts``, each at a multiple of 8."""
+        return RawPages(self, raw, np.asarray(starts, dtype=np.int64))
+
+    def serialised(self, rows: pa.RecordBatch) -> "RawPages":
+        """Return one message with these rows, in memory of its own."""
+        return self.pages(np.frombuffer(memoryview(rows.serialize()), dtype=np.uint8), [0])
+
+
+class RawPages:
+    """Messages of one shape in one piece of memory; what was verified before it got here.
+
+    Attributes
+    ----------
+    buffers
+        Where buffer b of message m begins in ``raw``, or -1.
+    """
+
+    def __init__(self, shape: PageShape, raw: _Bytes, starts: _Int64s) -> None:
+        self.shape = shape
+        self.raw = raw
+        self.starts = starts
+        self.words = raw[: raw.size // _ALIGNMENT * _ALIGNMENT].view(np.int64)
+        self.buffers = np.empty((starts.size, shape.num_buffers), dtype=np.int64)
+        assert raw.ctypes.data % _ALIGNMENT == 0, "memory for pages is aligned"
+        if find_buffers(raw, starts, self.buffers) < starts.size:
+            raise DamagedTable("a page is not a record batch of the table's schema: stage the table again")
+
+    def batch(self, page: int) -> pa.RecordBatch:
+        """Return a message decoded."""
+        begin = int(self.starts[page])
+        batch: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(self.raw[begin:]), self.shape.message_schema)
+        return batch
+
+
+class RowGather:
+    """Rows of several pieces of memory, in an order of the caller's choice; places that get no row are NULL.
+
+    Parameters
+    ----------
+    shape
+        Names the columns; pages of other shapes may be added, as long as those are of the same types.
+    num_rows
+        How many rows the result has.
+    """
+
+    def __init__(self, shape: PageShape, num_rows: int) -> None:
+        self._schema = shape.schema
+        self._num_rows = num_rows
+        self._parts: list[tuple[RawPages, _Int64s, _Int64s, _Int64s]] = []
+        self._placed = 0
+
+    def add(self, source: RawPages, pages: _Int64s, rows: _Int64s, places: _Int64s) -> None:
+        """Let row ``rows[i]`` of page ``pages[i]`` be row ``places[i]`` of the result. Places must be distinct."""
+        if rows.size:
+            self._parts.append((source, pages, rows, places))
+            self._placed += rows.size
+
+    def finish(self) -> pa.RecordBatch:
+        """Return the rows."""
+        columns = [self._column(at, field.type) for at, field in enumerate(self._schema)]
+        schema = self._schema
+        if self._placed < self._num_rows:
+            schema = pa.schema([field.with_nullable(True) for field in schema])
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def row_bytes(self) -> _Int64s:
+        """Return how many bytes each row takes: exact for flat columns, the column's average for nested ones."""
+        total = np.zeros(self._num_rows, dtype=np.int64)
+        for at, field in enumerate(self._schema):
+            width = _offset_bytes(field.type)
+            if width is not None:
+                total += self._ranges(at, width)[1] + width
+            elif self._parts and self._parts[0][0].shape.columns[at].is_nested:
+                total += -(-self._column(at, field.type).nbytes // max(1, self._num_rows))
+            elif self._parts:
+                total += -(-field.type.bit_width // 8)
+        return total
+
+    def _column(self, at: int, dtype: pa.DataType) -> pa.Array:
+        if not self._parts:
+            return pa.nulls(self._num_rows, dtype)
+        if self._parts[0][0].shape.columns[at].is_nested:
+            return self._nested(at, dtype)
+        validity = self._validity(at)
+        width = _offset_bytes(dtype)
+        if width is not None:
+            offsets, data = self._text(at, width)
+            return pa.Array.from_buffers(dtype, self._num_rows, [validity, offsets, data])
+        if pt.is_boolean(dtype):
+            bits = self._bits(at, 1, absent=False)
+            values = pa.py_buffer(np.packbits(bits, bitorder="little"))
+        else:
+            values = pa.py_buffer(self._values(at, dtype.bit_width // 8))
+        return pa.Array.from_buffers(dtype, self._num_rows, [validity, values])
+
+    def _validity(self, at: int) -> pa.Buffer | None:
+        present = [(source.buffers[:, source.shape.columns[at].first_buffer] >= 0).any() for source, *_ in self._parts]
+        if self._placed == self._num_rows and not any(present):
+            return None
+        valid = self._bits(at, 0, absent=True)
+        return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+    def _bits(self, at: int, number: int, *, absent: bool) -> npt.NDArray[np.bool_]:
+        out = np.zeros(self._num_rows, dtype=np.bool_)
+        for source, pages, rows, places in self._parts:
+            gather_bits(source.raw, _begins(source, at, number), pages, rows, places, absent, out)
+        return out
+
+    def _values(self, at: int, width: int) -> _Bytes:
+        out = np.zeros(-(-self._num_rows * width // 8) * 8, dtype=np.uint8)
+        for source, pages, rows, places in self._parts:
+            begins = _begins(source, at, 1)
+            if width % 8 == 0:
+                gather_words(source.words, begins, pages, rows, places, width // 8, out.view(np.int64))
+            else:
+                gather_fixed(source.raw, begins, pages, rows, places, width, out)
+        return out
+
+    def _ranges(self, at: int, width: int) -> tuple[_Int64s, _Int64s]:
+        """Return where the text of every row begins in its own piece of memory, and its length."""
+        sources = np.zeros(self._num_rows, dtype=np.int64)
+        lengths = np.zeros(self._num_rows, dtype=np.int64)
+        for source, pages, rows, places in self._parts:
+            listed, data = _begins(source, at, 1), _begins(source, at, 2)
+            gather_ranges(source.raw, listed, data, pages, rows, places, width, sources, lengths)
+        return sources, lengths
+
+    def _text(self, at: int, width: int) -> tuple[pa.Buffer, pa.Buffer]:
+        sources, lengths = self._ranges(at, width)
+        offsets = np.zeros(self._num_rows + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        data = np.empty(int(offsets[-1]), dtype=np.uint8)
+        for source, _, _, places in self._parts:
+            gather_bytes(source.raw, places, sources, offsets, data)
+        return pa.py_buffer(offsets.astype(np.int32) if width == 4 else offsets), pa.py_buffer(data)
+
+    def _nested(self, at: int, dtype: pa.DataType) -> pa.Array:
+        taken: list[pa.Array] = []
+        order: list[_Int64s] = []
+        for source, pages, rows, places in self._parts:
+            position = source.shape.columns[at].position
+            for page in np.unique(pages).tolist():
+                here = pages == page
+                taken.append(source.batch(page).column(position).take(pa.array(rows[here])))
+                order.append(places[here])
+        where = np.full(self._num_rows, -1, dtype=np.int64)
+        where[np.concatenate(order)] = np.arange(self._placed)
+        column: pa.Array = pa.concat_arrays(taken).cast(dtype).take(pa.array(where, mask=where < 0))
+        return column
+
+
+def _begins(source: RawPages, column: int, number: int) -> _Int64s:
+    return np.ascontiguousarray(source.buffers[:, source.shape.columns[column].first_buffer + number])

@@ -1,0 +1,181 @@
+"""SWEEPJOIN: each page at most once a window, a cache that helps and never matters, and the budget."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+from semistream.core.errors import BudgetTooSmall, DamagedTable, InvalidArgument, SemistreamError
+from semistream.operators.sweepjoin import Sweepjoin
+from semistream.storage import MasterTable
+from tests import oracle
+
+STREAM = pa.schema([("id", pa.int64()), ("number", pa.int64())])
+
+
+def _master(rows: int = 4000) -> pa.Table:
+    # Key k has k % 3 rows, so that some have none and some several.
+    ids = [key for key in range(rows // 2) for _ in range(key % 3)]
+    return pa.table({"id": ids, "label": [f"{key}-{at}" for at, key in enumerate(ids)]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> MasterTable:
+    return ss.stage(_master(), tmp_path / "master", key="id", page_bytes=1024, buckets=2)
+
+
+def _make(table: MasterTable, **options: Any) -> Sweepjoin:
+    op = ss.operator("sweepjoin", table, STREAM, on="id", **{"memory": "1MB", **options})
+    assert isinstance(op, Sweepjoin)
+    return op
+
+
+def _batch(ids: Sequence[int] | np.ndarray[Any, Any], first: int = 0) -> pa.RecordBatch:
+    numbers = pa.array(range(first, first + len(ids)), pa.int64())
+    return pa.RecordBatch.from_arrays([pa.array(ids, pa.int64()), numbers], schema=STREAM)
+
+
+def _answer(op: Sweepjoin, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    assert op.offer(batch) == batch.num_rows
+    while op.pending:
+        yield from op.step()
+        op._check()
+
+
+def test_each_page_is_read_at_most_once_a_window(table: MasterTable) -> None:
+    random = np.random.default_rng(1)
+    with _make(table, cache_share=0) as op:
+        for _ in range(5):
+            assert op.offer(_batch(random.integers(0, 2000, 3000))) == 3000
+            while op.pending:
+                before = op.metrics.pages_read
+                list(op.step())
+                assert op.metrics.pages_read - before <= table.num_pages
+
+
+def test_a_window_with_few_keys_reads_few_pages(table: MasterTable) -> None:
+    with _make(table, cache_share=0) as op:
+        list(_answer(op, _batch([5, 5, 5, 1900, 1900] * 100)))
+        assert op.metrics.pages_read <= 4
+        assert op.metrics.seeks <= 2
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+def test_results_are_the_same_with_and_without_a_cache(table: MasterTable, how: Any) -> None:
+    random = np.random.default_rng(2)
+    batches = [_batch((random.zipf(1.2, 1500) % 2100).astype(np.int64), 1500 * at) for at in range(12)]
+    outputs = []
+    for share in (0.0, 1.0):
+        with _make(table, how=how, cache_share=share) as op:
+            outputs.append(Counter(row for batch in batches for out in _answer(op, batch) for row in _tuples(out)))
+            assert (op.metrics.tuples_through_cache > 0) == (share > 0)
+    assert outputs[0] == outputs[1]
+    columns = ["label"] if how in ("inner", "left") else []
+    small = [batch.slice(0, 60) for batch in batches]
+    expected = Counter(oracle.join(small, _master(), [("id", "id")], how, master_columns=columns))
+    numbers = {number for batch in small for number in batch.column("number").to_pylist()}
+    assert Counter({row: count for row, count in outputs[0].items() if row[1] in numbers}) == expected
+
+
+def _tuples(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in batch.to_pylist()]
+
+
+def test_frequent_keys_soon_need_no_page(table: MasterTable) -> None:
+    with _make(table) as op:
+        for at in range(10):
+            list(_answer(op, _batch(list(range(0, 400, 3)) * 4, 400 * at)))
+        before = op.metrics.pages_read
+        list(_answer(op, _batch(list(range(0, 400, 3)) * 4)))
+        assert op.metrics.pages_read == before
+        assert op.metrics.cache_share > 0.5
+
+
+def test_a_key_with_more_rows_than_fit_leaves_in_portions(tmp_path: Path) -> None:
+    rows = 60_000
+    master = pa.table({"id": [1] * rows + [2], "label": ["x" * 30] * (rows + 1)})
+    table = ss.stage(master, tmp_path / "master", key="id", page_bytes=1024)
+    with _make(table, memory="700KB", how="left") as op:
+        out: Counter[int] = Counter()
+        largest = 0
+        for batch in _answer(op, _batch([1, 2, 3, 1])):
+            out.update(batch.column("number").to_pylist())
+            largest = max(largest, batch.nbytes)
+        assert out == {0: rows, 1: 1, 2: 1, 3: rows}
+        assert largest < 100_000
+
+
+def test_another_process_finds_the_cache_warm(table: MasterTable, tmp_path: Path) -> None:
+    folder = str(tmp_path / "cache")
+    keys = _batch(list(range(0, 300, 3)) * 3)
+    with _make(table, cache_folder=folder, cache_processes=2) as first:
+        for _ in range(10):
+            list(_answer(first, keys))
+    with _make(table, cache_folder=folder, cache_processes=2) as second:
+        list(_answer(second, keys))
+        assert second.metrics.pages_read == 0
+
+
+def test_a_damaged_page_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    table = ss.stage(_master(), tmp_path / "master", key="id", page_bytes=1024)
+    (data,) = [path for path in (tmp_path / "master" / "data").iterdir() if not path.name.endswith(".pages.arrow")]
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    with _make(table) as op, pytest.raises(DamagedTable, match=r"page \d+ of .*\.arrow has been altered"):
+        list(_answer(op, _batch(list(range(2000)))))
+
+
+def test_cold_pages_are_read_as_well(table: MasterTable) -> None:
+    with _make(table, io="drop_behind") as op:
+        rows = sum(out.num_rows for out in _answer(op, _batch(list(range(300)))))
+        assert rows == sum(key % 3 for key in range(300))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"cache_share": 1.5}, InvalidArgument, "cache_share=1.5"),
+        ({"cache_processes": 0}, InvalidArgument, "cache_processes=0"),
+        ({"w": 0}, InvalidArgument, "w=0"),
+        ({"order": "key"}, InvalidArgument, "order='key'"),
+        ({"memory": "20KB"}, BudgetTooSmall, "give at least"),
+    ],
+)
+def test_bad_settings_are_refused(
+    table: MasterTable, options: dict[str, Any], error: type[SemistreamError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        _make(table, **options)
+
+
+def test_the_least_budget_that_is_named_will_do(table: MasterTable) -> None:
+    with pytest.raises(BudgetTooSmall) as caught:
+        _make(table, memory=20_000)
+    least = int(str(caught.value).split("at least ")[1].split(" ")[0])
+    with _make(table, memory=least) as op:
+        assert sum(out.num_rows for out in _answer(op, _batch(list(range(50))))) == sum(key % 3 for key in range(50))
+
+
+def test_a_folder_that_cannot_be_written_costs_no_rows(table: MasterTable, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    keys = _batch(list(range(0, 300, 3)) * 3)
+    with _make(table, cache_folder=str(tmp_path / "file" / "cache"), cache_processes=2) as op:
+        for _ in range(5):
+            assert sum(out.num_rows for out in _answer(op, keys)) == 3 * sum(key % 3 for key in range(0, 300, 3))
+
+
+def test_a_folder_that_goes_away_costs_no_rows(table: MasterTable, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    keys = _batch(list(range(1, 300, 3)) * 3)
+    with _make(table, cache_folder=str(folder), cache_processes=2) as op:
+        for at in range(6):
+            assert sum(out.num_rows for out in _answer(op, keys)) == 3 * 100
+            if at == 0:
+                shutil.rmtree(folder)

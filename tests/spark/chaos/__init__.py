@@ -1,0 +1,1 @@
+"""Kills queries in mid-flight, lets them go on, and compares what they wrote with a batch join."""

@@ -1,0 +1,271 @@
+"""Staggered completion on real Spark: rows wait in the state store, and each leaves once whatever happens."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import semistream as ss
+from semistream.core.errors import InvalidArgument
+from semistream.core.semantics import How
+from semistream.storage import MasterTable
+from tests.spark.staggered_cases import MASTER_ROWS, STREAM, Answer, expected, master, staged, stream_rows
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+LONG_S = 400  # for a busy machine: what takes longer hangs
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
+@pytest.fixture(autouse=True)
+def _rocksdb(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PROVIDER, ROCKSDB)
+    spark.conf.set(CHANGELOG, "true")
+    yield
+    spark.conf.unset(PROVIDER)
+    spark.conf.unset(CHANGELOG)
+
+
+class Sink:
+    """A sink that knows batches by their number: a batch that it has is not written again."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, Counter[Answer]] = {}
+        self.replayed: list[int] = []
+        self.fails_once_at: int | None = None
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        answers = Counter(tuple(row) for row in rows.collect())
+        if batch in self.batches:
+            self.replayed.append(batch)
+            assert answers == self.batches[batch], f"batch {batch} let other rows out when it was replayed"
+            return
+        self.batches[batch] = answers
+        if batch == self.fails_once_at:
+            raise RuntimeError("the sink fails after it has written")
+
+    @property
+    def answers(self) -> "Counter[Answer]":
+        return sum(self.batches.values(), Counter())
+
+
+class Run:
+    """A stream of files, joined."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, table: MasterTable, how: How = "left", **options: Any
+    ) -> None:
+        self.spark, self.folder, self.table, self.how, self.options = spark, folder, table, how, options
+        self.sink = Sink()
+        self.written: list[pa.RecordBatch] = []
+        (folder / "in").mkdir(exist_ok=True)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        path = self.folder / "in" / f"{len(self.written):03d}.parquet"
+        pq.write_table(pa.Table.from_batches([rows]), path.with_name(f".{path.name}"))
+        os.utime(path.with_name(f".{path.name}"), (len(self.written), len(self.written)))
+        path.with_name(f".{path.name}").rename(path)
+        self.written.append(rows)
+
+    def start(self, **trigger: Any) -> StreamingQuery:
+        stream = self.spark.readStream.schema("id bigint, n bigint").option("maxFilesPerTrigger", 1)
+        joined = ss.join(
+            stream.parquet(str(self.folder / "in")),
+            self.table,
+            on="id",
+            how=self.how,
+            completion="staggered",
+            **{"algorithm": "cmeshjoin", "memory": "2MB", "b": 1, "cycle_batches": 3, **self.options},
+        )
+        writer = joined.writeStream.foreachBatch(self.sink).option(
+            "checkpointLocation", str(self.folder / "checkpoint")
+        )
+        return writer.trigger(**(trigger or {"processingTime": "0 seconds"})).start()
+
+    def run_to_end(self) -> StreamingQuery:
+        query = self.start(availableNow=True)
+        assert query.awaitTermination(LONG_S), "availableNow never ended"
+        return query
+
+
+def wait_for(query: StreamingQuery, condition: Any, what: str) -> None:
+    for _ in range(LONG_S * 10):
+        if condition():
+            return
+        if query.exception() is not None:
+            raise AssertionError(str(query.exception()))
+        time.sleep(0.1)
+    raise AssertionError(f"waited in vain for {what}")
+
+
+def pending(query: StreamingQuery) -> int | None:
+    metrics = ss.metrics(query)
+    return None if metrics is None else metrics.pending
+
+
+def hot_and_cold(seed: int) -> pa.RecordBatch:
+    """Return a stream of which most rows have one of five keys."""
+    chosen = random.Random(seed)
+    ids = [chosen.randrange(5) if chosen.random() < 0.8 else chosen.randrange(MASTER_ROWS) for _ in range(400)]
+    return pa.RecordBatch.from_arrays([pa.array(ids), pa.array([seed * 1000 + n for n in range(400)])], schema=STREAM)
+
+
+def test_hot_rows_leave_at_once_and_all_rows_in_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, tmp_path, staged(tmp_path / "table", "cmeshjoin"), cycle_batches=4)
+    files = 11
+    for seed in range(files):
+        run.write(hot_and_cold(seed))
+    query = run.run_to_end()
+    assert run.sink.answers == expected(run.written, "left")
+    assert pending(query) == 0
+    # The last file's rows: hot ones in its own batch or the next, others while the pass goes on.
+    late = Counter[int]()
+    hot_late = Counter[int]()
+    for batch, answers in run.sink.batches.items():
+        for key, number, _ in answers:
+            if number // 1000 >= files - 2:
+                late[batch - number // 1000] += 1
+                hot_late[batch - number // 1000] += key < 5
+    assert sum(hot_late.values()) == hot_late[0] + hot_late[1]
+    assert max(late) >= 3
+    progress = [ss.JoinMetrics.from_progress(progress) for progress in query.recentProgress]
+    counted = [metrics for metrics in progress if metrics is not None]
+    assert sum(metrics.tuples_in for metrics in counted) == files * 400
+    assert sum(metrics.hits for metrics in counted) > 400
+    assert all(metrics.memory_bytes <= metrics.budget_bytes <= 1_000_000 for metrics in counted if metrics.tuples_in)
+
+
+def test_a_silent_stream_drains_then_rests_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, tmp_path, staged(tmp_path / "table", "ssbj"), "anti", algorithm="ssbj")
+    run.write(stream_rows(300, 1))
+    query = run.start()
+    try:
+        wait_for(query, lambda: run.sink.answers == expected(run.written, "anti"), "the rows of a silent stream")
+        wait_for(query, lambda: pending(query) == 0, "nothing pending")
+        batches = max(run.sink.batches)
+        time.sleep(1.0)
+        assert max(run.sink.batches) <= batches + 1, "batches go on with nothing to do"
+        run.write(stream_rows(300, 2))
+        wait_for(query, lambda: run.sink.answers == expected(run.written, "anti"), "the rows after a pause")
+    finally:
+        query.stop()
+
+
+def test_a_restart_in_the_middle_of_a_pass_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = staged(tmp_path / "table", "cmeshjoin")
+    run = Run(spark, tmp_path, table, cycle_batches=30)
+    for seed in range(2):
+        run.write(stream_rows(300, seed))
+    query = run.start()
+    wait_for(query, lambda: len(run.sink.batches) >= 3, "three batches")
+    query.stop()
+    old = expected(run.written, "left")
+    assert sum(run.sink.answers.values()) < sum(old.values()), "nothing was pending: the test shows too little"
+    # What waits keeps its version, what comes later gets the new one, and other settings hold from then on.
+    table.replace(master(tag="town"))
+    new = stream_rows(300, 7)
+    run.write(new)
+    run.options = {"cycle_batches": 2, "memory": "3MB"}
+    run.run_to_end()
+    assert run.sink.answers == old + expected([new], "left", "town")
+
+
+def test_a_replayed_batch_lets_the_same_rows_out(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, tmp_path, staged(tmp_path / "table", "chybridjoin"), algorithm="chybridjoin", cycle_batches=6)
+    for seed in range(4):
+        run.write(stream_rows(300, seed))
+    run.sink.fails_once_at = 2
+    with pytest.raises(StreamingQueryException, match="the sink fails after it has written"):
+        run.start(availableNow=True).awaitTermination(LONG_S)
+    run.options["memory"] = "4MB"  # the batch goes by the settings that it began with
+    run.run_to_end()
+    assert run.sink.replayed == [2]
+    assert run.sink.answers == expected(run.written, "left")
+
+
+def test_a_checkpoint_of_another_join_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, tmp_path, staged(tmp_path / "table", "cmeshjoin"))
+    run.write(stream_rows(50, 1))
+    run.run_to_end()
+    run.write(stream_rows(50, 2))
+    run.how = "semi"
+    with pytest.raises(StreamingQueryException, match=r"how 'left', this one has 'semi': .*checkpointLocation"):
+        run.run_to_end()
+    run.how, run.table = "left", staged(tmp_path / "other", "cmeshjoin", buckets=4)
+    with pytest.raises(StreamingQueryException, match=r"join with table '\w+', this one has '\w+'"):
+        run.run_to_end()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"order": "stream"}, "order='stream' is not for completion='staggered'"),
+        ({"shedding": "random"}, "shedding='random' is not for completion='staggered'"),
+        ({"cycle_batches": 0}, "cycle_batches=0"),
+    ],
+)
+def test_what_does_not_fit_is_refused(spark: SparkSession, tmp_path: Path, change: Any, message: str) -> None:
+    run = Run(spark, tmp_path, staged(tmp_path / "table", "cmeshjoin"), **change)
+    with pytest.raises(InvalidArgument, match=message):
+        run.start()
+
+
+def test_sessions_that_do_not_fit_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, tmp_path, staged(tmp_path / "table", "cmeshjoin", buckets=1))
+    with pytest.warns(UserWarning, match=r"shuffle\.partitions is 2, the table has 1 buckets"):
+        run.start().stop()
+    spark.conf.unset(PROVIDER)
+    with pytest.raises(InvalidArgument, match=r"needs the state store RocksDB.*spark\.conf\.set\('spark\.sql\.str"):
+        run.start()
+    spark.conf.set(PROVIDER, ROCKSDB)
+    with pytest.raises(InvalidArgument, match="needs a streaming DataFrame"):
+        ss.join(spark.range(3), run.table, on="id", completion="staggered")
+
+
+def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    chosen = random.Random(seed)
+    staged(tmp_path / "table", "ssbj")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    batches = [stream_rows(300, number) for number in range(8)]
+    for number, rows in enumerate(batches):
+        pq.write_table(pa.Table.from_batches([rows]), tmp_path / "in" / f"{number}.parquet")
+        os.utime(tmp_path / "in" / f"{number}.parquet", (number, number))
+    for kills in range(3):
+        driver = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("staggered_driver.py")), str(tmp_path)],
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,  # so that its JVM and workers can be killed with it
+            stderr=subprocess.DEVNULL,
+        )
+        before = len(list((tmp_path / "out").iterdir()))
+        try:
+            while driver.poll() is None and (kills == 2 or len(list((tmp_path / "out").iterdir())) < before + 2):
+                time.sleep(0.05)
+            if kills < 2:
+                time.sleep(chosen.uniform(0, 1))
+                assert driver.poll() is None, "it was over before it was killed"
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+    assert driver.returncode == 0
+    answers: Counter[Answer] = Counter()
+    for path in (tmp_path / "out").glob("*.json"):
+        answers.update(tuple(row) for row in json.loads(path.read_text()))
+    assert answers == expected(batches)
