@@ -120,7 +120,7 @@ def test_text_that_spark_compares_by_other_rules_is_no_key(stream: DataFrame, tm
 @pytest.mark.parametrize(
     ("layout", "nested", "columns", "chosen"),
     [
-        ("clustered", False, ["name"], "chybridjoin"),
+        ("clustered", False, ["name"], "sweepjoin"),
         ("clustered", True, ["name"], "inlj"),
         ("clustered", False, ["tags"], "hybridjoin"),
         ("heap", False, ["name"], "ssbj"),
