@@ -2,18 +2,17 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from semistream.workloads import STREAM_SCHEMA, stream
+from semistream.workloads import Bursts, Sales
 
 __all__ = ["FileFeed"]
 
-_FILE_ROWS = 65_536
+_COLUMNS = ["key", "sale", "quantity"]  # 20 bytes
 
 
 class FileFeed:
@@ -23,9 +22,13 @@ class FileFeed:
     ----------
     parts
         Files of a batch: each is read by a task of its own.
+    first
+        The number of the first sale: feeds that differ in it alone have the same hot keys and other sales.
     """
 
-    def __init__(self, folder: Path, *, key_domain: int, skew: float, batch_rows: int, parts: int, seed: int) -> None:
+    def __init__(
+        self, folder: Path, *, key_domain: int, skew: float, batch_rows: int, parts: int, seed: int, first: int = 0
+    ) -> None:
         self.folder = folder
         self._made = folder / "made"
         self._watched = folder / "watched"
@@ -34,21 +37,9 @@ class FileFeed:
             path.mkdir(parents=True, exist_ok=True)
         self.batch_rows = batch_rows
         self._parts = parts
+        self._first = first
         self._next = 0
-        self._generated = self._batches(key_domain, skew, seed)
-
-    def _batches(self, key_domain: int, skew: float, seed: int) -> Iterator[pa.Table]:
-        rows = stream(1 << 50, key_domain=key_domain, zipf_exponent=skew, seed=seed + 1, batch_rows=_FILE_ROWS)
-        waiting: list[pa.RecordBatch] = []
-        count = 0
-        for batch in rows:
-            waiting.append(batch)
-            count += batch.num_rows
-            while count >= self.batch_rows:
-                table = pa.Table.from_batches(waiting)
-                yield table.slice(0, self.batch_rows)
-                waiting = table.slice(self.batch_rows).to_batches()
-                count -= self.batch_rows
+        self._sales = Sales(Bursts(1000), key_domain=key_domain, zipf_exponent=skew, seed=seed)
 
     def rewind(self) -> None:
         """Begin again with the first batch, for another query."""
@@ -61,10 +52,12 @@ class FileFeed:
         part_rows = -(-self.batch_rows // self._parts)
         paths = [self._made / f"{self._next:06d}-{part}.parquet" for part in range(self._parts)]
         if not all(path.exists() for path in paths):
-            table = next(self._generated)
+            first = self._first + self._next * self.batch_rows
             for part, path in enumerate(paths):
+                rows = min(part_rows, self.batch_rows - part * part_rows)
+                batch = self._sales.part(first + part * part_rows, rows).select(_COLUMNS)
                 unfinished = path.with_suffix(".tmp")
-                pq.write_table(table.slice(part * part_rows, part_rows), unfinished, compression="none")
+                pq.write_table(pa.Table.from_batches([batch]), unfinished, compression="none")
                 unfinished.rename(path)
         for path in paths:
             os.link(path, self._watched / path.name)

@@ -22,6 +22,7 @@ __all__ = ["run_spark"]
 
 _Report = Callable[[str], None]
 _TYPICAL_BATCH = 100_000
+_FIRST_OF_WARM_UP = 1_000_000_000  # sales that are not measured
 _COLD_PLANS = (OURS, "stream broadcast")
 _MEMORY_RATIO_OF = "resident bytes of our Python workers beyond those of the identity pipeline / the budget"
 
@@ -87,10 +88,10 @@ def _plan(name: str) -> Plan:
 
 
 def _warm_up(spark: SparkSession, spec: SparkSpec, master: MasterForms, data_dir: Path, report: _Report) -> None:
-    """Let our cache see rows of the same kind; Spark's plans keep nothing between batches that could be warmed so."""
+    """Let our cache see other sales of the same kind; Spark's plans keep nothing between batches that could be warm."""
     batch_rows = max(spec.batch_rows)
     batches = -(-spec.cache_rows // batch_rows)
-    feed = _feed(spec, data_dir, master, batch_rows, seed=spec.seed + 1)
+    feed = _feed(spec, data_dir, master, batch_rows, first=_FIRST_OF_WARM_UP)
     report(f"{master.rows:,} rows: warming the cache with {batches} batches of {batch_rows:,}")
     done = measure_plan(spark, spec, _plan(OURS), feed, master, warm_up_batches=0, measured_batches=batches)
     assert done.failure is None, done.failure
