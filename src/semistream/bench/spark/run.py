@@ -77,10 +77,17 @@ def run_spark(
     return result()
 
 
-def _feed(spec: SparkSpec, data_dir: Path, master: MasterForms, batch_rows: int, seed: int | None = None) -> FileFeed:
-    seed = spec.seed if seed is None else seed
-    folder = data_dir.resolve() / f"spark-stream-{master.rows}-rows-{batch_rows}-batches-skew-{spec.skew:g}-seed-{seed}"
-    return FileFeed(folder, key_domain=master.rows, skew=spec.skew, batch_rows=batch_rows, parts=spec.cores, seed=seed)
+def _feed(spec: SparkSpec, data_dir: Path, master: MasterForms, batch_rows: int, first: int = 0) -> FileFeed:
+    name = f"spark-stream-{master.rows}-rows-batches-of-{batch_rows}-skew-{spec.skew:g}-seed-{spec.seed}-from-{first}"
+    return FileFeed(
+        data_dir.resolve() / name,
+        key_domain=master.rows,
+        skew=spec.skew,
+        batch_rows=batch_rows,
+        parts=spec.cores,
+        seed=spec.seed,
+        first=first,
+    )
 
 
 def _plan(name: str) -> Plan:
