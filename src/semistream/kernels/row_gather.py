@@ -2,6 +2,9 @@
 
 ``begins[page]`` is where the column's buffer begins in ``raw`` for each page, or -1 when the page has none. Row
 ``rows[i]`` of page ``pages[i]`` goes to place ``places[i]`` of the output.
+
+Inner loops count in unsigned numbers: a signed index may be negative and then counts from the end, which numba would
+look at for every byte.
 """
 
 import numpy as np
@@ -25,10 +28,10 @@ def gather_words(
         source = begins[pages[at]]
         if source < 0:
             continue
-        source = (source >> 3) + rows[at] * words
-        target = places[at] * words
-        for word in range(words):
-            out[target + word] = raw[source + word]
+        first = np.uint64((source >> 3) + rows[at] * words)
+        target = np.uint64(places[at] * words)
+        for word in range(np.uint64(words)):
+            out[target + word] = raw[first + word]
 
 
 @kernel
@@ -40,10 +43,10 @@ def gather_fixed(
         source = begins[pages[at]]
         if source < 0:
             continue
-        source += rows[at] * width
-        target = places[at] * width
-        for byte in range(width):
-            out[target + byte] = raw[source + byte]
+        first = np.uint64(source + rows[at] * width)
+        target = np.uint64(places[at] * width)
+        for byte in range(np.uint64(width)):
+            out[target + byte] = raw[first + byte]
 
 
 @kernel
@@ -96,7 +99,7 @@ def gather_ranges(
 def gather_bytes(raw: _Bytes, places: _Int64s, sources: _Int64s, offsets: _Int64s, out: _Bytes) -> None:
     """Copy the text of the rows at ``places``: ``offsets`` says where each begins and ends in the output."""
     for place in places:
-        source = sources[place]
-        begin = offsets[place]
-        for byte in range(offsets[place + 1] - begin):
+        source = np.uint64(sources[place])
+        begin = np.uint64(offsets[place])
+        for byte in range(np.uint64(offsets[place + 1]) - begin):
             out[begin + byte] = raw[source + byte]

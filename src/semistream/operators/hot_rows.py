@@ -27,14 +27,14 @@ __all__ = ["HotRows", "RowRanges"]
 
 _MOST_BLOCKS = 64
 _LEAST_BLOCK_BYTES = 128 << 10
-_REPLACED_SHARE = 1 / 8  # of a full cache that is replaced after a step, over all processes
+_REPLACED_SHARE = 1 / 32  # of a full cache that is replaced after a step, over all processes
 _MOST_REPLACED_BYTES = 64 << 20  # so that no step takes long
 _WAITING_SHARE = 1 / 8
 _BUILDING_COPIES = 3  # rows gathered, their message, the finished block
 _WAITING_KEY_BYTES = 32
 _MESSAGE_BYTES = 1024  # what the message of a batch takes beside its rows, about
-_COUNTERS_PER_KEY = 2
-_SAMPLE_PER_KEY = 8
+_COUNTERS_PER_KEY = 8
+_SAMPLE_PER_KEY = 16
 _LARGEST_SET_SHARE = 1 / 4  # of a block
 
 _Int64s = npt.NDArray[np.int64]

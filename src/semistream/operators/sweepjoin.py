@@ -61,13 +61,14 @@ from semistream.storage import Io, MasterTable
 
 __all__ = ["Sweepjoin", "SweepjoinConfig"]
 
-_STREAM_BUFFER_SHARE = 1 / 8
+_STREAM_BUFFER_SHARE = 1 / 16
 _DISK_SHARE = 1 / 16
 _FOUND_SHARE = 1 / 24
 _COPIES_OF_FOUND = 3  # in portions, in one piece, and as a block for the results
 _WINDOW_SHARE = 1 / 12
 _TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
-_RESULTS_SHARE = 0.2
+_BATCHES = 4
+_RESULTS_SHARE = 0.1
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _LEAST_WINDOW_BYTES = 16 << 10
 _MOST_DISK_BYTES = 32 << 20
@@ -129,7 +130,8 @@ class Sweepjoin(StepOperator):
         self._filter = PairFilter(spec)
         columns = list(spec.needed_master_columns)
         self._sweep = SweepPhase("sweepjoin", table, spec, columns, self.metrics, config.io)
-        self._delivery = Delivery(spec, self.budget_bytes, ordered=config.order == "stream")
+        # Batches that leave are a small part of the budget: what they take, the cache has not.
+        self._delivery = Delivery(spec, self.budget_bytes // _BATCHES, ordered=config.order == "stream")
         self._results_bytes = 2 * self._delivery.reserved_bytes
         fixed = self._sweep.index_bytes + self._results_bytes + self._sweep.bytes_beside(self.budget_bytes)
         page = self._sweep.least_disk_bytes
