@@ -52,7 +52,7 @@ def test_each_page_is_read_at_most_once_a_window(table: MasterTable) -> None:
     random = np.random.default_rng(1)
     with _make(table, cache_share=0) as op:
         for _ in range(5):
-            assert op.offer(_batch(random.integers(0, 2000, 3000))) == 3000
+            assert op.offer(_batch(random.integers(0, 2000, 1500))) == 1500
             while op.pending:
                 before = op.metrics.pages_read
                 list(op.step())

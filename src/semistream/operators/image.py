@@ -32,7 +32,10 @@ from semistream.operators.partitions import Partitions
 from semistream.operators.read_counts import ReadCounts
 from semistream.operators.scan_plan import ScanPlanner
 from semistream.operators.step_operator import StepOperator
+from semistream.operators.sweep_phase import SweepPhase
+from semistream.operators.sweep_results import SweepResults
 from semistream.storage import MasterTable, PageDirectory, PageReader, ReadAhead
+from semistream.storage.raw_pages import PageShape
 
 __all__ = ["Image", "set_image", "take_image"]
 
@@ -54,11 +57,14 @@ _ENVIRONMENT = (
     Partitions,
     LookupPhase,
     ScanPlanner,
+    SweepPhase,
+    SweepResults,
+    PageShape,
     FunctionType,
     MethodType,
     BuiltinMethodType,
 )
-_OWN_MODULES = ("semistream.operators.", "semistream.kernels.")
+_OWN_MODULES = ("semistream.operators.", "semistream.kernels.", "semistream.storage.raw_pages")
 _FOREIGN = {
     ("numpy", "dtype"),
     ("numpy", "ndarray"),

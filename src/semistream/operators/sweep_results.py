@@ -35,19 +35,26 @@ class SweepResults:
         Tuples of the window that matched nothing, after `end`.
     """
 
-    def __init__(self, spec: JoinSpec, pair_filter: PairFilter, delivery: Delivery, cache: HotRows) -> None:
+    def __init__(self, spec: JoinSpec, pair_filter: PairFilter, delivery: Delivery) -> None:
         self._spec = spec
         self._filter = pair_filter
         self._delivery = delivery
-        self._cache = cache
         self._max_rows = delivery.pair_rows.size
         self._max_bytes = delivery.max_bytes
         self._pair_tuple = delivery.pair_slots
         self._pair_row = np.empty(self._max_rows, dtype=np.int64)
         self.unmatched = 0
 
-    def begin(self, window: Arrivals, cached: RowRanges, is_missing: npt.NDArray[np.bool_], key_of: _Int64s) -> None:
+    def begin(
+        self,
+        window: Arrivals,
+        cache: HotRows,
+        cached: RowRanges,
+        is_missing: npt.NDArray[np.bool_],
+        key_of: _Int64s,
+    ) -> None:
         """Begin a window: where its cached tuples have their rows, and which key each of the others has."""
+        self._cache = cache
         self._window = window
         self._missing = np.flatnonzero(is_missing)
         self._key_of = key_of

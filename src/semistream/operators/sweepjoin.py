@@ -151,7 +151,7 @@ class Sweepjoin(StepOperator):
         self.cache = self._make_cache(columns, int(left * config.cache_share))
         self._sweep.use(self.budget_bytes, disk_bytes, self._found_bytes)
         self._buffer = StreamBuffer(buffer_bytes, self._sweep.keys.stream_codes)
-        self._results = SweepResults(spec, self._filter, self._delivery, self.cache)
+        self._results = SweepResults(spec, self._filter, self._delivery)
         self._most_w = min(config.w or _MOST_W, self._window_bytes // _TUPLE_BYTES)
         self.w = self._most_w
 
@@ -198,7 +198,7 @@ class Sweepjoin(StepOperator):
         if window.valid is not None:
             is_missing &= window.valid
         distinct, key_of = np.unique(window.code[is_missing], return_inverse=True)
-        self._results.begin(window, cached, is_missing, key_of)
+        self._results.begin(window, self.cache, cached, is_missing, key_of)
         portions = 0
         for found in self._sweep.look_up(distinct) if distinct.size else ():
             portions += 1

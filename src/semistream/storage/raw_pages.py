@@ -110,6 +110,9 @@ class RawPages:
         if find_buffers(raw, starts, self.buffers) < starts.size:
             raise DamagedTable("a page is not a record batch of the table's schema: stage the table again")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return RawPages, (self.shape, self.raw, self.starts)  # all else follows from these
+
     def batch(self, page: int) -> pa.RecordBatch:
         """Return a message decoded."""
         begin = int(self.starts[page])
