@@ -16,7 +16,7 @@ from semistream.operators import algorithm_names
 from semistream.workloads import master_table, stream
 
 SPEC = DemoSpec(master_rows=20_000, stream_tuples=30_000, lookup_tuples=5000, budget_share=0.5)
-CACHED = ("cmeshjoin", "chybridjoin", "cinlj", "ssbj")
+CACHED = ("cmeshjoin", "chybridjoin", "cinlj", "ssbj", "sweepjoin")
 
 
 @pytest.fixture(scope="module")

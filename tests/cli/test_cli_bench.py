@@ -98,7 +98,7 @@ def test_plot_of_an_absent_file_is_one_line(tmp_path: Path) -> None:
 
 def test_demo_leaves_a_report(tmp_path: Path) -> None:
     sizes = ["--master-rows", "100000", "--stream-tuples", "20000", "--lookup-tuples", "2000"]
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), *sizes])
+    result = CliRunner().invoke(app, ["demo", "--local", "--out", str(tmp_path), *sizes])
     assert result.exit_code == 0, result.output
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     lines = result.stdout.splitlines()

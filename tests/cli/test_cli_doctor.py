@@ -45,8 +45,19 @@ def test_duckdb_comes_with_the_extra_that_has_it(monkeypatch: pytest.MonkeyPatch
     assert "pip install 'semistream[clustered]'" in CliRunner().invoke(app, ["doctor"]).stdout
 
 
-def test_spark_is_not_asked_for_before_there_is_a_runtime_for_it() -> None:
-    checks = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)["checks"]
-    assert {"pyspark", "java"}.isdisjoint(check["name"] for check in checks)
+def test_spark_is_looked_for_and_not_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = {
+        check["name"]: check for check in json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)["checks"]
+    }
+    assert checks["pyspark"]["found"] == version("pyspark")
+    assert int(checks["java"]["found"]) >= 17
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "")
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 0
+    assert re.search(r"absent +java +not found +-> install Java 17 or newer", result.stdout)
+
+
+def test_clusters_bring_their_own_spark() -> None:
     pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert re.findall(r"^all = (.*)$", pyproject, flags=re.MULTILINE) == ['["semistream[clustered,cli,bench]"]']

@@ -3,7 +3,9 @@
 import json
 import os
 import platform
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -30,7 +32,9 @@ _EXTRAS = {
     "matplotlib": "bench",
     "psutil": "bench",
     "duckdb": "clustered",
+    "pyspark": "spark",
 }
+_LEAST_JAVA = 17
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ def doctor(
         _python(),
         *(_library(name, name, required=True) for name in _REQUIRED_LIBRARIES),
         *(_library(name, f"semistream[{extra}]", required=False) for name, extra in _EXTRAS.items()),
+        _guarded("java", _java, required=False),
         _guarded("kernel cache", _kernel_cache, required=True),
         _guarded("free disk", lambda: _free_disk(data_dir), required=True),
         _guarded("drop-behind reading", lambda: _fadvise(data_dir), required=False),
@@ -78,6 +83,20 @@ def _library(name: str, package: str, *, required: bool) -> _Check:
         return _Check(name, version(name), True, required)
     except PackageNotFoundError:
         return _Check(name, "not installed", False, required, f"pip install '{package}'")
+
+
+def _java() -> _Check:
+    remedy = f"install Java {_LEAST_JAVA} or newer: Spark needs it"
+    home = os.environ.get("JAVA_HOME")
+    command = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if command is None:
+        return _Check("java", "not found", False, False, remedy)
+    told = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    if found is None:
+        return _Check("java", "does not tell its version", False, False, remedy)
+    major = int(found[2] or 0) if found[1] == "1" else int(found[1])  # Java 8 is 1.8
+    return _Check("java", str(major), major >= _LEAST_JAVA, False, remedy)
 
 
 def _guarded(name: str, find: Callable[[], _Check], *, required: bool) -> _Check:

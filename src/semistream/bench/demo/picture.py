@@ -20,6 +20,7 @@ _RUN_COLORS = {
     "inlj": "#c26a10",
     "cinlj": "#f0ab5c",
     "ssbj": "#b3273f",
+    "sweepjoin": "#7d4fa8",
 }
 _OTHER_RUN_COLOR = "#666666"
 # None of the algorithms' colours: a component belongs to several.

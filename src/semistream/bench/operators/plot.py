@@ -20,6 +20,7 @@ _COLORS = {
     "inlj": "#8a8a8a",
     "cinlj": "#3f3f3f",
     "ssbj": "#2a7f62",
+    "sweepjoin": "#b3273f",
 }
 _STYLES = {"heap": "-", "clustered": "--"}
 _HEIGHT = 2.7
