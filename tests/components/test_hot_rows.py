@@ -35,8 +35,10 @@ def _row_sets(codes: _Int64s) -> tuple[_Int64s, pa.RecordBatch]:
     return np.array([len(rows) for rows in sets], dtype=np.int64), batch
 
 
-def _cache(store: BlockStore | None = None, capacity_bytes: int = 400_000, processes: int = 1) -> HotRows:
-    return HotRows(SCHEMA, capacity_bytes, 40, store or PrivateBlocks(), processes)
+def _cache(
+    store: BlockStore | None = None, capacity_bytes: int = 400_000, processes: int = 1, owner: int = 5
+) -> HotRows:
+    return HotRows(SCHEMA, capacity_bytes, 40, store or PrivateBlocks(), processes=processes, owner=owner)
 
 
 def _see(cache: HotRows, codes: _Int64s) -> int:
@@ -85,9 +87,12 @@ def test_frequent_keys_are_known_and_those_without_rows_too() -> None:
     assert _see(cache, _zipf(random)) > 0.85 * 2000
 
 
-def test_a_full_cache_follows_keys_that_become_frequent() -> None:
+@pytest.mark.parametrize("capacity_bytes", [60_000, 700_000])
+def test_a_full_cache_follows_keys_that_become_frequent(capacity_bytes: int) -> None:
     random = np.random.default_rng(3)
-    cache = _cache(capacity_bytes=60_000)
+    cache = _cache(capacity_bytes=capacity_bytes)
+    for _ in range(60):
+        _see(cache, random.integers(0, 20_000, 2000))  # so that it is full
     for _ in range(60):
         _see(cache, _zipf(random))
     before = _see(cache, _zipf(random))
@@ -119,7 +124,7 @@ def test_processes_see_what_the_others_learned(tmp_path: Path) -> None:
     second = _cache(SharedBlocks(str(tmp_path)), processes=2)
     for _ in range(5):
         _see(first, np.arange(1, 300))
-    assert _see(second, np.arange(1, 300)) == 299
+    assert _see(second, np.arange(1, 300)) > 280  # a few still wait for their place
     assert second.nbytes <= 400_000
 
 
@@ -175,13 +180,13 @@ def test_a_damaged_block_is_not_used(tmp_path: Path, damage: Callable[[Path], No
     assert (still.count == np.arange(1, 100) % 4).all(), "what was mapped before stays as it was"
 
 
-def test_what_a_dead_writer_left_is_written_over(tmp_path: Path) -> None:
-    (tmp_path / ".0.unfinished").write_bytes(b"half a block")
+def test_what_a_dead_writer_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".0-dead").write_bytes(b"half a block")
     cache = _cache(SharedBlocks(str(tmp_path)), capacity_bytes=20_000)
     for _ in range(20):
         _see(cache, np.arange(1, 100))
     assert _see(cache, np.arange(1, 100)) == 99
-    assert not (tmp_path / ".0.unfinished").exists()
+    assert not (tmp_path / ".0-dead").exists()
 
 
 def test_a_block_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
@@ -200,7 +205,41 @@ def test_a_block_tells_its_keys() -> None:
     codes = np.array([4, 9, 6])
     counts, batch = _row_sets(codes)
     shape = _cache().shape
-    block = HotBlock(HotBlock.build(codes, counts, batch, floor=3), shape)
+    block = HotBlock(HotBlock.build(codes, counts, batch, owner=1, floor=3, built_at=9), shape)
     found = [part.tolist() for part in HotBlock.keys(block)]
     assert sorted(zip(*found, strict=True)) == [(4, 0, 0), (6, 1, 2), (9, 0, 1)]
-    assert (block.num_keys, block.num_rows, block.floor) == (3, 3, 3)
+    assert (block.num_keys, block.num_rows, block.floor, block.built_at) == (3, 3, 3, 9)
+
+
+def test_blocks_of_another_table_are_not_used(tmp_path: Path) -> None:
+    first = _cache(SharedBlocks(str(tmp_path)), owner=1)
+    for _ in range(5):
+        _see(first, np.arange(1, 300))
+    assert _see(first, np.arange(1, 300)) == 299
+    second = _cache(SharedBlocks(str(tmp_path)), owner=2)
+    assert _see(second, np.arange(1, 300)) == 0
+
+
+def test_a_set_that_is_too_large_keeps_no_other_key_out() -> None:
+    cache = _cache(capacity_bytes=200_000)
+    giant = pa.RecordBatch.from_arrays([pa.array([7] * 3000), pa.array(["x" * 40] * 3000)], schema=SCHEMA)
+    small = np.arange(1, 50)
+    counts, batch = _row_sets(small)
+    rows = pa.concat_batches([giant, batch])
+    for _ in range(10):
+        cache.record(np.array([7, 7, 7]))
+        cache.record(small)
+        firsts = np.concatenate([[0], 3000 + np.cumsum(counts) - counts])
+        cache.offer(np.array([7, *small]), firsts, np.array([3000, *counts]), rows)
+        cache.learn()
+        cache._check()
+    found = cache.find(small, None)
+    assert (found.count[small != 7] >= 0).all()
+
+
+def test_floors_age_with_the_counts() -> None:
+    cache = _cache(capacity_bytes=60_000)
+    for _ in range(80):
+        _see(cache, np.repeat(np.arange(1, 1500), 30))
+    late = [_see(cache, np.repeat(np.arange(50_000, 50_100), 5)) for _ in range(1500)][-1]
+    assert late > 250

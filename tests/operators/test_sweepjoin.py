@@ -60,8 +60,9 @@ def test_each_page_is_read_at_most_once_a_window(table: MasterTable) -> None:
 
 
 def test_a_window_with_few_keys_reads_few_pages(table: MasterTable) -> None:
-    with _make(table, cache_share=0) as op:
+    with _make(table, cache_share=0, memory="2MB") as op:
         list(_answer(op, _batch([5, 5, 5, 1900, 1900] * 100)))
+        assert op.metrics.steps == 1
         assert op.metrics.pages_read <= 4
         assert op.metrics.seeks <= 2
 
@@ -179,3 +180,28 @@ def test_a_folder_that_goes_away_costs_no_rows(table: MasterTable, tmp_path: Pat
             assert sum(out.num_rows for out in _answer(op, keys)) == 3 * 100
             if at == 0:
                 shutil.rmtree(folder)
+
+
+def test_a_shared_folder_never_gives_rows_of_another_version_or_of_other_columns(tmp_path: Path) -> None:
+    ids = list(range(300))
+    table = ss.stage(pa.table({"id": ids, "a": ids, "b": [-key for key in ids]}), tmp_path / "master", key="id")
+    folder = str(tmp_path / "cache")
+    keys = _batch(ids * 3)
+    with _make(table, cache_folder=folder, columns=["a"]) as op:
+        for _ in range(6):
+            list(_answer(op, keys))
+        assert op.metrics.tuples_through_cache > 0
+        op.move_to(table.replace(pa.table({"id": ids, "a": [key + 1000 for key in ids], "b": ids})))
+        assert all((out["a"].to_numpy() == out["id"].to_numpy() + 1000).all() for out in _answer(op, keys))
+    with _make(table, cache_folder=folder, columns=["b"]) as other:
+        assert all((out["b"].to_numpy() == -out["id"].to_numpy()).all() for out in _answer(other, keys))
+
+
+def test_a_key_with_too_many_rows_does_not_make_windows_tiny(tmp_path: Path) -> None:
+    master = pa.table({"id": [0] * 9000 + list(range(1, 2000)), "label": ["x" * 20] * 10_999})
+    table = ss.stage(master, tmp_path / "master", key="id", page_bytes=1024)
+    with _make(table, memory="600KB", how="semi") as op:
+        largest = op.w
+        for _ in range(20):
+            list(_answer(op, _batch([0, *range(1, 200)])))
+        assert op.w >= largest // 8

@@ -40,7 +40,7 @@ def stream_rows(rows: int, seed: int) -> pa.RecordBatch:
 
 def make_plan(table: MasterTable, name: str, how: How = "inner", **changes: Any) -> JoinPlan:
     # One page a step where the algorithm lets us choose, so that a pass takes many steps.
-    options = {} if name in ("inlj", "cinlj") else {"b": 1}
+    options = {} if name in ("inlj", "cinlj", "sweepjoin") else {"b": 1}
     return JoinPlan(
         **{
             "join_id": "a-join",

@@ -74,7 +74,7 @@ class Query:
     def batch(self, rows: pa.RecordBatch | None, tick: Tick | None = None) -> "Counter[Answer]":
         plan = self.plan
         blobs: list[list[pa.Buffer]] = [[] for _ in self.stores]
-        for bucket, blob in Bucketing(plan.spec(plan.table), plan.table, 1 << 20, 1 << 14).blobs(
+        for bucket, blob in Bucketing(plan.spec(plan.table), plan.table, 0, 1 << 20, 1 << 14).blobs(
             [rows] if rows else []
         ):
             blobs[bucket].append(blob)

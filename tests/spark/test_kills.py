@@ -17,6 +17,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path, completion: s
     verdict = campaign.check()
     assert verdict.is_exact, verdict
     assert verdict.rows > 0
+    assert (verdict.waited > 0) == (completion == "staggered")
 
 
 def test_a_killed_python_worker_loses_and_doubles_nothing(tmp_path: Path) -> None:

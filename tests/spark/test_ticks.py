@@ -33,8 +33,7 @@ def plan(tmp_path: Path) -> JoinPlan:
 
 def reader_of(plan: JoinPlan, *, available_now: bool = True) -> TickReader:
     reader = TickReader(plan)
-    if available_now:
-        reader.prepareForTriggerAvailableNow()
+    reader._looks_always = available_now  # without a wait between two looks
     return reader
 
 
@@ -111,6 +110,16 @@ def test_a_new_version_and_new_settings_tick(plan: JoinPlan) -> None:
     assert next_offset(larger, newer)["epoch"]["task_bytes"] == 2_000_000
 
 
+def test_a_run_that_has_to_end_keeps_to_the_version_it_began_with(plan: JoinPlan) -> None:
+    reader = reader_of(plan)
+    reader.prepareForTriggerAvailableNow()
+    offset = next_offset(reader, reader.initialOffset())
+    marks_of(plan, offset).say(0, 0, pending=0)
+    plan.table.replace(master(tag="town"))
+    assert next_offset(reader, offset) == offset
+    assert next_offset(reader_of(plan), offset)["epoch"]["version"] == 2
+
+
 def test_refresh_never_keeps_the_version_that_the_query_began_with(plan: JoinPlan) -> None:
     plan = dataclasses.replace(plan, refresh="never")
     reader = reader_of(plan)
@@ -167,17 +176,19 @@ def test_every_row_is_in_the_blob_of_its_bucket(tmp_path: Path) -> None:
     table = staged(tmp_path / "table", "ssbj", buckets=3)
     spec = make_plan(table, "ssbj").spec(table)
     batches = [stream_rows(500, seed) for seed in range(4)]
-    blobs = list(packing.Bucketing(spec, table, 8_000, 2_000).blobs(batches))
+    part = 4
+    blobs = list(packing.Bucketing(spec, table, part, 8_000, 2_000).blobs(batches))
     rows = {bucket: pa.Table.from_batches([], STREAM) for bucket in range(3)}
     for bucket, blob in blobs:
         assert blob.size < 3_000
         rows[bucket] = pa.concat_tables([rows[bucket], pa.Table.from_batches(packing.unpack([blob], STREAM))])
-    assert sum(part.num_rows for part in rows.values()) == 2000
-    for bucket, part in rows.items():
+    assert sum(found.num_rows for found in rows.values()) == 2000
+    for bucket, rows_of_bucket in rows.items():
         stored = set(ss_ids(table.bucket(bucket)))
-        ids = [row for row in part.column("id").to_pylist() if row is not None and row < 4000]
+        ids = [row for row in rows_of_bucket.column("id").to_pylist() if row is not None and row < 4000]
         assert set(ids) <= stored
-        assert part.column("id").null_count > 0, "NULL keys go to all buckets"
+        # Those with a NULL key go by their part of the stream, not by where it was cut.
+        assert (rows_of_bucket.column("id").null_count > 0) == (bucket == part % 3)
 
 
 def ss_ids(table: Any) -> list[int]:

@@ -76,8 +76,9 @@ class FrequencySketch:
     def __init__(self, num_counters: int, sample: int, memory: _Counters | None = None) -> None:
         if memory is None:
             memory = np.zeros(self.bytes_for(num_counters), dtype=np.uint8)
-        # The first block holds how many keys were counted since the last halving.
+        # The first block holds how many keys were counted since the last halving, and how many there were.
         self._seen = memory[:8].view(np.int64)
+        self._halvings = memory[8:16].view(np.int64)
         self._counters = memory[_BLOCK:].reshape(-1, _BLOCK)
         self._sample = max(1, sample)
 
@@ -90,6 +91,11 @@ class FrequencySketch:
     def nbytes(self) -> int:
         return _BLOCK + self._counters.nbytes
 
+    @property
+    def halvings(self) -> int:
+        """How often all counts have been halved."""
+        return int(self._halvings[0])
+
     def add(self, codes: _Int64s) -> None:
         """Count each of these keys once more."""
         _add(self._counters, codes)
@@ -97,6 +103,7 @@ class FrequencySketch:
         if self._seen[0] >= self._sample:
             self._counters >>= 1
             self._seen[0] //= 2
+            self._halvings[0] += 1
 
     def estimate(self, codes: _Int64s) -> npt.NDArray[np.int32]:
         """Return about how often each of these keys was counted: never less, but for what has faded."""

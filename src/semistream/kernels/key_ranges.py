@@ -21,7 +21,6 @@ __all__ = ["LINE_BYTES", "build_ranges", "find_ranges", "group_by_part", "lines_
 LINE_BYTES = 16
 _LOAD_FACTOR = 0.6
 
-_Int16s = npt.NDArray[np.int16]
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 

@@ -8,6 +8,7 @@ lock around reading, and none to be left behind. When the folder goes away or th
 import fcntl
 import mmap
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
@@ -82,15 +83,18 @@ class SharedBlocks:
             with open(path, "rb") as file:
                 opened = os.fstat(file.fileno())
                 content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
-        except (FileNotFoundError, ValueError):  # not there yet, or empty
+        except (OSError, ValueError):  # not there yet, or empty, or cannot be had: a cache may do without
             return None
         self._seen[number] = opened.st_ino, opened.st_mtime_ns
         return content
 
     def publish(self, number: int, content: _Bytes) -> None:
-        # Only who holds the right to build it writes here; what a dead writer left is written over.
-        unfinished = self._path(f".{number}.unfinished")
-        with open(unfinished, "wb") as file:
+        # What dead writers left. No name is used twice: what is written to may never be what someone has mapped.
+        for name in os.listdir(self._folder):
+            if name.startswith(f".{number}-"):
+                os.unlink(self._path(name))
+        unfinished = self._path(f".{number}-{uuid.uuid4().hex}")
+        with open(unfinished, "xb") as file:
             file.write(content.data)
         os.rename(unfinished, self._path(f"{number}.block"))
 
@@ -105,8 +109,11 @@ class SharedBlocks:
             yield True
 
     def counters(self, nbytes: int) -> _Bytes:
-        with open(self._path("counters"), "ab") as file:
+        file = os.open(self._path("counters"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
             # Reserved now: a disk that is full when they are counted in would end the process.
-            os.posix_fallocate(file.fileno(), 0, nbytes)
-        with open(self._path("counters"), "r+b") as file:
-            return np.frombuffer(mmap.mmap(file.fileno(), nbytes), dtype=np.uint8)
+            reserve = getattr(os, "posix_fallocate", lambda file, start, length: os.ftruncate(file, length))
+            reserve(file, 0, nbytes)
+            return np.frombuffer(mmap.mmap(file, nbytes), dtype=np.uint8)
+        finally:
+            os.close(file)

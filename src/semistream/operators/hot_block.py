@@ -20,8 +20,9 @@ __all__ = ["HotBlock", "index_bytes_for"]
 _MAGIC = 0x54534D53
 _FORMAT = 1
 _HEADER_WORDS = 8
+_MOST_SEEN = 255  # what a counter of keys holds at most
 # Positions in the header.
-_KIND, _CHECKSUM, _LINES, _KEYS, _ROWS, _BYTES, _FLOOR = range(7)
+_KIND, _CHECKSUM, _LINES, _KEYS, _ROWS, _BYTES, _FLOOR, _OWNER = range(8)
 
 _Bytes = npt.NDArray[np.uint8]
 _Int64s = npt.NDArray[np.int64]
@@ -42,7 +43,9 @@ class HotBlock:
     pages
         Its rows.
     floor
-        A key has to be seen more often than this to take the place of one in the block; 0 while it is not full.
+        A key had to be seen more often than this to take the place of one in the block; 0 while it is not full.
+    built_at
+        How often the counts of keys had been halved by then.
     """
 
     def __init__(self, raw: _Bytes, shape: PageShape) -> None:
@@ -51,7 +54,8 @@ class HotBlock:
         self.raw = raw
         self.num_keys = int(header[_KEYS])
         self.num_rows = int(header[_ROWS])
-        self.floor = int(header[_FLOOR])
+        self.floor = int(header[_FLOOR]) & _MOST_SEEN
+        self.built_at = int(header[_FLOOR]) >> 8
         codes_end = 8 * _HEADER_WORDS + 8 * lines
         self.message_start = codes_end + 8 * lines
         self._codes = raw[8 * _HEADER_WORDS : codes_end].view(np.int64)
@@ -65,13 +69,10 @@ class HotBlock:
     def nbytes(self) -> int:
         return int(self.raw.size)
 
-    @property
-    def row_bytes(self) -> float:
-        """Of a row, on average."""
-        return (self.nbytes - self.message_start) / max(1, self.num_rows)
-
     @staticmethod
-    def build(codes: _Int64s, counts: _Int64s, rows: pa.RecordBatch, floor: int) -> _Bytes:
+    def build(
+        codes: _Int64s, counts: _Int64s, rows: pa.RecordBatch, *, owner: int, floor: int = 0, built_at: int = 0
+    ) -> _Bytes:
         """Return the memory of a block: ``counts[i]`` of the rows, in turn, for each of the different ``codes``."""
         message = rows.serialize()
         lines = lines_for(codes.size)
@@ -85,17 +86,18 @@ class HotBlock:
         raw[message_start:] = np.frombuffer(memoryview(message), dtype=np.uint8)
         header = raw[: 8 * _HEADER_WORDS].view(np.int64)
         header[_KIND] = _MAGIC << 8 | _FORMAT
-        header[[_LINES, _KEYS, _ROWS, _BYTES, _FLOOR]] = lines, codes.size, rows.num_rows, raw.size, floor
+        header[[_LINES, _KEYS, _ROWS, _BYTES]] = lines, codes.size, rows.num_rows, raw.size
+        header[[_FLOOR, _OWNER]] = built_at << 8 | min(floor, _MOST_SEEN), owner
         header[_CHECKSUM] = _checksum(raw)
         return raw
 
     @staticmethod
-    def is_sound(raw: _Bytes) -> bool:
-        """Whether these bytes are a whole block, just as it was built."""
+    def is_sound(raw: _Bytes, owner: int) -> bool:
+        """Whether these bytes are a whole block, just as it was built, of the same table version and columns."""
         if raw.size < 8 * _HEADER_WORDS:
             return False
         header = raw[: 8 * _HEADER_WORDS].view(np.int64)
-        whole = header[_KIND] == _MAGIC << 8 | _FORMAT and header[_BYTES] == raw.size
+        whole = header[_KIND] == _MAGIC << 8 | _FORMAT and header[_BYTES] == raw.size and header[_OWNER] == owner
         return bool(whole and header[_CHECKSUM] == _checksum(raw))
 
     def find(self, wanted: _Int64s, places: _Int64s, firsts: _Int64s, counts: _Int64s) -> None:

@@ -78,13 +78,23 @@ class HotRows:
         About the size of a row, for the number of counters.
     processes
         How many processes share the blocks.
+    owner
+        Stands for the table, its version and the columns: blocks of another owner are not used.
     """
 
     def __init__(
-        self, schema: pa.Schema, capacity_bytes: int, row_bytes: float, store: BlockStore, processes: int = 1
+        self,
+        schema: pa.Schema,
+        capacity_bytes: int,
+        row_bytes: float,
+        store: BlockStore,
+        *,
+        processes: int = 1,
+        owner: int = 0,
     ) -> None:
         self.shape = PageShape(schema)
         self.processes = processes
+        self._owner = owner
         self._store = store
         keys = int(capacity_bytes / (row_bytes + 32)) + 1
         sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * keys)
@@ -140,7 +150,7 @@ class HotRows:
 
     def _refresh(self, number: int) -> None:
         raw = self._store.changed(number)
-        if raw is not None and raw.size <= self._block_bytes and HotBlock.is_sound(raw):
+        if raw is not None and raw.size <= self._block_bytes and HotBlock.is_sound(raw, self._owner):
             self._blocks[number] = HotBlock(raw, self.shape)
 
     def find(self, codes: _Int64s, valid: npt.NDArray[np.bool_] | None) -> RowRanges:
@@ -184,7 +194,7 @@ class HotRows:
 
     def worth_caching(self, codes: _Int64s) -> _Int64s:
         """Return the positions of keys, none of them cached, that are seen often enough to take a place, best first."""
-        floors = np.array([0 if block is None else block.floor for block in self._blocks])
+        floors = np.array([0 if block is None else self._floor(block) for block in self._blocks])
         bounds, places = self._by_block(codes, np.arange(codes.size))
         floor_of = np.empty(codes.size, dtype=np.int64)
         floor_of[places] = np.repeat(floors, np.diff(bounds))
@@ -192,12 +202,18 @@ class HotRows:
         worth = np.flatnonzero(seen > floor_of)
         return worth[np.argsort(-seen[worth], kind="stable")]
 
+    def _floor(self, block: HotBlock) -> int:
+        """Return how often a key has to be seen to be better than those of a block, whose counts have aged since."""
+        return block.floor >> min(8, max(0, self._sketch.halvings - block.built_at))
+
     def offer(self, codes: _Int64s, firsts: _Int64s, counts: _Int64s, rows: pa.RecordBatch) -> None:
         """Take in row sets, the first ones while there is room: ``counts[i]`` rows from ``firsts[i]`` on for a key.
 
         What is left out comes again if it is frequent.
         """
         row_bytes = rows.nbytes / max(1, rows.num_rows)
+        small = counts * row_bytes <= self._block_bytes * _LARGEST_SET_SHARE  # others would push out too many keys
+        codes, firsts, counts = codes[small], firsts[small], counts[small]
         ends = np.cumsum(counts * row_bytes + _WAITING_KEY_BYTES)
         room = self._most_waiting_bytes - self._waiting_bytes - _MESSAGE_BYTES
         fitting = int(np.searchsorted(ends, room, side="right"))
@@ -242,7 +258,7 @@ class HotRows:
     def _most_replaced_bytes(self) -> int:
         """Return how many bytes of blocks may be replaced now: others may use the old ones for a while longer."""
         kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
-        free_bytes = self._blocks_bytes - kept_bytes - self._waiting_bytes
+        free_bytes = max(0, self._blocks_bytes - kept_bytes)
         return min(int((free_bytes + self._blocks_bytes * _REPLACED_SHARE) / self.processes), _MOST_REPLACED_BYTES)
 
     def _build(self, number: int) -> None:
@@ -284,9 +300,9 @@ class HotRows:
         seen = self._sketch.estimate(codes)
         row_bytes = np.array([_row_bytes(source) for source in sources])
         set_bytes = counts * row_bytes[source_of] + index_bytes_for(1000) / 1000
-        set_bytes[set_bytes > self._block_bytes * _LARGEST_SET_SHARE] = self._block_bytes
         # Of keys seen equally often, those with small sets, and those that are there already.
         order = np.lexsort((source_of, set_bytes, -seen))
+        order = order[set_bytes[order] <= self._block_bytes * _LARGEST_SET_SHARE]
         fitting = int(np.searchsorted(np.cumsum(set_bytes[order]), self._block_bytes * 0.97 - 1024))
         return order[:fitting], int(seen[order[fitting]]) if fitting < order.size else 0
 
@@ -312,7 +328,9 @@ class HotRows:
                     np.repeat(firsts[here], sizes) + within,
                     np.repeat(places[here], sizes) + within,
                 )
-            raw = HotBlock.build(codes, counts, rows.finish(), floor)
+            raw = HotBlock.build(
+                codes, counts, rows.finish(), owner=self._owner, floor=floor, built_at=self._sketch.halvings
+            )
             if raw.size <= self._block_bytes:
                 return raw
             # Sizes are averages: long texts may make it too large. The least frequent keys stand last.
@@ -325,7 +343,7 @@ class HotRows:
         assert self._waiting_bytes == sum(waiting.nbytes for waiting in self._waiting)
         assert self._waiting_bytes <= self._most_waiting_bytes
         for block in self._blocks:
-            assert block is None or (block.nbytes <= self._block_bytes and HotBlock.is_sound(block.raw))
+            assert block is None or (block.nbytes <= self._block_bytes and HotBlock.is_sound(block.raw, self._owner))
 
 
 def _row_bytes(source: RawPages) -> float:

@@ -89,6 +89,11 @@ class SweepPhase:
         return self._pages.nbytes
 
     @property
+    def files_per_bucket(self) -> int:
+        """In how many sorted files a key may have rows: one more after every append."""
+        return max(len(pages.files) for pages in self._bucket_pages)
+
+    @property
     def least_disk_bytes(self) -> int:
         """The disk buffer holds any page."""
         return int(self._pages.length.max(initial=0)) + _ALIGNMENT
@@ -133,7 +138,7 @@ class SweepPhase:
             return Found(np.empty(0, dtype=np.int64), RowGather(self._shape, 0).finish(), is_last)
         keys = np.concatenate([part[0] for part in parts])
         rows = pa.concat_batches([part[1] for part in parts])
-        if (keys[1:] < keys[:-1]).any():  # a key's rows lie in more than one file
+        if (keys[1:] < keys[:-1]).any():  # the table has more than one file
             order = np.argsort(keys, kind="stable")
             keys, rows = keys[order], rows.take(pa.array(order))
         return Found(keys, rows, is_last)
@@ -219,13 +224,34 @@ class SweepPhase:
         if self.keys.coder.exact and column.field.type.bit_width == 64 and not has_nulls:
             search_words(raw.words, np.ascontiguousarray(begins), rows_of, bounds, page_of, wanted, lows, highs)
             return
-        pages = np.repeat(np.arange(rows_of.size), rows_of)
-        every = np.arange(pages.size)
         key_pages = RawPages(self._key_shape, raw.raw, raw.starts)
-        gather = RowGather(self._key_shape, pages.size)
-        gather.add(key_pages, pages, every - bounds[pages], every)
-        page_codes = self.keys.master_codes(gather.finish()).code
-        search_pages(page_codes, bounds[page_of], bounds[page_of + 1], wanted, lows, highs)
+        first = 0
+        while first < rows_of.size:
+            # Codes take more than short rows do, so only those of some pages are there at a time.
+            stop = int(np.searchsorted(bounds, bounds[first] + self._pair_row.size, side="right")) - 1
+            stop = min(max(stop, first + 1), rows_of.size)
+            codes = self._page_codes(key_pages, first, stop, rows_of, bounds)
+            asking = slice(*np.searchsorted(page_of, (first, stop)).tolist())
+            page = page_of[asking]
+            search_pages(
+                codes,
+                bounds[page] - bounds[first],
+                bounds[page + 1] - bounds[first],
+                wanted[asking],
+                lows[asking],
+                highs[asking],
+            )
+            lows[asking] += bounds[first]
+            highs[asking] += bounds[first]
+            first = stop
+
+    def _page_codes(self, pages: RawPages, first: int, stop: int, rows_of: _Int64s, bounds: _Int64s) -> _Int64s:
+        """Return the key codes of all rows of some pages."""
+        page = np.repeat(np.arange(first, stop), rows_of[first:stop])
+        every = np.arange(page.size)
+        gather = RowGather(self._key_shape, page.size)
+        gather.add(pages, page, every + bounds[first] - bounds[page], every)
+        return self.keys.master_codes(gather.finish()).code
 
     def close(self) -> None:
         self._reader.close()

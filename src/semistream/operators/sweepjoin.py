@@ -43,6 +43,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import xxhash
 
 from semistream.core.arguments import require_count, require_number
 from semistream.core.budget import require_at_least
@@ -69,6 +70,8 @@ _WINDOW_SHARE = 1 / 12
 _TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
 _BATCHES = 4
 _RESULTS_SHARE = 0.1
+_FILE_BYTES = 50  # of a window: a tuple may ask for a page of every file
+_SMALLEST_WINDOW = 8  # windows shrink to so much of the largest
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _LEAST_WINDOW_BYTES = 16 << 10
 _MOST_DISK_BYTES = 32 << 20
@@ -152,7 +155,8 @@ class Sweepjoin(StepOperator):
         self._sweep.use(self.budget_bytes, disk_bytes, self._found_bytes)
         self._buffer = StreamBuffer(buffer_bytes, self._sweep.keys.stream_codes)
         self._results = SweepResults(spec, self._filter, self._delivery)
-        self._most_w = min(config.w or _MOST_W, self._window_bytes // _TUPLE_BYTES)
+        tuple_bytes = _TUPLE_BYTES + _FILE_BYTES * self._sweep.files_per_bucket
+        self._most_w = max(1, min(config.w or _MOST_W, self._window_bytes // tuple_bytes))
         self.w = self._most_w
 
     def _make_cache(self, columns: list[str], share_bytes: int) -> HotRows:
@@ -167,14 +171,16 @@ class Sweepjoin(StepOperator):
         self._cache_bytes_beside = HotRows.bytes_beside(capacity, processes)
         self._cache_capacity_bytes = capacity = max(capacity, HotRows.least_bytes() * processes)
         schema = pa.schema([self.table.schema.field(name) for name in columns])
-        row_bytes = self.table.num_bytes / max(1, self.table.num_rows)
+        row_bytes = _row_bytes(self.table, columns)
+        place = (self.table.path, self.table.table_id, self.table.version, schema.to_string())
+        owner = xxhash.xxh3_64_intdigest(repr(place).encode()) >> 1
         if self.config.cache_folder is not None:
             try:
                 store = SharedBlocks(self.config.cache_folder)
-                return HotRows(schema, capacity, row_bytes, store, processes)
+                return HotRows(schema, capacity, row_bytes, store, processes=processes, owner=owner)
             except OSError:
                 pass  # the folder cannot be written: this process caches for itself
-        return HotRows(schema, capacity // processes, row_bytes, PrivateBlocks())
+        return HotRows(schema, capacity // processes, row_bytes, PrivateBlocks(), owner=owner)
 
     @property
     def pending(self) -> int:
@@ -230,7 +236,7 @@ class Sweepjoin(StepOperator):
     def _set_w(self, portions: int) -> None:
         """Keep windows such that the rows found in a sweep go out in one portion: only then are they learned."""
         if portions > 1:
-            self.w = max(1, self.w // 2)
+            self.w = max(1, self._most_w // _SMALLEST_WINDOW, self.w // 2)  # one key alone may have too many rows
         elif self.w < self._most_w:
             self.w = min(self._most_w, self.w + max(1, self.w // 8))
 
@@ -267,3 +273,19 @@ class Sweepjoin(StepOperator):
         assert self.cache.nbytes // self.cache.processes <= self._cache_capacity_bytes // self.config.cache_processes
         assert self.cache.waiting_bytes <= self._cache_bytes_beside
         self.cache._check()
+
+
+def _row_bytes(table: MasterTable, columns: list[str]) -> float:
+    """Return about how many bytes a row takes with these columns alone: texts are taken to be of one length."""
+    widths = {field.name: _width(field.type) for field in table.schema}
+    fixed = sum(width for width in widths.values() if width is not None)
+    texts = sum(width is None for width in widths.values())
+    text = max(8.0, table.num_bytes / max(1, table.num_rows) - fixed) / max(1, texts)
+    return sum(text if (width := widths[name]) is None else width for name in columns)
+
+
+def _width(dtype: pa.DataType) -> float | None:
+    try:
+        return dtype.bit_width / 8
+    except ValueError:  # text, lists and the like have none
+        return None

@@ -159,10 +159,17 @@ class RowGather:
             if width is not None:
                 total += self._ranges(at, width)[1] + width
             elif self._parts and self._parts[0][0].shape.columns[at].is_nested:
-                total += -(-self._column(at, field.type).nbytes // max(1, self._num_rows))
+                self._add_nested_bytes(at, total)
             elif self._parts:
                 total += -(-field.type.bit_width // 8)
         return total
+
+    def _add_nested_bytes(self, at: int, total: _Int64s) -> None:
+        """Add what a value of a nested column takes on average in its page; one long value is not told apart."""
+        for source, pages, _, places in self._parts:
+            for page in np.unique(pages).tolist():
+                column = source.batch(page).column(source.shape.columns[at].position)
+                total[places[pages == page]] += -(-column.nbytes // max(1, len(column)))
 
     def _column(self, at: int, dtype: pa.DataType) -> pa.Array:
         if not self._parts:

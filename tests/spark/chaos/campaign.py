@@ -1,5 +1,6 @@
 """A campaign: start a query, kill something, start it again, and compare in the end."""
 
+import json
 import os
 import random
 import signal
@@ -9,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,13 @@ _MOST_RUN_S = 240.0
 
 @dataclass
 class Verdict:
-    """What came of a campaign."""
+    """What came of a campaign.
+
+    Attributes
+    ----------
+    waited
+        The most rows that a micro-batch left pending.
+    """
 
     config: RunConfig
     kills: int = 0
@@ -36,7 +43,7 @@ class Verdict:
     rows: int = 0
     missing: int = 0
     extra: int = 0
-    notes: list[str] = field(default_factory=list)
+    waited: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -51,11 +58,11 @@ class Verdict:
 class Process:
     """The process of a query."""
 
-    def __init__(self, folder: Path, module: str = "tests.spark.chaos.driver") -> None:
+    def __init__(self, folder: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])}
         self._log = open(folder / "driver.log", "ab")  # noqa: SIM115  # closed by close()
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", module, str(folder)],
+            [sys.executable, "-m", "tests.spark.chaos.driver", str(folder)],
             cwd=_ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -121,8 +128,6 @@ class Process:
 
 def written_rows(folder: Path) -> "Counter[tuple[Any, ...]]":
     """Return the rows that a file sink has committed: the files that its log names, and no others."""
-    import json
-
     log = folder / "_spark_metadata"
     batches: dict[int, list[str]] = {}
     compacted = -1
@@ -225,6 +230,9 @@ class Campaign:
     def _finish(self, process: Process) -> None:
         done = process.wait_for('"done"', _MOST_RUN_S)
         process.close()
+        for line in process.lines:
+            if '"waited"' in line:
+                self.verdict.waited = max(self.verdict.waited, json.loads(line)["waited"])
         assert done, f"the query failed:\n{self.log_tail()}"
 
     def check(self) -> Verdict:

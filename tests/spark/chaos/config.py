@@ -2,7 +2,7 @@
 
 import json
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ class RunConfig:
     master_rows: int
     rows_per_file: int
     files_per_trigger: int
+    options: dict[str, int] = field(default_factory=dict)
     master: str = "local[2,4]"
 
     @classmethod
@@ -38,15 +39,18 @@ class RunConfig:
         algorithm = choose.choice(_SCANS if layout == "heap" else _LOOKUPS)
         if completion == "staggered":
             algorithm = choose.choice(_SCANS)
+        # A step reads one small page, so that a pass over the table takes many micro-batches and tuples wait.
+        waits = completion == "staggered"
         drawn: dict[str, Any] = {
             "layout": layout,
             "buckets": choose.choice([1, 2, 3]),
-            "page_bytes": choose.choice([2 << 10, 4 << 10, 16 << 10]),
+            "page_bytes": 1 << 10 if waits else choose.choice([2 << 10, 4 << 10, 16 << 10]),
+            "options": {"b": 1} if waits else {},
             "algorithm": algorithm,
             "exchange": choose.choice(["auto", "bucket"]),
-            "how": choose.choice(["inner", "left", "semi", "anti"]),
+            "how": choose.choice(["inner", "inner", "left", "left", "semi", "anti"]),
             "memory": choose.choice([3 << 20, 8 << 20, 32 << 20]),
-            "master_rows": choose.choice([2_000, 20_000]),
+            "master_rows": 20_000 if waits else choose.choice([2_000, 20_000]),
             "rows_per_file": choose.choice([200, 1_000]),
             "files_per_trigger": choose.choice([1, 3]),
         }

@@ -51,6 +51,7 @@ def joined(spark: SparkSession, config: RunConfig, folder: Path) -> DataFrame:
         "memory": config.memory,
         "completion": config.completion,
         "exchange": config.exchange,
+        **config.options,
     }
     return ss.join(stream, folder / "master", on="id", **arguments)
 
@@ -69,8 +70,9 @@ def start(folder: Path) -> None:
     )
     print("started", flush=True)
     query.awaitTermination()
-    batches = [progress["batchId"] for progress in query.recentProgress]
-    print(json.dumps({"done": True, "batches": batches}), flush=True)
+    found = [ss.JoinMetrics.from_progress(progress) for progress in query.recentProgress]
+    waited = max((metrics.pending for metrics in found if metrics is not None), default=0)
+    print(json.dumps({"done": True, "waited": waited}), flush=True)
     spark.stop()
 
 

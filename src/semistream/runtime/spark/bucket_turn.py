@@ -7,21 +7,26 @@ stream is. No clock is asked, so that a batch that is replayed lets the same row
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
+from semistream._version import __version__
 from semistream.core.errors import TableNotFound
 from semistream.operators.registry import algorithm
 from semistream.operators.step_operator import StepOperator
-from semistream.runtime.spark.bucket_state import BucketState
+from semistream.runtime.spark.bucket_state import BucketState, Header
 from semistream.runtime.spark.epoch import Epoch, Tick
-from semistream.runtime.spark.packing import operator_bytes
+from semistream.runtime.spark.packing import blob_bytes, operator_bytes
 from semistream.runtime.spark.plan import JoinPlan
+from semistream.runtime.spark.regular_batches import regular_batches
 from semistream.runtime.spark.task_metrics import COUNTERS, MemoryPeak, TaskMetrics
 from semistream.storage import MasterTable
 
 __all__ = ["BucketTurn", "make_operator"]
+
+_OFFERED_ROWS = 4096
 
 
 def make_operator(plan: JoinPlan, epoch: Epoch, table: MasterTable, bucket: int) -> StepOperator:
@@ -67,16 +72,20 @@ class BucketTurn:
             yield from self._finish(before.epoch)
         op = self._operator(epoch)
         try:
-            if before is not None and epoch == before.epoch:
+            if before is not None and epoch == before.epoch and not self._begins_anew(before):
                 self._state.restore(op)
-            yield from self._offer(op, [] if first is None else [first])
-            yield from self._offer(op, batches)
+            rows = batches if first is None else chain([first], batches)
+            yield from self._offer(op, regular_batches(rows, _OFFERED_ROWS, blob_bytes(epoch.task_bytes)))
             yield from self._go_on(op, epoch)
             self._count(op)
             self.pending = op.pending
             self._state.save(op, epoch, self.marks)
         finally:
             op.close()
+
+    def _begins_anew(self, before: Header) -> bool:
+        """Whether nothing is pending that another release has left: its cache is all that is lost."""
+        return before.pending == 0 and before.release != __version__
 
     def _finish(self, epoch: Epoch) -> Iterator[pa.RecordBatch]:
         """Answer all tuples of an epoch that ends."""

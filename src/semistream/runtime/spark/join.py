@@ -133,8 +133,9 @@ def join(
         "exchange": moved,
         "operators_kept": _operators_kept(chosen, moved, table, memory_bytes // at_once),
     }
+    kept_version = None if refresh == "batch" and stream_df.isStreaming else table.version
     plan = JoinPlan(
-        join_id=_join_id(table, stream_schema.to_string(), arguments),
+        join_id=_join_id(table, stream_schema.to_string(), {**arguments, "refresh": kept_version or refresh}),
         table=table,
         stream_schema=stream_schema,
         refresh=refresh if stream_df.isStreaming else "never",

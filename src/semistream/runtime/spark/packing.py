@@ -43,16 +43,20 @@ class Bucketing:
 
     Parameters
     ----------
+    part
+        The number of the part of the stream. It decides where rows with a NULL key go: they match nothing, whichever
+        bucket they are in, and no bucket should get them all.
     held_bytes
         How many bytes of the stream are held until they are cut.
     most_bytes
         The most that a blob holds, unless a single row is larger.
     """
 
-    def __init__(self, spec: JoinSpec, table: MasterTable, held_bytes: int, most_bytes: int) -> None:
+    def __init__(self, spec: JoinSpec, table: MasterTable, part: int, held_bytes: int, most_bytes: int) -> None:
         self._spec = spec
         self._buckets = table.buckets
         self._keys = EqualityMatching(spec, key_order=table.key)
+        self._null_bucket = np.int32(part % table.buckets)
         self._held_bytes = held_bytes
         self._most_bytes = most_bytes
 
@@ -73,8 +77,7 @@ class Bucketing:
         codes = self._keys.stream_codes(rows)
         ids = bucket_ids(self._keys.coder, codes, self._buckets)
         if codes.valid is not None:
-            # A NULL key matches nothing, whichever bucket it is in: no bucket gets them all.
-            ids = np.where(codes.valid, ids, np.arange(ids.size, dtype=np.int32) % self._buckets)
+            ids = np.where(codes.valid, ids, self._null_bucket)
         order = np.argsort(ids, kind="stable")
         bounds = np.searchsorted(ids[order], np.arange(self._buckets + 1))
         for bucket in range(self._buckets):

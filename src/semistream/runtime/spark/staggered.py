@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from semistream.core.errors import InvalidArgument
 from semistream.runtime.spark.arrow_schema import arrow_schema, relabel
@@ -69,6 +69,10 @@ def staggered_join(
     spec = plan.spec(plan.table)
     if declared is None:
         declared, _ = output_columns(stream.schema, spec)
+    # Rows leave later than they came: a watermark, which is metadata, would make them late.
+    declared = StructType([StructField(field.name, field.dataType, field.nullable) for field in declared])
+    # Spark looks up what it gives to a function by name, where dots and backticks have a meaning of their own.
+    stream = stream.toDF(*[f"column_{number}" for number in range(len(plan.stream_schema))])
     packed = stream.mapInArrow(shipped(__name__, "pack_part", plan), _PACKED)
     by_bucket = packed.union(tick_stream(stream.sparkSession, plan)).groupBy("key")
     turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
@@ -115,13 +119,12 @@ def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
 
 def pack_part(plan: JoinPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Pack the rows of one part of the stream; runs on executors."""
-    bucketing = Bucketing(
-        plan.spec(plan.table), plan.table, gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
-    )
-    keys = state_keys(plan.table.buckets)
     context = TaskContext.get()
     assert context is not None
     part = context.partitionId()
+    held_bytes, most_bytes = gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
+    bucketing = Bucketing(plan.spec(plan.table), plan.table, part, held_bytes, most_bytes)
+    keys = state_keys(plan.table.buckets)
     relabelled = (relabel(batch, plan.stream_schema) for batch in batches)
     for number, (bucket, blob) in enumerate(bucketing.blobs(relabelled)):
         columns = [pa.array([keys[bucket]], pa.int32()), pa.array([part], pa.int32()), pa.array([number])]

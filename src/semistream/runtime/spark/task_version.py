@@ -2,7 +2,7 @@
 
 from pyspark import TaskContext
 
-from semistream.core.errors import SchemaMismatch
+from semistream.core.errors import InvalidArgument, SchemaMismatch
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.storage import MasterTable
 from semistream.storage.pins import pinned_version
@@ -23,7 +23,10 @@ def task_version(plan: JoinPlan) -> MasterTable:
     query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
     batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
     if query is None or batch is None:
-        return _remembered(plan.table)  # no micro-batch: the plan's version is the one of its only batch
+        raise InvalidArgument(
+            "a streaming join runs outside of its query's micro-batch, which decides the version of the table: write "
+            "in the thread that foreachBatch calls, and with Spark Connect use refresh='never'"
+        )
     known = _OPENED.get(_place(plan.table), plan.table)
     store = None if plan.pins is None else open_store(f"{plan.pins.rstrip('/')}/{plan.table.table_id}")
     table = pinned_version(known, query, int(batch), store)

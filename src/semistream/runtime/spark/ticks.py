@@ -68,6 +68,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._identity = identity_of(plan)
         self._knows = False  # whether this run has ticked
         self._looks_always = False
+        self._last_version: int | None = None
         self._looked_s = -_POLL_S
 
     # --- deciding ---------------------------------------------------------------------------------------------------
@@ -80,6 +81,8 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._looks_always = True
+        if self._plan.refresh != "never":
+            self._last_version = self._newest()  # versions that come later are for the next run: this one has to end
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         require_same_join(start["identity"], self._identity)
@@ -103,14 +106,19 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._plan.refresh == "never":
             version = table.version if start["epoch"] is None else start["epoch"]["version"]
         else:
-            versions = table.versions()
-            if not versions:
-                raise TableNotFound(f"{table.path} has no version any more: stage it again, and use a new checkpoint")
-            version = versions[-1]
+            version = self._newest() if self._last_version is None else self._last_version
             if start["epoch"] is None or version != start["epoch"]["version"]:
                 newest = table.at_version(version)  # one that cannot be read fails here, before any batch uses it
                 require_same_join({**self._identity, "table": newest.table_id}, self._identity)
         return Epoch.of(self._plan, version).as_dict()
+
+    def _newest(self) -> int:
+        versions = self._plan.table.versions()
+        if not versions:
+            raise TableNotFound(
+                f"{self._plan.table.path} has no version any more: stage it again, and use a new checkpoint"
+            )
+        return versions[-1]
 
     def _is_pending(self, start: dict[str, Any]) -> bool:
         return PendingMarks(self._plan.table.store, start["marks"]).any()
