@@ -75,7 +75,7 @@ def test_sizes_that_make_no_sense_are_refused(change: dict[str, object]) -> None
 
 
 def test_the_demo_on_spark_is_exact_and_leaves_a_report(tmp_path: Path) -> None:
-    done = _run("demo", "--out", str(tmp_path), "--master-rows", "20000", "--stream-tuples", "60000")
+    done = _run("demo", "--out", str(tmp_path), "--master-rows", "100000", "--stream-tuples", "60000")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert "60,000, 60,000" in done.stdout

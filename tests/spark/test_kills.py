@@ -40,7 +40,7 @@ def test_a_killed_executor_loses_and_doubles_nothing(tmp_path: Path) -> None:
         exchange="bucket",
         how="inner",
         files_per_trigger=1,
-        master="local-cluster[2,1,512]",
+        master="local-cluster[2,1,1024]",
     )
     campaign = Campaign(tmp_path / "run", config)
     campaign.kill_children("CoarseGrainedExecutorBackend", 1)

@@ -52,6 +52,10 @@ def _estimates(counters: _Counters, codes: _Int64s, out: npt.NDArray[np.int32]) 
         out[at] = _estimate(counters, codes[at])
 
 
+def _blocks(num_counters: int) -> int:
+    return max(1, -(-num_counters // _BLOCK))
+
+
 class FrequencySketch:
     """Approximate counts of keys among about the last ``sample`` ones.
 
@@ -75,21 +79,22 @@ class FrequencySketch:
 
     def __init__(self, num_counters: int, sample: int, memory: _Counters | None = None) -> None:
         if memory is None:
-            memory = np.zeros(self.bytes_for(num_counters), dtype=np.uint8)
-        # The first block holds how many keys were counted since the last halving, and how many there were.
-        self._seen = memory[:8].view(np.int64)
-        self._halvings = memory[8:16].view(np.int64)
-        self._counters = memory[_BLOCK:].reshape(-1, _BLOCK)
+            counters, state = np.zeros(_BLOCK * _blocks(num_counters), dtype=np.uint8), np.zeros(2, dtype=np.int64)
+        else:
+            counters, state = memory[_BLOCK:], memory[:16].view(np.int64)
+        self._counters = counters.reshape(-1, _BLOCK)
+        # How many keys were counted since the last halving, and how many halvings there were.
+        self._seen, self._halvings = state[:1], state[1:]
         self._sample = max(1, sample)
 
     @staticmethod
     def bytes_for(num_counters: int) -> int:
-        """Return how many bytes a sketch with so many counters takes."""
-        return _BLOCK * (1 + max(1, -(-num_counters // _BLOCK)))
+        """Return how many bytes of given memory a sketch with so many counters takes."""
+        return _BLOCK * (1 + _blocks(num_counters))
 
     @property
     def nbytes(self) -> int:
-        return _BLOCK + self._counters.nbytes
+        return self._counters.nbytes
 
     @property
     def halvings(self) -> int:

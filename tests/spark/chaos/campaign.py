@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pyarrow.dataset as ds
+import pyspark
 
 import semistream as ss
 from tests.spark.chaos.config import RunConfig
@@ -59,7 +60,12 @@ class Process:
     """The process of a query."""
 
     def __init__(self, folder: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])}
+        spark_home = str(Path(pyspark.__file__).parent)  # executors of a local cluster are started from there
+        environment = {
+            **os.environ,
+            "SPARK_HOME": spark_home,
+            "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT)]),
+        }
         self._log = open(folder / "driver.log", "ab")  # noqa: SIM115  # closed by close()
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.chaos.driver", str(folder)],
