@@ -42,7 +42,7 @@ def choose_exchange(exchange: str, name: str, table: MasterTable, spec: JoinSpec
     """Return how stream rows come to tasks.
 
     A scan is divided among the tasks, each with its bucket. A look-up goes to any page from anywhere, so its stream
-    stays where it is: hot keys are cached by every worker and overload none.
+    stays where it is: hot keys are cached once for all workers of an executor, and overload no task.
     """
     if exchange not in ("auto", "bucket", "none"):
         raise InvalidArgument(f"exchange={exchange!r} is unknown: use 'auto', 'bucket' or 'none'")
