@@ -205,3 +205,14 @@ def test_a_key_with_too_many_rows_does_not_make_windows_tiny(tmp_path: Path) -> 
         for _ in range(20):
             list(_answer(op, _batch([0, *range(1, 200)])))
         assert op.w >= largest // 8
+
+
+def test_keys_are_counted_in_windows_that_need_no_page_too(table: MasterTable) -> None:
+    keys = list(range(0, 300, 3))
+    with _make(table) as op:
+        for _ in range(6):
+            list(_answer(op, _batch(keys)))
+        pages, seen = op.metrics.pages_read, op.cache._sketch.estimate(np.array(keys))
+        list(_answer(op, _batch(keys * 2)))
+        assert op.metrics.pages_read == pages
+        assert (op.cache._sketch.estimate(np.array(keys)) >= np.minimum(seen + 2, 255)).all()

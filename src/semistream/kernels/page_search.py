@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from semistream.kernels.compile import kernel
 
-__all__ = ["expand_ranges", "search_pages", "search_words"]
+__all__ = ["expand_ranges", "rows_of_ranges", "search_pages", "search_words"]
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
@@ -85,3 +85,15 @@ def expand_ranges(
         else:
             offset = row - lows[at]
     return at, offset, filled
+
+
+def rows_of_ranges(firsts: _Int64s, counts: _Int64s) -> _Int64s:
+    """Return the rows of all ranges, one range after the other: ``counts[i]`` rows from ``firsts[i]`` on.
+
+    Examples
+    --------
+    >>> rows_of_ranges(np.array([5, 20, 7]), np.array([2, 0, 3])).tolist()
+    [5, 6, 7, 8, 9]
+    """
+    rows: _Int64s = np.arange(counts.sum()) + np.repeat(firsts - (np.cumsum(counts) - counts), counts)
+    return rows

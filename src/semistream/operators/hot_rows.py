@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from semistream.kernels.frequency_sketch import FrequencySketch
 from semistream.kernels.key_ranges import group_by_part
+from semistream.kernels.page_search import rows_of_ranges
 from semistream.operators.block_store import BlockStore
 from semistream.operators.hot_block import HotBlock, index_bytes_for
 from semistream.storage.raw_pages import PageShape, RawPages, RowGather
@@ -220,8 +221,7 @@ class HotRows:
         self._is_crowded |= fitting < codes.size
         while fitting:
             sizes = counts[:fitting]
-            within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            pages = self.shape.serialised(rows.take(pa.array(np.repeat(firsts[:fitting], sizes) + within)))
+            pages = self.shape.serialised(rows.take(pa.array(rows_of_ranges(firsts[:fitting], sizes))))
             nbytes = pages.raw.size + fitting * _WAITING_KEY_BYTES
             if self._waiting_bytes + nbytes <= self._most_waiting_bytes:
                 bounds, places = self._by_block(codes, np.arange(fitting))
@@ -320,14 +320,9 @@ class HotRows:
             rows = RowGather(self.shape, int(counts.sum()))
             for number, source in enumerate(sources):
                 here = np.flatnonzero((source_of == number) & (counts > 0))
-                sizes = counts[here]
-                within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-                rows.add(
-                    source,
-                    np.zeros(within.size, dtype=np.int64),
-                    np.repeat(firsts[here], sizes) + within,
-                    np.repeat(places[here], sizes) + within,
-                )
+                taken = rows_of_ranges(firsts[here], counts[here])
+                placed = rows_of_ranges(places[here], counts[here])
+                rows.add(source, np.zeros(taken.size, dtype=np.int64), taken, placed)
             raw = HotBlock.build(
                 codes, counts, rows.finish(), owner=self._owner, floor=floor, built_at=self._sketch.halvings
             )

@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.key_codes import KeyCodes, bucket_ids
-from semistream.kernels.page_search import expand_ranges, search_pages
+from semistream.kernels.page_search import expand_ranges, rows_of_ranges, search_pages
 from semistream.operators.buffer_pool import BufferPool, PooledPage
 from semistream.operators.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.operators.read_counts import ReadCounts
@@ -40,9 +40,7 @@ class Accesses:
 
 def _expand(asking: _Int64s, first_page: _Int64s, count: _Int64s) -> Accesses:
     """Return an access for each of the ``count`` pages from ``first_page`` on, for every asking tuple."""
-    first = np.cumsum(count) - count
-    within = np.arange(count.sum()) - np.repeat(first, count)
-    return Accesses(np.repeat(asking, count), np.repeat(first_page, count) + within)
+    return Accesses(np.repeat(asking, count), rows_of_ranges(first_page, count))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.key_codes import NULL_CODE, KeyCodes, bucket_ids
-from semistream.kernels.page_search import expand_ranges, search_pages, search_words
+from semistream.kernels.page_search import expand_ranges, rows_of_ranges, search_pages, search_words
 from semistream.operators.matching import EqualityMatching, keys_are_valid, require_key_join
 from semistream.operators.read_counts import ReadCounts
 from semistream.operators.results import byte_portions
@@ -155,9 +155,8 @@ class SweepPhase:
             found = directory.locate(codes[asking])
             for low, high in zip(found.lo, found.hi, strict=True):
                 count = np.maximum(high - low, 0)
-                within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
                 keys.append(np.repeat(asking, count))
-                pages.append(np.repeat(low + self._pages.bucket_bounds[bucket], count) + within)
+                pages.append(rows_of_ranges(low + self._pages.bucket_bounds[bucket], count))
         return np.concatenate(keys), np.concatenate(pages)
 
     def _portions(self, pages: _Int64s) -> Iterator[tuple[int, int]]:

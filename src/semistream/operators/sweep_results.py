@@ -56,6 +56,7 @@ class SweepResults:
         """Begin a window: where its cached tuples have their rows, and which key each of the others has."""
         self._cache = cache
         self._window = window
+        self._window_tuple_bytes = self._delivery.tuple_bytes(window.batch)
         self._missing = np.flatnonzero(is_missing)
         self._key_of = key_of
         self._bases = self._cache.row_bases()
@@ -72,7 +73,8 @@ class SweepResults:
         base = int(self._bases[-1])
         self._lows[self._missing] = base + bounds[self._key_of]
         self._highs[self._missing] = base + bounds[self._key_of + 1]
-        self._found = self._cache.shape.serialised(found.rows)
+        if not self._only_counts:
+            self._found = self._cache.shape.serialised(found.rows)
         yield from self._deliver(is_last=found.is_last)
 
     def end(self) -> Iterator[pa.RecordBatch]:
@@ -151,7 +153,7 @@ class SweepResults:
         return gather
 
     def _tuple_bytes(self, tuples: _Int64s) -> int | _Int64s:
-        sizes = self._delivery.tuple_bytes(self._window.batch)
+        sizes = self._window_tuple_bytes
         return sizes if isinstance(sizes, int) else sizes[tuples]
 
     def _alone(self, chosen: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:

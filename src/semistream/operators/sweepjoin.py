@@ -199,6 +199,7 @@ class Sweepjoin(StepOperator):
         window = self._buffer.peek(self.w)
         assert window is not None
         self.cache.refresh()
+        self.cache.record(window.code if window.valid is None else window.code[window.valid])
         cached = self.cache.find(window.code, window.valid)
         is_missing = cached.count < 0
         if window.valid is not None:
@@ -209,7 +210,7 @@ class Sweepjoin(StepOperator):
         for found in self._sweep.look_up(distinct) if distinct.size else ():
             portions += 1
             if portions == 1 and found.is_last:
-                self._learn(window, distinct, found)
+                self._learn(distinct, found)
             yield from self._results.add(found)
         yield from self._results.end()
         self._count(window, is_missing)
@@ -218,9 +219,8 @@ class Sweepjoin(StepOperator):
         yield from self._delivery.release(int(window.number[-1]) + 1)
         self.cache.learn()
 
-    def _learn(self, window: Arrivals, distinct: _Int64s, found: Found) -> None:
-        """Let the cache see all keys of a window, and take in the rows of those that are frequent."""
-        self.cache.record(window.code if window.valid is None else window.code[window.valid])
+    def _learn(self, distinct: _Int64s, found: Found) -> None:
+        """Let the cache take in the rows of keys that are frequent."""
         worth = self.cache.worth_caching(distinct)
         firsts, ends = np.searchsorted(found.keys, worth), np.searchsorted(found.keys, worth + 1)
         self.cache.offer(distinct[worth], firsts, ends - firsts, found.rows)
