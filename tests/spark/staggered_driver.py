@@ -37,9 +37,10 @@ def main(folder: Path) -> None:
 
     def write(rows: DataFrame, batch: int) -> None:
         path = folder / "out" / f"{batch}.json"
-        if not path.exists():  # a batch that is there is not written again
+        collected = [list(row) for row in rows.collect()]  # a replayed batch too: its state is committed by reading it
+        if not path.exists():
             unfinished = folder / f"{batch}.unfinished"
-            unfinished.write_text(json.dumps([list(row) for row in rows.collect()]))
+            unfinished.write_text(json.dumps(collected))
             unfinished.rename(path)
 
     writer = joined.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "checkpoint"))

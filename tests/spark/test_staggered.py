@@ -248,12 +248,13 @@ def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         pq.write_table(pa.Table.from_batches([rows]), tmp_path / "in" / f"{number}.parquet")
         os.utime(tmp_path / "in" / f"{number}.parquet", (number, number))
     for kills in range(3):
-        driver = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("staggered_driver.py")), str(tmp_path)],
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)},
-            start_new_session=True,  # so that its JVM and workers can be killed with it
-            stderr=subprocess.DEVNULL,
-        )
+        with (tmp_path / "driver.log").open("w") as log:
+            driver = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("staggered_driver.py")), str(tmp_path)],
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)},
+                start_new_session=True,  # so that its JVM and workers can be killed with it
+                stderr=log,
+            )
         before = len(list((tmp_path / "out").iterdir()))
         try:
             while driver.poll() is None and (kills == 2 or len(list((tmp_path / "out").iterdir())) < before + 2):
@@ -264,7 +265,7 @@ def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         finally:
             os.killpg(driver.pid, signal.SIGKILL)
             driver.wait()
-    assert driver.returncode == 0
+    assert driver.returncode == 0, (tmp_path / "driver.log").read_text()
     answers: Counter[Answer] = Counter()
     for path in (tmp_path / "out").glob("*.json"):
         answers.update(tuple(row) for row in json.loads(path.read_text()))

@@ -233,9 +233,9 @@ import pyarrow as pa
 from semistream.storage import open_table, stage
 from tests.storage.cases import make_rows
 path = sys.argv[1]
-print("ready", flush=True)
 while True:
     open_table(path).replace(make_rows(3_000), memory=60_000)
+    print("published", flush=True)
     open_table(path).append(make_rows(2_000), memory=60_000)
     open_table(path).expire_versions(keep=2)
 """
@@ -247,7 +247,7 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
     stage(rows, path, key="k", page_bytes="2KB", memory=60_000)
     chance = random.Random(7)
     root = Path(__file__).parents[2]
-    seen = set()
+    version = open_table(path).version
     for _ in range(6):
         writer = subprocess.Popen(
             [sys.executable, "-c", KILLED_WRITER, str(path)],
@@ -256,7 +256,7 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
             env={**os.environ, "PYTHONPATH": str(root)},
         )
         assert writer.stdout is not None
-        assert writer.stdout.readline() == b"ready\n"
+        assert writer.stdout.readline() == b"published\n"
         time.sleep(chance.uniform(0.02, 0.5))
         writer.send_signal(signal.SIGKILL)
         writer.wait()
@@ -265,8 +265,8 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
         table.verify()
         assert table.num_rows in (3_000, 5_000)
         assert by_arrival(read_all(open_table(path))).slice(0, 1)["arrival"].to_pylist() == [0]
-        seen.add(table.version)
-    assert len(seen) > 1  # the writers did get somewhere
+        assert table.version > version  # the writer did get somewhere
+        version = table.version
     final = open_table(path).replace(rows)
     final.expire_versions()
     assert len(files_under(path / "data")) == 2
