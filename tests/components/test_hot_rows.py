@@ -13,7 +13,7 @@ import pytest
 from semistream.operators.block_store import BlockStore, PrivateBlocks, SharedBlocks
 from semistream.operators.hot_block import HotBlock
 from semistream.operators.hot_rows import HotRows
-from semistream.storage.raw_pages import RowGather
+from semistream.storage.raw_pages import JoinedPages, RowGather
 
 SCHEMA = pa.schema([("id", pa.int64()), ("label", pa.string())])
 
@@ -50,7 +50,8 @@ def _see(cache: HotRows, codes: _Int64s) -> int:
     block = np.repeat(found.block[known], sizes)
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     gather = RowGather(cache.shape, int(sizes.sum()))
-    cache.gather(gather, block, np.repeat(found.first[known], sizes) + within, np.arange(within.size))
+    pages = JoinedPages(cache.shape, cache.pages())
+    gather.add(pages, block.astype(np.int64), np.repeat(found.first[known], sizes) + within, np.arange(within.size))
     expected = [row for code in codes[known] for row in _rows(int(code))]
     rows = gather.finish()
     assert list(zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True)) == expected

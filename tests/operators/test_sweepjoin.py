@@ -31,7 +31,7 @@ def table(tmp_path: Path) -> MasterTable:
 
 
 def _make(table: MasterTable, **options: Any) -> Sweepjoin:
-    op = ss.operator("sweepjoin", table, STREAM, on="id", **{"memory": "1MB", **options})
+    op = ss.operator("sweepjoin", table, STREAM, on="id", **{"memory": "2MB", **options})
     assert isinstance(op, Sweepjoin)
     return op
 

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from numba import config as config
+from numba import extending as extending
 
 _F = TypeVar("_F", bound=Callable[..., object])
 

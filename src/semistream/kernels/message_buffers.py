@@ -19,6 +19,7 @@ _STRUCT_BYTES = 16  # of Buffer: offset and length
 
 _Bytes = npt.NDArray[np.uint8]
 _Int64s = npt.NDArray[np.int64]
+_Uint64s = npt.NDArray[np.uint64]
 
 
 @kernel
@@ -41,11 +42,12 @@ def _field(raw: _Bytes, table: int | np.int64, number: int) -> np.int64:
 
 
 @kernel
-def find_buffers(raw: _Bytes, starts: _Int64s, buffers: _Int64s) -> int:
-    """Write where buffer ``b`` of the message at ``starts[m]`` begins into ``buffers[m, b]``, -1 for an empty one.
+def find_buffers(raw: _Bytes, starts: _Int64s, buffers: _Uint64s) -> int:
+    """Write the address of buffer ``b`` of the message at ``starts[m]`` into ``buffers[m, b]``, 0 for an empty one.
 
     Returns how many messages have as many buffers as ``buffers`` has columns, from the first on; all should.
     """
+    address = np.uint64(raw.ctypes.data)
     for message in range(starts.size):
         metadata = starts[message] + _PREFIX_BYTES
         body = metadata + _unsigned(raw, starts[message] + 4, 4)
@@ -62,5 +64,6 @@ def find_buffers(raw: _Bytes, starts: _Int64s, buffers: _Int64s) -> int:
         for number in range(buffers.shape[1]):
             struct = vector + 4 + number * _STRUCT_BYTES
             length = _unsigned(raw, struct + 8, 8)
-            buffers[message, number] = body + _unsigned(raw, struct, 8) if length > 0 else -1
+            begin = np.uint64(body + _unsigned(raw, struct, 8))
+            buffers[message, number] = address + begin if length > 0 else np.uint64(0)
     return starts.size

@@ -3,12 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 
+from semistream.kernels.addresses import word_at
 from semistream.kernels.compile import kernel
 
 __all__ = ["expand_ranges", "rows_of_ranges", "search_pages", "search_words"]
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
+_Uint64s = npt.NDArray[np.uint64]
 
 
 @kernel
@@ -33,8 +35,7 @@ def search_pages(
 
 @kernel
 def search_words(
-    words: _Int64s,
-    begins: _Int64s,
+    begins: _Uint64s,
     rows_of: _Int64s,
     bounds: _Int64s,
     page_of: _Int64s,
@@ -42,23 +43,23 @@ def search_words(
     lows: _Int64s,
     highs: _Int64s,
 ) -> None:
-    """Find ``codes[i]`` in the sorted words of page ``page_of[i]``, which begin at byte ``begins[page]`` of ``words``.
+    """Find ``codes[i]`` in the sorted words of page ``page_of[i]``, which begin at the address ``begins[page]``.
 
     Rows are counted over all pages: those of a page begin at ``bounds[page]``.
     """
     for access in range(codes.size):
         code = codes[access]
         page = page_of[access]
-        begin = begins[page] >> 3
+        begin = begins[page]
         low, high = np.int64(0), rows_of[page]
         while low < high:
             middle = (low + high) // 2
-            if words[begin + middle] < code:
+            if word_at(begin + np.uint64(middle) * np.uint64(8)) < code:
                 low = middle + 1
             else:
                 high = middle
         lows[access] = bounds[page] + low
-        while low < rows_of[page] and words[begin + low] == code:
+        while low < rows_of[page] and word_at(begin + np.uint64(low) * np.uint64(8)) == code:
             low += 1
         highs[access] = bounds[page] + low
 

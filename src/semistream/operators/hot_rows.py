@@ -30,12 +30,13 @@ _MOST_BLOCKS = 64
 _LEAST_BLOCK_BYTES = 128 << 10
 _REPLACED_SHARE = 1 / 32  # of a full cache that is replaced after a step, over all processes
 _MOST_REPLACED_BYTES = 64 << 20  # so that no step takes long
-_WAITING_SHARE = 1 / 8
+_WAITING_SHARE = 1 / 16
+_LEAST_WAITING_BYTES = 16 << 10
 _BUILDING_COPIES = 3  # rows gathered, their message, the finished block
 _WAITING_KEY_BYTES = 32
 _MESSAGE_BYTES = 1024  # what the message of a batch takes beside its rows, about
 _COUNTERS_PER_KEY = 8
-_SAMPLE_PER_KEY = 16
+_SAMPLE_PER_KEY = 48  # the rarest keys that are cached are then counted some times before counts are halved
 _LARGEST_SET_SHARE = 1 / 4  # of a block
 
 _Int64s = npt.NDArray[np.int64]
@@ -94,6 +95,7 @@ class HotRows:
         owner: int = 0,
     ) -> None:
         self.shape = PageShape(schema)
+        self._no_rows = self.shape.serialised(pa.RecordBatch.from_pylist([], schema=schema))
         self.processes = processes
         self._owner = owner
         self._store = store
@@ -106,7 +108,7 @@ class HotRows:
         self._blocks: list[HotBlock | None] = [None] * self.num_blocks
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
-        self._most_waiting_bytes = int(blocks_bytes * _WAITING_SHARE / processes)
+        self._most_waiting_bytes = _waiting_bytes(blocks_bytes, processes)
         self._blocks_bytes = blocks_bytes
         self._is_crowded = False
         self._next_block = 0
@@ -127,7 +129,7 @@ class HotRows:
         if capacity_bytes <= HotRows.least_bytes():
             return 0
         replaced = max(block, int(capacity_bytes * _REPLACED_SHARE / processes))
-        return int(capacity_bytes * _WAITING_SHARE / processes) + block * _BUILDING_COPIES + replaced
+        return _waiting_bytes(capacity_bytes, processes) + block * _BUILDING_COPIES + replaced
 
     @property
     def nbytes(self) -> int:
@@ -173,16 +175,9 @@ class HotRows:
         group_by_part(codes, places, self.num_blocks, bounds, grouped)
         return bounds, grouped
 
-    def gather(self, out: RowGather, block: npt.NDArray[np.int16], rows: _Int64s, places: _Int64s) -> None:
-        """Let cached rows be rows of a result."""
-        order = np.argsort(block, kind="stable")
-        bounds = np.searchsorted(block[order], np.arange(self.num_blocks + 1))
-        for number in range(self.num_blocks):
-            here = order[bounds[number] : bounds[number + 1]]
-            found = self._blocks[number]
-            if here.size:
-                assert found is not None
-                out.add(found.pages, np.zeros(here.size, dtype=np.int64), rows[here], places[here])
+    def pages(self) -> list[RawPages]:
+        """Return the rows of every block."""
+        return [self._no_rows if block is None else block.pages for block in self._blocks]
 
     def row_bases(self) -> _Int64s:
         """Return the number of the first row of every block when all are numbered through, and of all rows."""
@@ -200,7 +195,8 @@ class HotRows:
         floor_of = np.empty(codes.size, dtype=np.int64)
         floor_of[places] = np.repeat(floors, np.diff(bounds))
         seen = self._sketch.estimate(codes)
-        worth = np.flatnonzero(seen > floor_of)
+        # Half as often again as the best that was left out: keys that are nearly equal would change places for ever.
+        worth = np.flatnonzero(seen > floor_of + (floor_of + 1) // 2)
         return worth[np.argsort(-seen[worth], kind="stable")]
 
     def _floor(self, block: HotBlock) -> int:
@@ -339,6 +335,11 @@ class HotRows:
         assert self._waiting_bytes <= self._most_waiting_bytes
         for block in self._blocks:
             assert block is None or (block.nbytes <= self._block_bytes and HotBlock.is_sound(block.raw, self._owner))
+
+
+def _waiting_bytes(capacity_bytes: int, processes: int) -> int:
+    """Return what may wait in a process; a small cache needs a larger share for messages that hold something."""
+    return max(int(capacity_bytes * _WAITING_SHARE / processes), min(capacity_bytes // 8, _LEAST_WAITING_BYTES))
 
 
 def _row_bytes(source: RawPages) -> float:

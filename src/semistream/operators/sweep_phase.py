@@ -218,10 +218,10 @@ class SweepPhase:
     ) -> None:
         """Find keys in their pages: rows ``lows`` to ``highs`` of all pages one after the other."""
         column = self._key_shape.columns[0]
-        begins = raw.buffers[:, column.first_buffer + 1]
-        has_nulls = (raw.buffers[:, column.first_buffer] >= 0).any()
+        begins = np.ascontiguousarray(raw.buffers[:, column.first_buffer + 1])
+        has_nulls = raw.buffers[:, column.first_buffer].any()
         if self.keys.coder.exact and column.field.type.bit_width == 64 and not has_nulls:
-            search_words(raw.words, np.ascontiguousarray(begins), rows_of, bounds, page_of, wanted, lows, highs)
+            search_words(begins, rows_of, bounds, page_of, wanted, lows, highs)
             return
         key_pages = RawPages(self._key_shape, raw.raw, raw.starts)
         first = 0

@@ -14,7 +14,7 @@ from semistream.operators.matching import PairFilter
 from semistream.operators.results import byte_portions
 from semistream.operators.stream_buffer import Arrivals
 from semistream.operators.sweep_phase import Found
-from semistream.storage.raw_pages import RawPages, RowGather
+from semistream.storage.raw_pages import JoinedPages, RowGather
 
 __all__ = ["SweepResults"]
 
@@ -63,7 +63,7 @@ class SweepResults:
         is_cached = cached.count >= 0
         self._lows = np.where(is_cached, self._bases[cached.block] + cached.first, 0)
         self._highs = self._lows + np.where(is_cached, cached.count, 0)
-        self._found: RawPages | None = None
+        self._pages = JoinedPages(cache.shape, cache.pages())
         self._matched = np.zeros(len(window), dtype=np.bool_)
         self._delivered = False
 
@@ -74,7 +74,8 @@ class SweepResults:
         self._lows[self._missing] = base + bounds[self._key_of]
         self._highs[self._missing] = base + bounds[self._key_of + 1]
         if not self._only_counts:
-            self._found = self._cache.shape.serialised(found.rows)
+            rows = self._cache.shape.serialised(found.rows)
+            self._pages = JoinedPages(rows.shape, [*self._cache.pages(), rows])
         yield from self._deliver(is_last=found.is_last)
 
     def end(self) -> Iterator[pa.RecordBatch]:
@@ -141,15 +142,10 @@ class SweepResults:
 
     def _gather(self, rows: _Int64s) -> RowGather:
         gather = RowGather(self._cache.shape, rows.size)
-        base = int(self._bases[-1])
-        places = np.flatnonzero((rows >= 0) & (rows < base))
-        if places.size:
-            block = np.searchsorted(self._bases, rows[places], side="right") - 1
-            self._cache.gather(gather, block.astype(np.int16), rows[places] - self._bases[block], places)
-        places = np.flatnonzero(rows >= base)
-        if places.size:
-            assert self._found is not None
-            gather.add(self._found, np.zeros(places.size, dtype=np.int64), rows[places] - base, places)
+        places = np.flatnonzero(rows != _NO_ROW)
+        wanted = rows[places]
+        block = np.searchsorted(self._bases, wanted, side="right") - 1
+        gather.add(self._pages, block, wanted - self._bases[block], places)
         return gather
 
     def _tuple_bytes(self, tuples: _Int64s) -> int | _Int64s:

@@ -62,9 +62,9 @@ from semistream.storage import Io, MasterTable
 
 __all__ = ["Sweepjoin", "SweepjoinConfig"]
 
-_STREAM_BUFFER_SHARE = 1 / 16
+_STREAM_BUFFER_SHARE = 1 / 32
 _DISK_SHARE = 1 / 16
-_FOUND_SHARE = 1 / 24
+_FOUND_SHARE = 1 / 40
 _COPIES_OF_FOUND = 3  # in portions, in one piece, and as a block for the results
 _WINDOW_SHARE = 1 / 12
 _TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
@@ -74,7 +74,7 @@ _FILE_BYTES = 50  # of a window: a tuple may ask for a page of every file
 _SMALLEST_WINDOW = 8  # windows shrink to so much of the largest
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _LEAST_WINDOW_BYTES = 16 << 10
-_MOST_DISK_BYTES = 32 << 20
+_MOST_DISK_BYTES = 4 << 20
 _MOST_W = 1 << 17
 
 _Int64s = npt.NDArray[np.int64]

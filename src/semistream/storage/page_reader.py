@@ -2,9 +2,9 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,8 @@ import pyarrow as pa
 import xxhash
 
 from semistream.core.errors import DamagedTable, InvalidArgument, UnknownColumn
+from semistream.kernels.page_reads import first_altered
+from semistream.storage.c_functions import DIGEST
 from semistream.storage.page_directory import PageDirectory
 from semistream.storage.random_file import RandomFile
 
@@ -26,6 +28,15 @@ Io = Literal["buffered", "drop_behind"]
 _MAX_OPEN_FILES = 128
 PLACING_BYTES = 4096
 _REMEDY = "restore it from a copy, or stage the table again"
+
+
+class _Stretches(NamedTuple):
+    """Pages that lie side by side: their file, where they begin in it, and from where to where they go in memory."""
+
+    files: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
 
 
 class PageReader:
@@ -183,34 +194,52 @@ class PageReader:
         """
         lengths = self.pages.length[pages]
         starts = np.cumsum(lengths) - lengths
-        view: memoryview = memory.data
-        waiting = []
-        for file_number, offset, start, end in self._stretches(pages, starts, lengths):
-            file = self._files.get(file_number) or self._open(file_number)
-            if self._drop_behind or not file.read_if_cached(offset, view[start:end]):
-                waiting.append((file_number, offset, start, end))
-        for file_number, offset, start, end in waiting:
-            file = self._files.get(file_number) or self._open(file_number)
-            if file.read_into(offset, view[start:end]) < end - start:
-                raise self._damaged(file_number, "is truncated")
-            if self._drop_behind:
-                file.drop(offset, end - start)
-        digest = xxhash.xxh3_64_intdigest
-        begins, ends = starts.tolist(), (starts + lengths).tolist()
-        for at, checksum in enumerate(self.pages.checksum[pages].tolist()):
-            if digest(view[begins[at] : ends[at]]) != checksum:
-                raise self._damaged_page(int(pages[at]), "has been altered (its checksum does not match)")
-        return starts
-
-    def _stretches(
-        self, pages: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-    ) -> Iterator[tuple[int, int, int, int]]:
-        """Yield file, offset in it, and begin and end in memory of the pages that lie side by side."""
         files, offsets = self.pages.file[pages], self.pages.offset[pages]
         breaks = np.flatnonzero((np.diff(files) != 0) | (offsets[1:] != (offsets + lengths)[:-1])) + 1
-        first = np.concatenate([[0], breaks])
-        ends = np.append(starts[breaks], int(lengths.sum()))
-        return zip(files[first].tolist(), offsets[first].tolist(), starts[first].tolist(), ends.tolist(), strict=True)
+        first = np.concatenate([np.zeros(min(1, pages.size), dtype=np.int64), breaks])
+        stretches = _Stretches(files[first], offsets[first], starts[first], np.append(starts[breaks], lengths.sum()))
+        self._read_stretches(stretches, memory)
+        self._verify_scattered(pages, memory, starts, lengths)
+        return starts
+
+    def _read_stretches(self, stretches: "_Stretches", memory: npt.NDArray[np.uint8]) -> None:
+        sizes = stretches.ends - stretches.begins
+        targets = stretches.begins.astype(np.uint64) + np.uint64(memory.ctypes.data)
+        is_read = np.zeros(sizes.size, dtype=np.bool_)
+        if not self._drop_behind:
+            for number in np.unique(stretches.files).tolist():
+                here = slice(*np.searchsorted(stretches.files, (number, number + 1)).tolist())
+                file = self._files.get(number) or self._open(number)
+                is_read[here] = file.read_cached(stretches.offsets[here], sizes[here], targets[here])
+        view: memoryview = memory.data
+        for at in np.flatnonzero(~is_read).tolist():
+            number, offset = int(stretches.files[at]), int(stretches.offsets[at])
+            file = self._files.get(number) or self._open(number)
+            if file.read_into(offset, view[int(stretches.begins[at]) : int(stretches.ends[at])]) < sizes[at]:
+                raise self._damaged(number, "is truncated")
+            if self._drop_behind:
+                file.drop(offset, int(sizes[at]))
+
+    def _verify_scattered(
+        self,
+        pages: npt.NDArray[np.int64],
+        memory: npt.NDArray[np.uint8],
+        starts: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+    ) -> None:
+        checksums = self.pages.checksum[pages]
+        if DIGEST:
+            begins = starts.astype(np.uint64) + np.uint64(memory.ctypes.data)
+            altered = first_altered(np.uint64(DIGEST), begins, lengths, checksums)
+        else:
+            digests = (
+                xxhash.xxh3_64_intdigest(memory[start:end].data)
+                for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+            )
+            wrong = (at for at, pair in enumerate(zip(digests, checksums.tolist(), strict=True)) if pair[0] != pair[1])
+            altered = next(wrong, -1)
+        if altered >= 0:
+            raise self._damaged_page(int(pages[altered]), "has been altered (its checksum does not match)")
 
     def decode(self, first: int, count: int, view: memoryview) -> pa.Table:
         """Return the pages in ``view``, `header` before them, as a table that uses its memory."""

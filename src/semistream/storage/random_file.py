@@ -3,12 +3,19 @@
 import os
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow.fs as pafs
+
+from semistream.kernels.page_reads import read_stretches
+from semistream.storage.c_functions import PREADV2, READ_IF_CACHED
 
 __all__ = ["LocalFile", "RandomFile", "RemoteFile"]
 
 # The page cache may hold a file in units of up to this size, and drops only units that lie whole inside a range.
 _CACHE_UNIT_BYTES = 4 << 20
+
+_Int64s = npt.NDArray[np.int64]
 
 
 class RandomFile(Protocol):
@@ -20,8 +27,11 @@ class RandomFile(Protocol):
         """Fill ``view`` from ``offset`` and return how many bytes there were; fewer only at the end."""
 
     def advise_sequential(self) -> None: ...
-    def read_if_cached(self, offset: int, view: memoryview) -> bool:
-        """Fill ``view`` if that takes no waiting for a disk; else begin to fetch the range, and return False."""
+    def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Read those ranges to their addresses that take no waiting for a disk, and return which.
+
+        The others are begun to be fetched.
+        """
 
     def drop(self, offset: int, length: int) -> None:
         """Forget a range that was read, so that the next read of it goes to the disk."""
@@ -49,14 +59,14 @@ class LocalFile:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
-    def read_if_cached(self, offset: int, view: memoryview) -> bool:
-        if not hasattr(os, "RWF_NOWAIT"):
-            return False
-        try:
-            return os.preadv(self._fd, [view], offset, os.RWF_NOWAIT) == len(view)
-        except OSError:  # it would have to wait, or the file system does not tell
-            os.posix_fadvise(self._fd, offset, len(view), os.POSIX_FADV_WILLNEED)
-            return False
+    def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        is_read = np.zeros(offsets.size, dtype=np.bool_)
+        if PREADV2:
+            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, lengths, is_read)
+        if hasattr(os, "posix_fadvise"):
+            for at in np.flatnonzero(~is_read).tolist():
+                os.posix_fadvise(self._fd, int(offsets[at]), int(lengths[at]), os.POSIX_FADV_WILLNEED)
+        return is_read
 
     def drop(self, offset: int, length: int) -> None:
         # What lies before was read with earlier runs; the unit at the end goes with the next one.
@@ -97,8 +107,8 @@ class RemoteFile:
     def advise_sequential(self) -> None:
         pass
 
-    def read_if_cached(self, offset: int, view: memoryview) -> bool:
-        return False
+    def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        return np.zeros(offsets.size, dtype=np.bool_)
 
     def drop(self, offset: int, length: int) -> None:
         pass

@@ -17,12 +17,13 @@ from semistream.core.errors import DamagedTable, UnsupportedType
 from semistream.kernels.message_buffers import find_buffers
 from semistream.kernels.row_gather import gather_bits, gather_bytes, gather_fixed, gather_ranges, gather_words
 
-__all__ = ["PageShape", "RawPages", "RowGather"]
+__all__ = ["JoinedPages", "PageShape", "RawPages", "RowGather"]
 
 _ALIGNMENT = 8
 
 _Bytes = npt.NDArray[np.uint8]
 _Int64s = npt.NDArray[np.int64]
+_Uint64s = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -97,18 +98,21 @@ class RawPages:
     Attributes
     ----------
     buffers
-        Where buffer b of message m begins in ``raw``, or -1.
+        The address of buffer b of message m, or 0.
     """
 
     def __init__(self, shape: PageShape, raw: _Bytes, starts: _Int64s) -> None:
         self.shape = shape
         self.raw = raw
         self.starts = starts
-        self.words = raw[: raw.size // _ALIGNMENT * _ALIGNMENT].view(np.int64)
-        self.buffers = np.empty((starts.size, shape.num_buffers), dtype=np.int64)
+        self.buffers = np.empty((starts.size, shape.num_buffers), dtype=np.uint64)
         assert raw.ctypes.data % _ALIGNMENT == 0, "memory for pages is aligned"
         if find_buffers(raw, starts, self.buffers) < starts.size:
             raise DamagedTable("a page is not a record batch of the table's schema: stage the table again")
+
+    def begins(self, column: int, number: int) -> _Uint64s:
+        """Return where a buffer of a column begins in every message."""
+        return _begins(self, column, number)
 
     def __reduce__(self) -> tuple[object, ...]:
         return RawPages, (self.shape, self.raw, self.starts)  # all else follows from these
@@ -118,6 +122,28 @@ class RawPages:
         begin = int(self.starts[page])
         batch: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(self.raw[begin:]), self.shape.message_schema)
         return batch
+
+
+class JoinedPages:
+    """Messages of one shape in several pieces of memory, numbered through."""
+
+    def __init__(self, shape: PageShape, parts: Sequence[RawPages]) -> None:
+        self.shape = shape
+        self._parts = parts
+        self._first = np.cumsum([0, *(part.starts.size for part in parts)])
+        self.buffers = np.concatenate([np.empty((0, shape.num_buffers), np.uint64), *(part.buffers for part in parts)])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return JoinedPages, (self.shape, self._parts)  # addresses are of this process
+
+    def begins(self, column: int, number: int) -> _Uint64s:
+        """Return where a buffer of a column begins in every message."""
+        return _begins(self, column, number)
+
+    def batch(self, page: int) -> pa.RecordBatch:
+        """Return a message decoded."""
+        part = int(np.searchsorted(self._first, page, side="right")) - 1
+        return self._parts[part].batch(page - int(self._first[part]))
 
 
 class RowGather:
@@ -134,11 +160,13 @@ class RowGather:
     def __init__(self, shape: PageShape, num_rows: int) -> None:
         self._schema = shape.schema
         self._num_rows = num_rows
-        self._parts: list[tuple[RawPages, _Int64s, _Int64s, _Int64s]] = []
+        self._parts: list[tuple[RawPages | JoinedPages, _Int64s, _Int64s, _Int64s]] = []
         self._placed = 0
+        self._known_ranges: dict[int, tuple[_Uint64s, _Int64s]] = {}
 
-    def add(self, source: RawPages, pages: _Int64s, rows: _Int64s, places: _Int64s) -> None:
+    def add(self, source: RawPages | JoinedPages, pages: _Int64s, rows: _Int64s, places: _Int64s) -> None:
         """Let row ``rows[i]`` of page ``pages[i]`` be row ``places[i]`` of the result. Places must be distinct."""
+        assert not self._known_ranges, "all rows are added before they are looked at"
         if rows.size:
             self._parts.append((source, pages, rows, places))
             self._placed += rows.size
@@ -189,7 +217,7 @@ class RowGather:
         return pa.Array.from_buffers(dtype, self._num_rows, [validity, values])
 
     def _validity(self, at: int) -> pa.Buffer | None:
-        present = [(source.buffers[:, source.shape.columns[at].first_buffer] >= 0).any() for source, *_ in self._parts]
+        present = [source.begins(at, 0).any() for source, *_ in self._parts]
         if self._placed == self._num_rows and not any(present):
             return None
         valid = self._bits(at, 0, absent=True)
@@ -198,26 +226,27 @@ class RowGather:
     def _bits(self, at: int, number: int, *, absent: bool) -> npt.NDArray[np.bool_]:
         out = np.zeros(self._num_rows, dtype=np.bool_)
         for source, pages, rows, places in self._parts:
-            gather_bits(source.raw, _begins(source, at, number), pages, rows, places, absent, out)
+            gather_bits(source.begins(at, number), pages, rows, places, absent, out)
         return out
 
     def _values(self, at: int, width: int) -> _Bytes:
         out = np.zeros(-(-self._num_rows * width // 8) * 8, dtype=np.uint8)
         for source, pages, rows, places in self._parts:
-            begins = _begins(source, at, 1)
-            if width % 8 == 0:
-                gather_words(source.words, begins, pages, rows, places, width // 8, out.view(np.int64))
+            if width == 8:
+                gather_words(source.begins(at, 1), pages, rows, places, out.view(np.int64))
             else:
-                gather_fixed(source.raw, begins, pages, rows, places, width, out)
+                gather_fixed(source.begins(at, 1), pages, rows, places, width, out)
         return out
 
-    def _ranges(self, at: int, width: int) -> tuple[_Int64s, _Int64s]:
-        """Return where the text of every row begins in its own piece of memory, and its length."""
-        sources = np.zeros(self._num_rows, dtype=np.int64)
+    def _ranges(self, at: int, width: int) -> tuple[_Uint64s, _Int64s]:
+        """Return the address where the text of every row begins, and its length."""
+        if at in self._known_ranges:
+            return self._known_ranges[at]
+        sources = np.zeros(self._num_rows, dtype=np.uint64)
         lengths = np.zeros(self._num_rows, dtype=np.int64)
         for source, pages, rows, places in self._parts:
-            listed, data = _begins(source, at, 1), _begins(source, at, 2)
-            gather_ranges(source.raw, listed, data, pages, rows, places, width, sources, lengths)
+            gather_ranges(source.begins(at, 1), source.begins(at, 2), pages, rows, places, width, sources, lengths)
+        self._known_ranges[at] = sources, lengths
         return sources, lengths
 
     def _text(self, at: int, width: int) -> tuple[pa.Buffer, pa.Buffer]:
@@ -225,8 +254,8 @@ class RowGather:
         offsets = np.zeros(self._num_rows + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
         data = np.empty(int(offsets[-1]), dtype=np.uint8)
-        for source, _, _, places in self._parts:
-            gather_bytes(source.raw, places, sources, offsets, data)
+        for _, _, _, places in self._parts:
+            gather_bytes(places, sources, offsets, data)
         return pa.py_buffer(offsets.astype(np.int32) if width == 4 else offsets), pa.py_buffer(data)
 
     def _nested(self, at: int, dtype: pa.DataType) -> pa.Array:
@@ -244,5 +273,5 @@ class RowGather:
         return column
 
 
-def _begins(source: RawPages, column: int, number: int) -> _Int64s:
-    return np.ascontiguousarray(source.buffers[:, source.shape.columns[column].first_buffer + number])
+def _begins(pages: RawPages | JoinedPages, column: int, number: int) -> _Uint64s:
+    return np.ascontiguousarray(pages.buffers[:, pages.shape.columns[column].first_buffer + number])
