@@ -12,7 +12,7 @@ import pytest
 from semistream.bench.plot import plot_result
 from semistream.bench.result_file import read_result
 from semistream.bench.spark.cells import PlanResult
-from semistream.bench.spark.plans import IDENTITY, OURS, PLAIN, PLANS
+from semistream.bench.spark.plans import IDENTITY, OURS, PLAIN, PLANS, UNKNOWN_SIZE
 from semistream.bench.spark.spec import SparkSpec
 from semistream.bench.spark.verdicts import entries_of
 from semistream.core.errors import InvalidArgument
@@ -41,6 +41,11 @@ def test_every_plan_is_measured_and_the_result_is_drawn(tmp_path: Path) -> None:
     ours = next(cell for cell in cells if cell.plan == OURS)
     assert ours.observed["tuples_in"] == ours.observed["rows_out"] == 2000 * len(ours.batch_s)
     assert all(entry.met is None for entry in result.entries), "a small run gives no verdict"
+    late = next(entry for entry in result.entries if entry.name.startswith("hot rows"))
+    rows = sum(late.details["hot_rows_by_delay"].values()) + sum(late.details["other_rows_by_delay"].values())
+    assert rows == 2000 * 6, "every row of the measured batches left"
+    assert len(late.details["other_rows_by_delay"]) > 1, "rows that are not cached leave later"
+    assert any(entry.name.startswith("staggered / batch") for entry in result.entries)
     plot_result(result, tmp_path / "spark.png")
     assert (tmp_path / "spark.png").stat().st_size > 10_000
 
@@ -54,7 +59,8 @@ def test_verdicts_are_ratios_of_medians() -> None:
         _result(OURS, 0.5),
         _result(OURS, 0.6, rows=80_000_000),
         _result(IDENTITY["none"], 0.3),
-        _result(PLAIN, 17.0),
+        _result(PLAIN, 2.0),
+        _result(UNKNOWN_SIZE, 17.0),
         _result("stream broadcast", 1.0),
         PlanResult(20_000_000, 100_000, "table broadcast", failure="too large"),
     ]

@@ -21,6 +21,7 @@ from semistream.core.errors import (
 )
 from semistream.core.semantics import JoinSpec
 from semistream.runtime.spark.auto import choose_algorithm
+from semistream.runtime.spark.plan import Completion
 from semistream.runtime.spark.slots import task_slots
 from semistream.storage import MasterTable
 from tests.spark.joins import staged
@@ -44,7 +45,11 @@ def stream(spark: SparkSession) -> DataFrame:
         ({"on": {"text": "custkey"}}, KeyTypeMismatch, r"'text' of type string does not cast to master key 'custkey'"),
         ({"how": "outer"}, InvalidArgument, r"'outer'"),
         ({"algorithm": "nestedloop"}, InvalidArgument, r"algorithm 'nestedloop' is unknown: use one of 'chybridjoin'"),
-        ({"memory": "1KB"}, BudgetTooSmall, r"too small for .*: give at least \d+ bytes .* for each of the 2 tasks"),
+        (
+            {"memory": "1KB"},
+            BudgetTooSmall,
+            r"memory=1024 bytes, which 2 tasks of an executor share, is too small for .*: give at least \d+ bytes",
+        ),
         ({"memory": "lots"}, InvalidArgument, r"memory='lots' is not a size"),
         ({"columns": ["nothing"]}, UnknownColumn, r"the master table has no column 'nothing'"),
         ({"completion": "later"}, InvalidArgument, r"completion='later' is unknown: use 'batch' or 'staggered'"),
@@ -118,22 +123,24 @@ def test_text_that_spark_compares_by_other_rules_is_no_key(stream: DataFrame, tm
 
 
 @pytest.mark.parametrize(
-    ("layout", "nested", "columns", "chosen"),
+    ("layout", "nested", "columns", "completion", "chosen"),
     [
-        ("clustered", False, ["name"], "sweepjoin"),
-        ("clustered", True, ["name"], "inlj"),
-        ("clustered", False, ["tags"], "hybridjoin"),
-        ("heap", False, ["name"], "ssbj"),
-        ("heap", False, ["tags"], "meshjoin"),
+        ("clustered", False, ["name"], "batch", "sweepjoin"),
+        ("clustered", True, ["name"], "batch", "inlj"),
+        ("clustered", False, ["tags"], "batch", "hybridjoin"),
+        ("heap", False, ["name"], "batch", "ssbj"),
+        ("heap", False, ["tags"], "batch", "meshjoin"),
+        ("clustered", False, ["name"], "staggered", "ssbj"),
+        ("clustered", False, ["tags"], "staggered", "meshjoin"),
     ],
 )
 def test_auto_chooses_by_layout_and_by_what_can_be_cached(
-    tmp_path: Path, layout: str, nested: bool, columns: list[str], chosen: str
+    tmp_path: Path, layout: str, nested: bool, columns: list[str], completion: Completion, chosen: str
 ) -> None:
     table = staged(tmp_path, layout, pa.table({"custkey": [1], "name": ["x"], "tags": [["a"]]}))
     stream = pa.schema([("custkey", pa.int64()), *([("items", pa.list_(pa.int64()))] if nested else [])])
     spec = JoinSpec.resolve(stream, table.schema, "custkey", columns=columns)
-    assert choose_algorithm("auto", table, spec) == chosen
+    assert choose_algorithm("auto", table, spec, completion) == chosen
     ss.operator(chosen, table, stream, on="custkey", columns=columns, memory="8MB").close()
 
 

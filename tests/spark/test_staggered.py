@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import semistream as ss
-from semistream.core.errors import InvalidArgument
+from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import How
 from semistream.storage import MasterTable
 from tests.spark.staggered_cases import MASTER_ROWS, STREAM, Answer, expected, master, staged, stream_rows
@@ -216,12 +216,46 @@ def test_a_checkpoint_of_another_join_is_refused(spark: SparkSession, tmp_path: 
         ({"order": "stream"}, "order='stream' is not for completion='staggered'"),
         ({"shedding": "random"}, "shedding='random' is not for completion='staggered'"),
         ({"cycle_batches": 0}, "cycle_batches=0"),
+        ({"exchange": "none"}, "exchange='none' is not for completion='staggered'"),
     ],
 )
 def test_what_does_not_fit_is_refused(spark: SparkSession, tmp_path: Path, change: Any, message: str) -> None:
     run = Run(spark, tmp_path, staged(tmp_path / "table", "cmeshjoin"), **change)
     with pytest.raises(InvalidArgument, match=message):
         run.start()
+
+
+@pytest.mark.parametrize("algorithm", ["sweepjoin", "cinlj", "inlj"])
+def test_algorithms_whose_rows_never_wait_are_refused(spark: SparkSession, tmp_path: Path, algorithm: str) -> None:
+    table = ss.stage(master(), tmp_path / "table", key="id", page_bytes=1024, buckets=2)
+    stream = spark.readStream.schema("id bigint, n bigint").parquet(str(tmp_path))
+    with pytest.raises(InvalidArgument, match=f"{algorithm} answers every row in its own: use completion='batch'"):
+        ss.join(stream, table, on="id", algorithm=algorithm, memory="4MB", completion="staggered")
+
+
+def test_a_budget_that_is_told_is_enough(spark: SparkSession, tmp_path: Path) -> None:
+    table = staged(tmp_path / "table", "cmeshjoin")
+    stream = spark.readStream.schema("id bigint, n bigint").parquet(str(tmp_path))
+
+    def join(memory: int) -> None:
+        ss.join(stream, table, on="id", algorithm="cmeshjoin", memory=memory, completion="staggered", b=1)
+
+    with pytest.raises(BudgetTooSmall, match=r"memory=20000 bytes, which 2 tasks .* give at least \d+ bytes") as caught:
+        join(20_000)
+    told = int(str(caught.value).split("give at least ")[1].split()[0])
+    join(told)
+    with pytest.raises(BudgetTooSmall):
+        join(told * 8 // 10)
+
+
+def test_what_is_pending_can_be_kept_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+    table = staged(tmp_path / "table", "cmeshjoin")
+    run = Run(spark, tmp_path, table, pins=tmp_path / "pins")
+    run.write(stream_rows(200, 1))
+    run.run_to_end()
+    assert run.sink.answers == expected(run.written, "left")
+    assert list((tmp_path / "pins").rglob(".known"))
+    assert not list((tmp_path / "table").glob("_pending"))
 
 
 def test_sessions_that_do_not_fit_are_told(spark: SparkSession, tmp_path: Path) -> None:

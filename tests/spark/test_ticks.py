@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark pr
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import semistream as ss
-from semistream.core.errors import DamagedTable, InvalidArgument, SnapshotMismatch
+from semistream.core.errors import BudgetTooSmall, DamagedTable, InvalidArgument, PinFailed, SnapshotMismatch
 from semistream.runtime.spark import packing
 from semistream.runtime.spark.blob_order import BlobOrder
 from semistream.runtime.spark.epoch import Epoch, Tick
@@ -60,10 +60,10 @@ def test_it_ticks_while_tuples_are_pending_and_only_then(plan: JoinPlan) -> None
     offset = next_offset(reader, reader.initialOffset())
     assert next_offset(reader, offset) != offset, "nobody has said that nothing is pending"
     marks = marks_of(plan, offset)
-    marks.say(0, 0, pending=3)
-    marks.say(1, 0, pending=0)
+    marks.update(0, 0, pending=3)
+    marks.update(1, 0, pending=0)
     assert next_offset(reader, offset)["number"] == offset["number"] + 1
-    marks.say(0, 1, pending=0)
+    marks.update(0, 1, pending=0)
     assert next_offset(reader, offset) == offset
     assert reader.partitions(offset, offset) == []
 
@@ -71,7 +71,7 @@ def test_it_ticks_while_tuples_are_pending_and_only_then(plan: JoinPlan) -> None
 def test_a_restarted_query_ticks_once_when_in_doubt(plan: JoinPlan) -> None:
     reader = reader_of(plan)
     offset = next_offset(reader, reader.initialOffset())
-    marks_of(plan, offset).say(0, 0, pending=0)
+    marks_of(plan, offset).update(0, 0, pending=0)
     assert next_offset(reader, offset) == offset
     restarted = reader_of(plan)
     again = next_offset(restarted, offset)
@@ -81,19 +81,19 @@ def test_a_restarted_query_ticks_once_when_in_doubt(plan: JoinPlan) -> None:
 
 def test_a_late_task_does_not_remove_the_mark_of_a_later_batch(plan: JoinPlan) -> None:
     marks = PendingMarks(plan.table.store, "query")
-    marks.say(0, 5, pending=9)
-    marks.say(0, 4, pending=0)
+    marks.update(0, 5, pending=9)
+    marks.update(0, 4, pending=0)
     assert marks.any()
-    marks.say(1, 6, pending=0)
+    marks.update(1, 6, pending=0)
     assert marks.any(), "another bucket's mark is not its own"
-    marks.say(0, 6, pending=0)
+    marks.update(0, 6, pending=0)
     assert not marks.any()
 
 
 def test_marks_of_queries_are_apart(plan: JoinPlan) -> None:
     one, other = reader_of(plan).initialOffset(), reader_of(plan).initialOffset()
-    marks_of(plan, one).say(0, 0, pending=1)
-    marks_of(plan, other).say(0, 0, pending=0)
+    marks_of(plan, one).update(0, 0, pending=1)
+    marks_of(plan, other).update(0, 0, pending=0)
     assert marks_of(plan, one).any()
     assert not marks_of(plan, other).any()
 
@@ -101,7 +101,7 @@ def test_marks_of_queries_are_apart(plan: JoinPlan) -> None:
 def test_a_new_version_and_new_settings_tick(plan: JoinPlan) -> None:
     reader = reader_of(plan)
     offset = next_offset(reader, reader.initialOffset())
-    marks_of(plan, offset).say(0, 0, pending=0)
+    marks_of(plan, offset).update(0, 0, pending=0)
     plan.table.replace(master(tag="town"))
     newer = next_offset(reader, offset)
     assert newer["epoch"]["version"] == 2
@@ -114,7 +114,7 @@ def test_a_run_that_has_to_end_keeps_to_the_version_it_began_with(plan: JoinPlan
     reader = reader_of(plan)
     reader.prepareForTriggerAvailableNow()
     offset = next_offset(reader, reader.initialOffset())
-    marks_of(plan, offset).say(0, 0, pending=0)
+    marks_of(plan, offset).update(0, 0, pending=0)
     plan.table.replace(master(tag="town"))
     assert next_offset(reader, offset) == offset
     assert next_offset(reader_of(plan), offset)["epoch"]["version"] == 2
@@ -139,10 +139,33 @@ def test_a_version_that_cannot_be_read_fails_before_any_batch_uses_it(plan: Join
         next_offset(reader, offset)
 
 
+def test_a_version_that_needs_more_memory_fails_before_any_batch_uses_it(plan: JoinPlan) -> None:
+    reader = reader_of(plan)
+    offset = next_offset(reader, reader.initialOffset())
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "city": ["x", "y" * 4 * plan.task_bytes]})
+    plan.table.replace(rows)
+    with pytest.raises(BudgetTooSmall, match="which 2 tasks of an executor share, is too small"):
+        next_offset(reader, offset)
+    enough = dataclasses.replace(plan, task_bytes=100 * plan.task_bytes)
+    assert next_offset(reader_of(enough), offset)["epoch"]["version"] == 2
+
+
+def test_marks_that_cannot_be_written_are_told(plan: JoinPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(plan.table.store), "publish", refuse)
+    marks = PendingMarks(plan.notes(), "query")
+    with pytest.raises(
+        PinFailed, match=r"_pending/query, which keeps .* \(Permission denied\): give a folder .* pins="
+    ):
+        marks.update(0, 0, pending=1)
+
+
 def test_an_idle_query_does_not_list_folders_all_the_time(plan: JoinPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = reader_of(plan, available_now=False)
     offset = next_offset(reader, reader.initialOffset())
-    marks_of(plan, offset).say(0, 0, pending=0)
+    marks_of(plan, offset).update(0, 0, pending=0)
     looks: list[str] = []
 
     def look(marks: PendingMarks) -> bool:

@@ -55,7 +55,17 @@ class UnsupportedType(SemistreamError, TypeError):
 
 
 class BudgetTooSmall(SemistreamError, ValueError):
-    """The memory budget is below the least that this join needs."""
+    """The memory budget is below the least that this join needs.
+
+    Attributes
+    ----------
+    least_bytes
+        What would do, where that is known.
+    """
+
+    def __init__(self, message: str, least_bytes: int | None = None) -> None:
+        super().__init__(message)
+        self.least_bytes = least_bytes
 
 
 class TupleTooLarge(SemistreamError, ValueError):

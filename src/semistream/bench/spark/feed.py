@@ -4,6 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +39,7 @@ class FileFeed:
             path.mkdir(parents=True, exist_ok=True)
         self.batch_rows = batch_rows
         self._parts = parts
-        self._first = first
+        self.first = first
         self._next = 0
         self._sales = Sales(Bursts(1000), key_domain=key_domain, zipf_exponent=skew, seed=seed)
 
@@ -52,7 +54,7 @@ class FileFeed:
         part_rows = -(-self.batch_rows // self._parts)
         paths = [self._made / f"{self._next:06d}-{part}.parquet" for part in range(self._parts)]
         if not all(path.exists() for path in paths):
-            first = self._first + self._next * self.batch_rows
+            first = self.first + self._next * self.batch_rows
             for part, path in enumerate(paths):
                 rows = min(part_rows, self.batch_rows - part * part_rows)
                 batch = self._sales.part(first + part * part_rows, rows).select(_COLUMNS)
@@ -63,6 +65,20 @@ class FileFeed:
             os.link(path, self._watched / path.name)
         self._next += 1
 
-    def source(self, spark: SparkSession) -> DataFrame:
-        """Return the stream."""
-        return spark.readStream.schema("key bigint, sale bigint, quantity int").parquet(str(self._watched))
+    def add_batches(self, count: int) -> None:
+        """Put the first ``count`` batches there at once, for a query that takes them one by one."""
+        self.rewind()
+        for _ in range(count):
+            self.add_batch()
+
+    def keys(self) -> npt.NDArray[np.int64]:
+        """Return the keys of all sales that a query finds."""
+        tables = [pq.read_table(path, columns=["key"]) for path in sorted(self._watched.iterdir())]
+        return np.asarray(pa.concat_tables(tables)["key"], dtype=np.int64)
+
+    def source(self, spark: SparkSession, *, one_by_one: bool = False) -> DataFrame:
+        """Return the stream: all that is there in a micro-batch, or one batch of the feed in each."""
+        reader = spark.readStream.schema("key bigint, sale bigint, quantity int")
+        if one_by_one:
+            reader = reader.option("maxFilesPerTrigger", self._parts)
+        return reader.parquet(str(self._watched))

@@ -11,10 +11,11 @@ from pyspark.sql.types import StructType
 import semistream as ss
 from semistream.bench.spark.tables import MasterForms
 
-__all__ = ["IDENTITY", "OURS", "PLAIN", "PLANS", "SPARK_PLANS", "Plan"]
+__all__ = ["IDENTITY", "OURS", "PLAIN", "PLANS", "SPARK_PLANS", "UNKNOWN_SIZE", "Plan"]
 
 OURS = "semistream"
 PLAIN = "plain Parquet"
+UNKNOWN_SIZE = "plain Parquet, size unknown"
 IDENTITY = {"none": "identity", "bucket": "identity with shuffle"}
 
 
@@ -26,11 +27,14 @@ class Plan:
     ----------
     note
         What it is, in a line.
+    typical_only
+        Whether it is measured at the typical size of a micro-batch alone: it takes long, whatever the size.
     """
 
     name: str
     note: str
     build: Callable[[DataFrame, MasterForms, int], DataFrame]
+    typical_only: bool = False
 
 
 def _ours(stream: DataFrame, master: MasterForms, memory_bytes: int) -> DataFrame:
@@ -63,6 +67,12 @@ def _identity(stream: DataFrame, master: MasterForms, shuffle: bool) -> DataFram
 
 SPARK_PLANS = (
     Plan(PLAIN, "stream.join(parquet)", lambda stream, master, _: stream.join(master.plain(), "key")),
+    Plan(
+        UNKNOWN_SIZE,
+        "the same as Spark joins a stream of unknown size, such as Kafka's: the table is shuffled and sorted",
+        lambda stream, master, _: stream.join(master.plain().hint("merge"), "key"),
+        typical_only=True,
+    ),
     Plan(
         "bucketed merge",
         "the table bucketed and sorted by key, sort-merge join",

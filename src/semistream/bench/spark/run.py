@@ -1,4 +1,4 @@
-"""Runs the benchmark of the Spark pipeline: tables, warm-up, every plan at every size, memory over many batches."""
+"""Runs the benchmark of the Spark pipeline: tables, warm-up, every plan at every size, memory, staggered completion."""
 
 import shutil
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from semistream.bench.spark.measure import measure_plan
 from semistream.bench.spark.plans import OURS, PLANS, Plan
 from semistream.bench.spark.session import bench_session
 from semistream.bench.spark.spec import SparkSpec
+from semistream.bench.spark.staggered import staggered_entries
 from semistream.bench.spark.tables import MasterForms, make_forms
 from semistream.bench.spark.verdicts import entries_of
 from semistream.bench.spark.worker_memory import worker_bytes
@@ -52,11 +53,11 @@ def run_spark(
     data_dir.mkdir(parents=True, exist_ok=True)
     provenance = collect_provenance(spec.seed)
     results: list[PlanResult] = []
-    memory: list[Entry] = []
+    others: list[Entry] = []
 
     def result() -> BenchResult:
         cells = tuple(found.as_dict() for found in results)
-        return BenchResult("spark", spec.as_dict(), provenance, (*entries_of(spec, results), *memory), cells)
+        return BenchResult("spark", spec.as_dict(), provenance, (*entries_of(spec, results), *others), cells)
 
     base_bytes: int | None = None  # of workers that have joined, but with next to no memory
     with bench_session(spec, data_dir.resolve()) as spark:
@@ -65,14 +66,16 @@ def run_spark(
             if base_bytes is None:
                 base_bytes = _base_bytes(spark, spec, data_dir, master)
             _warm_up(spark, spec, master, data_dir, report)
+            typical = min(_TYPICAL_BATCH, max(spec.batch_rows))
             for number, batch_rows in enumerate(spec.batch_rows):
                 # Sales that no query has joined before: our cache has seen their kind, not them.
                 feed = _feed(spec, data_dir, master, batch_rows, first=number * _SALES_APART)
                 for plan in PLANS:
+                    if plan.typical_only and batch_rows != typical:
+                        continue
                     report(f"{rows:,} rows, batches of {batch_rows:,}: {plan.name}")
                     results.append(measure_plan(spark, spec, plan, feed, master))
                     keep(result())
-            typical = min(_TYPICAL_BATCH, max(spec.batch_rows))
             feed = _feed(spec, data_dir, master, typical, first=len(spec.batch_rows) * _SALES_APART)
             for plan in (plan for plan in PLANS if plan.name in _COLD_PLANS):
                 report(f"{rows:,} rows, cold: {plan.name}")
@@ -82,8 +85,14 @@ def run_spark(
                 results.append(cold)
                 keep(result())
             report(f"{rows:,} rows: memory of the Python workers over {spec.memory_batches} batches")
-            memory.append(_memory(spark, spec, feed, master, base_bytes))
+            others.append(_memory(spark, spec, feed, master, base_bytes))
             keep(result())
+            if rows == min(spec.rows):
+                report(f"{rows:,} rows as a heap: staggered completion")
+                feed = _feed(spec, data_dir, master, typical, first=(len(spec.batch_rows) + 1) * _SALES_APART)
+                for entry in staggered_entries(spark, spec, feed, master):
+                    others.append(entry)
+                    keep(result())
     return result()
 
 

@@ -36,6 +36,9 @@ class SparkSpec:
         A plan whose first batch takes longer is measured on `slow_batches` batches only.
     memory_batches
         Micro-batches over which the memory of the Python workers is watched.
+    cycle_batches, staggered_cycles
+        Staggered completion is measured on the smallest table as a heap: how many micro-batches a scan takes, and how
+        many scans there are, of which the last two are measured and the others fill the cache.
     """
 
     rows: tuple[int, ...] = (20_000_000, 80_000_000)
@@ -52,6 +55,8 @@ class SparkSpec:
     slow_batches: int = 3
     cold_batches: int = 3
     memory_batches: int = 100
+    cycle_batches: int = 8
+    staggered_cycles: int = 5
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -82,5 +87,7 @@ QUICK = SparkSpec(
     slow_batches=2,
     cold_batches=1,
     memory_batches=6,
+    cycle_batches=3,
+    staggered_cycles=3,
 )
 """A look at the mechanics in a few minutes, without verdicts."""

@@ -40,6 +40,15 @@ class MasterForms:
         )
         return self.spark.table(name)
 
+    def heap(self) -> MasterTable:
+        """Return our table as a heap, which is staged at the first call."""
+        path = Path(self.ours.path).with_name("heap")
+        try:
+            return ss.open_table(path)
+        except SemistreamError:
+            shutil.rmtree(path, ignore_errors=True)
+            return ss.stage(self.plain(), path, key="key", layout="heap", buckets=self.ours.buckets)
+
     def files(self) -> list[Path]:
         """Return all data files of all forms."""
         folders = (Path(self.ours.path), self.parquet, self.bucketed)

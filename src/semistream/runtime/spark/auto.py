@@ -2,29 +2,28 @@
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
-from semistream.operators import algorithm, algorithm_names
+from semistream.operators import algorithm
 from semistream.operators.tuple_store import TupleStore
-from semistream.runtime.spark.plan import Exchange
+from semistream.runtime.spark.plan import Completion, Exchange
 from semistream.storage import MasterTable
 
 __all__ = ["choose_algorithm", "choose_exchange", "joins_on_key", "scans"]
 
-_LOOKUPS = ("sweepjoin", "chybridjoin")  # the first one that is there
 
-
-def choose_algorithm(name: str, table: MasterTable, spec: JoinSpec) -> str:
+def choose_algorithm(name: str, table: MasterTable, spec: JoinSpec, completion: Completion = "batch") -> str:
     """Return the algorithm for a join: the one that was asked for, or a good one for the table's layout.
 
-    Lists, maps and structs cannot be cached, nor wait in a window; without them there is less to choose from.
+    Lists, maps and structs cannot be cached, nor wait in a window; with them there is less to choose from. Rows that
+    may leave later are joined by a scan.
     """
     if name != "auto":
         return name
     stream_waits = all(map(TupleStore.supports, spec.stream_schema.types))
     rows_cached = all(TupleStore.supports(spec.master_schema.field(column).type) for column in spec.master_columns)
-    if table.layout == "clustered" and joins_on_key(table, spec):
+    if completion == "batch" and table.layout == "clustered" and joins_on_key(table, spec):
         if not stream_waits:
             return "inlj"
-        return next(lookup for lookup in _LOOKUPS if lookup in algorithm_names()) if rows_cached else "hybridjoin"
+        return "sweepjoin" if rows_cached else "hybridjoin"
     return "ssbj" if rows_cached else "meshjoin"
 
 

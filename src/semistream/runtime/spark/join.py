@@ -2,20 +2,20 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, get_args
 
 import xxhash
 from pyspark.sql import DataFrame, Observation
 
 from semistream.core.arguments import require_count
-from semistream.core.errors import BudgetTooSmall, InvalidArgument
+from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import How, JoinSpec, On
 from semistream.core.sizes import parse_bytes
 from semistream.operators import algorithm as registered
 from semistream.runtime.spark.arrow_schema import arrow_schema
 from semistream.runtime.spark.auto import choose_algorithm, choose_exchange, scans
 from semistream.runtime.spark.batch_join import batch_join
+from semistream.runtime.spark.fitting import fitted
 from semistream.runtime.spark.metrics import remember
 from semistream.runtime.spark.observed import observation_name
 from semistream.runtime.spark.output_columns import output_columns, require_binary_keys, require_names_without_case
@@ -50,7 +50,8 @@ def join(
     """Join a streaming or batch DataFrame with a master table, exactly, inside a memory budget.
 
     The result is that of ``stream_df.join(table, on, how)``. With a streaming DataFrame it works like a stream-static
-    join: append mode, any trigger and sink, watermarks untouched.
+    join: append mode, any trigger and sink, watermarks untouched. With ``completion="staggered"`` rows leave later than
+    they came, and watermarks are removed.
 
     Parameters
     ----------
@@ -64,8 +65,9 @@ def join(
     how
         ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``.
     algorithm
-        One of `semistream.algorithm_names`, or ``"auto"``: a cache before look-ups for a clustered table that is joined
-        on its key, SSBJ otherwise.
+        One of `semistream.algorithm_names`, or ``"auto"``: ``"sweepjoin"``, a cache before look-ups, for a clustered
+        table that is joined on its key in every micro-batch; ``"ssbj"`` otherwise. Where columns are lists, maps or
+        structs, which cannot be cached, ``"hybridjoin"``, ``"inlj"`` or ``"meshjoin"``.
     memory
         What one executor may use for this join, in bytes or as text like ``"256MB"``. The tasks that run there at once
         share it equally; their number is ``spark.executor.cores`` over ``spark.task.cpus``, or that of ``local[N]``.
@@ -75,20 +77,23 @@ def join(
     completion
         ``"batch"``: every row is answered in the micro-batch that read it. ``"staggered"``: rows whose keys are not
         cached wait in Spark's state store while the table is scanned over several micro-batches; it needs the state
-        store RocksDB.
+        store RocksDB, and an algorithm that scans or reads partitions.
     exchange
         ``"bucket"`` shuffles the stream so that each task needs only its bucket of the table, ``"none"`` leaves rows
         where they are; ``"auto"`` shuffles for algorithms that scan, and not for those that look up.
+        ``completion="staggered"`` always shuffles.
     refresh
         ``"batch"``: every micro-batch uses the newest version of the table, and keeps to it when it is retried or
         replayed; which one that was is written to the folder ``_pins`` of the table. ``"never"``: all use the version
-        that ``table`` is. A batch DataFrame always does.
+        that ``table`` is; a staggered query keeps the one it began with, over restarts too. A batch DataFrame always
+        uses the version that ``table`` is.
     slots
         Tasks that an executor runs at once, where Spark's configuration does not tell or tells wrong.
     name
         Under which metrics appear in the query's progress; see `semistream.metrics`.
     pins
-        A folder that all executors can write, in place of ``_pins``, for a table that they cannot write to.
+        A folder that all executors can write, in place of ``_pins`` (and of ``_pending``, in which a staggered query
+        keeps which buckets have rows that wait), for a table that they cannot write to.
     cycle_batches
         With ``completion="staggered"``: how many micro-batches one pass over the table takes. Fewer answer sooner, more
         let one pass serve more rows. A stream that brings more than the memory holds makes a pass shorter.
@@ -111,11 +116,14 @@ def join(
         raise InvalidArgument("shedding= has no use here: Spark paces the stream by its triggers; leave it out")
     stream_schema = arrow_schema(spark_schema)
     spec = JoinSpec.resolve(stream_schema, table.schema, on, how, columns=columns)
-    chosen = choose_algorithm(algorithm, table, spec)
+    chosen = choose_algorithm(algorithm, table, spec, completion)
     registered(chosen)
-    moved = choose_exchange(exchange, chosen, table, spec)
     if completion == "staggered":
-        moved = "bucket"  # a tuple waits where its bucket's state is
+        if exchange == "none":
+            raise InvalidArgument("exchange='none' is not for completion='staggered', where rows wait: leave it out")
+        chosen_exchange: Exchange = "bucket"  # a tuple waits where its bucket's state is
+    else:
+        chosen_exchange = choose_exchange(exchange, chosen, table, spec)
     require_binary_keys(spark_schema, spec)
     declared, output_schema = output_columns(spark_schema, spec)
     if str(stream_df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() != "true":
@@ -130,8 +138,8 @@ def join(
         "options": options,
         "task_bytes": memory_bytes // at_once,
         "slots": at_once,
-        "exchange": moved,
-        "operators_kept": _operators_kept(chosen, moved, table, memory_bytes // at_once),
+        "exchange": chosen_exchange,
+        "operators_kept": _operators_kept(chosen, chosen_exchange, table, memory_bytes // at_once),
     }
     kept_version = None if refresh == "batch" and stream_df.isStreaming else table.version
     plan = JoinPlan(
@@ -145,7 +153,7 @@ def join(
         cycle_batches=cycle_batches,
         **arguments,
     )
-    plan = _fitted(plan)
+    plan = fitted(plan)
     called = observation_name(plan.join_id) if name is None else name
     if completion == "staggered":
         return staggered_join(stream_df, plan, declared, called)
@@ -201,28 +209,3 @@ def _operators_kept(name: str, exchange: Exchange, table: MasterTable, task_byte
 def _join_id(table: MasterTable, stream_schema: str, arguments: dict[str, Any]) -> str:
     text = repr((table.path, table.table_id, stream_schema, sorted(arguments.items())))
     return xxhash.xxh3_64_hexdigest(text.encode())
-
-
-def _fitted(plan: JoinPlan) -> JoinPlan:
-    """Return the plan, with fewer operators in a worker where the memory does not reach for so many.
-
-    Raises what an operator of this join raises when it is made.
-    """
-    try:
-        _make_once(plan)
-    except BudgetTooSmall as error:
-        if plan.operators_kept > 1:
-            return _fitted(replace(plan, operators_kept=plan.operators_kept // 2))
-        if plan.slots == 1:
-            raise
-        raise BudgetTooSmall(f"{error} for each of the {plan.slots} tasks that an executor runs at once") from None
-    return plan
-
-
-def _make_once(plan: JoinPlan) -> None:
-    """Make an operator for the bucket that needs most, and close it."""
-    table = plan.table
-    if plan.exchange == "bucket":
-        sizes = table.bucket_bytes
-        table = table.bucket(sizes.index(max(sizes)))
-    registered(plan.algorithm).make(table, plan.spec(table), plan.operator_bytes, plan.options).close()

@@ -3,6 +3,7 @@
 A blob is a record batch as an Arrow IPC message without its schema, which both sides know.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -14,7 +15,7 @@ from semistream.operators.matching import EqualityMatching
 from semistream.operators.results import byte_portions
 from semistream.storage import MasterTable, row_bits
 
-__all__ = ["Bucketing", "blob_bytes", "gathered_bytes", "operator_bytes", "pack", "unpack"]
+__all__ = ["Bucketing", "blob_bytes", "gathered_bytes", "operator_bytes", "pack", "task_bytes_for", "unpack"]
 
 _IO_BLOBS = 6  # held beside an operator: one that came in, results for one that goes out, and copies at Spark's door
 _GATHERED_SHARE = 1 / 16
@@ -36,6 +37,11 @@ def gathered_bytes(task_bytes: int) -> int:
 def operator_bytes(task_bytes: int) -> int:
     """Return what blobs leave of a task's memory."""
     return task_bytes - gathered_bytes(task_bytes) - _IO_BLOBS * blob_bytes(task_bytes)
+
+
+def task_bytes_for(operator_bytes: int) -> int:
+    """Return a task's memory of which blobs leave at least ``operator_bytes``."""
+    return math.ceil(operator_bytes / (1 - _GATHERED_SHARE - _IO_BLOBS * _BLOB_SHARE)) + 1
 
 
 class Bucketing:

@@ -11,6 +11,7 @@ costs an empty batch; one too few would keep tuples waiting, so where there is n
 
 from contextlib import suppress
 
+from semistream.core.errors import PinFailed
 from semistream.storage.store import PENDING, Store
 
 __all__ = ["PendingMarks"]
@@ -30,8 +31,17 @@ class PendingMarks:
         names = self._store.names(self._folder)
         return names is None or any(not name.startswith(".") for name in names)
 
-    def say(self, bucket: int, batch: int, pending: int) -> None:
+    def update(self, bucket: int, batch: int, pending: int) -> None:
         """Note how many tuples a batch leaves pending in a bucket."""
+        try:
+            self._update(bucket, batch, pending)
+        except OSError as error:
+            raise PinFailed(
+                f"cannot write to {self._store.locate(self._folder)}, which keeps a silent stream going while rows "
+                f"wait ({error.strerror}): give a folder that all executors can write with pins="
+            ) from None
+
+    def _update(self, bucket: int, batch: int, pending: int) -> None:
         if self._store.names(self._folder) is None:
             self._store.make_folder(self._folder)
             self._write(_KNOWN)

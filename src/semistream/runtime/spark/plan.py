@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from semistream.core.semantics import How, JoinSpec
 from semistream.storage import MasterTable
+from semistream.storage.store import Store, open_store
 
 __all__ = ["Completion", "Exchange", "JoinPlan", "Refresh"]
 
@@ -39,7 +40,7 @@ class JoinPlan:
     operators_kept
         How many operators a worker may keep warm at once, each with an equal share of ``task_bytes``.
     pins
-        The folder in which the version of each micro-batch is written down; None for the table's own.
+        The folder in which the version of each micro-batch is written down, and what is pending; None for the table's.
     """
 
     join_id: str
@@ -69,6 +70,12 @@ class JoinPlan:
     def joins_on_table_key(self) -> bool:
         """Whether rows that match are in the same bucket."""
         return sorted(self.on.values()) == sorted(self.table.key)
+
+    def notes(self) -> Store:
+        """Return the store in which the query's own files are: beside the table, or in ``pins``."""
+        if self.pins is None:
+            return self.table.store
+        return open_store(f"{self.pins.rstrip('/')}/{self.table.table_id}")
 
     def spec(self, table: MasterTable) -> JoinSpec:
         """Return the join checked against a version of the table."""

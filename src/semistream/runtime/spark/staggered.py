@@ -30,10 +30,10 @@ from semistream.runtime.spark.arrow_schema import arrow_schema, relabel
 from semistream.runtime.spark.batch_task import METRICS_COLUMN
 from semistream.runtime.spark.blob_order import BlobOrder
 from semistream.runtime.spark.bucket_state import BucketState
-from semistream.runtime.spark.bucket_turn import BucketTurn, make_operator
-from semistream.runtime.spark.epoch import Epoch, Tick, identity_of
-from semistream.runtime.spark.observed import observation_name, observed
-from semistream.runtime.spark.output_columns import as_declared, output_columns
+from semistream.runtime.spark.bucket_turn import BucketTurn
+from semistream.runtime.spark.epoch import Tick, identity_of
+from semistream.runtime.spark.observed import observed
+from semistream.runtime.spark.output_columns import as_declared
 from semistream.runtime.spark.packing import Bucketing, blob_bytes, gathered_bytes, pack, unpack
 from semistream.runtime.spark.pending_marks import PendingMarks
 from semistream.runtime.spark.plan import JoinPlan
@@ -52,23 +52,18 @@ _Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
 _TURN = f"blob binary, {METRICS_COLUMN} string"
 
 
-def staggered_join(
-    stream: DataFrame, plan: JoinPlan, declared: StructType | None = None, observation: str | None = None
-) -> DataFrame:
+def staggered_join(stream: DataFrame, plan: JoinPlan, declared: StructType, observation: str) -> DataFrame:
     """Return the join of a streaming DataFrame whose rows may be answered some micro-batches later.
 
     Parameters
     ----------
     declared
-        The columns of the result; those of the stream and the plan unless given.
+        The columns of the result.
     observation
         Under which name the metrics of each micro-batch are observed.
     """
     _require_settings(stream, plan)
-    _make_once(plan)
     spec = plan.spec(plan.table)
-    if declared is None:
-        declared, _ = output_columns(stream.schema, spec)
     # Rows leave later than they came: a watermark, which is metadata, would make them late.
     declared = StructType([StructField(field.name, field.dataType, field.nullable) for field in declared])
     # Spark looks up what it gives to a function by name, where dots and backticks have a meaning of their own.
@@ -76,15 +71,9 @@ def staggered_join(
     packed = stream.mapInArrow(shipped(__name__, "pack_part", plan), _PACKED)
     by_bucket = packed.union(tick_stream(stream.sparkSession, plan)).groupBy("key")
     turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
-    blobs = observed(turns, observation or observation_name(plan.join_id))
+    blobs = observed(turns, observation)
     schemas = spec.output_schema, arrow_schema(declared)
     return blobs.mapInArrow(shipped(__name__, "unpack_part", schemas), declared)
-
-
-def _make_once(plan: JoinPlan) -> None:
-    """Raise what an operator of this join raises when it is made, for the bucket that needs most."""
-    sizes = plan.table.bucket_bytes
-    make_operator(plan, Epoch.of(plan, plan.table.version), plan.table, sizes.index(max(sizes))).close()
 
 
 def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
@@ -201,7 +190,7 @@ class _BucketProcessor(StatefulProcessor):
         assert context is not None
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert batch is not None
-        PendingMarks(plan.table.store, turn.marks).say(bucket, int(batch), turn.pending)
+        PendingMarks(plan.notes(), turn.marks).update(bucket, int(batch), turn.pending)
         yield _frame(None, turn.metrics(context.partitionId()).to_json())
 
     def close(self) -> None:

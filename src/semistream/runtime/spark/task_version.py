@@ -6,7 +6,6 @@ from semistream.core.errors import InvalidArgument, SchemaMismatch
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.storage import MasterTable
 from semistream.storage.pins import pinned_version
-from semistream.storage.store import open_store
 
 __all__ = ["task_version"]
 
@@ -28,8 +27,7 @@ def task_version(plan: JoinPlan) -> MasterTable:
             "in the thread that foreachBatch calls, and with Spark Connect use refresh='never'"
         )
     known = _OPENED.get(_place(plan.table), plan.table)
-    store = None if plan.pins is None else open_store(f"{plan.pins.rstrip('/')}/{plan.table.table_id}")
-    table = pinned_version(known, query, int(batch), store)
+    table = pinned_version(known, query, int(batch), plan.notes())
     if not table.schema.equals(plan.table.schema):
         raise SchemaMismatch(f"version {table.version} of {table.path} has other columns: restart the query")
     return _remembered(table)

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from semistream.core.errors import TableNotFound
 from semistream.runtime.spark.epoch import Epoch, Tick, identity_of, require_same_join
+from semistream.runtime.spark.fitting import require_fit
 from semistream.runtime.spark.pending_marks import PendingMarks
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.state_keys import state_keys
@@ -66,7 +67,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
         self._identity = identity_of(plan)
-        self._knows = False  # whether this run has ticked
+        self._has_ticked = False  # whether this run has ticked
         self._looks_always = False
         self._last_version: int | None = None
         self._looked_s = -_POLL_S
@@ -86,12 +87,12 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         require_same_join(start["identity"], self._identity)
-        if self._knows and not self._time_to_look():
+        if self._has_ticked and not self._time_to_look():
             return start
         epoch = self._epoch(start)
-        if self._knows and epoch == start["epoch"] and not self._is_pending(start):
+        if self._has_ticked and epoch == start["epoch"] and not self._is_pending(start):
             return start
-        self._knows = True
+        self._has_ticked = True
         return {**start, "number": start["number"] + 1, "epoch": epoch}
 
     def _time_to_look(self) -> bool:
@@ -110,6 +111,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if start["epoch"] is None or version != start["epoch"]["version"]:
                 newest = table.at_version(version)  # one that cannot be read fails here, before any batch uses it
                 require_same_join({**self._identity, "table": newest.table_id}, self._identity)
+                require_fit(self._plan, newest)  # once there is a tick for it, the query cannot go on without it
         return Epoch.of(self._plan, version).as_dict()
 
     def _newest(self) -> int:
@@ -121,7 +123,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return versions[-1]
 
     def _is_pending(self, start: dict[str, Any]) -> bool:
-        return PendingMarks(self._plan.table.store, start["marks"]).any()
+        return PendingMarks(self._plan.notes(), start["marks"]).any()
 
     # --- ticking ----------------------------------------------------------------------------------------------------
 
