@@ -55,7 +55,16 @@ def stream(spark: SparkSession) -> DataFrame:
         ),
         ({"refresh": "hourly"}, InvalidArgument, r"refresh='hourly' is unknown: use 'batch' or 'never'"),
         ({"slots": 0}, InvalidArgument, r"slots=0 must be at least 1"),
-        ({"cache_size": 3}, InvalidArgument, r"options \['cache_size'\] do not fit this algorithm"),
+        (
+            {"colums": ["name"]},
+            InvalidArgument,
+            r"option 'colums' is unknown to sweepjoin, and no argument of the join",
+        ),
+        (
+            {"condition": "a < b"},
+            InvalidArgument,
+            r"'condition' is unknown to sweepjoin, .*: use one of cache_folder, ",
+        ),
         ({"shedding": "oldest"}, InvalidArgument, r"shedding= has no use here"),
         (
             {"on": {"amount": "custkey"}, "algorithm": "meshjoin"},
