@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from semistream import __version__
 from semistream.cli.help_text import example
 from semistream.core.sizes import format_bytes
 from semistream.kernels.compile import kernel
+from semistream.runtime.spark.pyspark_version import LEAST_PYSPARK, is_new_enough
 
 __all__ = ["EXAMPLE", "doctor"]
 
@@ -33,7 +34,10 @@ _EXTRAS = {
     "psutil": "bench",
     "duckdb": "clustered",
     "pyspark": "spark",
+    "pandas": "spark",
+    "protobuf": "spark",
 }
+_NEEDED_FOR = dict.fromkeys(("pandas", "protobuf"), "Spark Connect and completion='staggered'")
 _LEAST_JAVA = 17
 
 
@@ -55,7 +59,7 @@ def doctor(
         _Check("semistream", __version__, ok=True, required=True),
         _python(),
         *(_library(name, name, required=True) for name in _REQUIRED_LIBRARIES),
-        *(_library(name, f"semistream[{extra}]", required=False) for name, extra in _EXTRAS.items()),
+        *(_extra(name, extra) for name, extra in _EXTRAS.items()),
         _guarded("java", _java, required=False),
         _guarded("kernel cache", _kernel_cache, required=True),
         _guarded("free disk", lambda: _free_disk(data_dir), required=True),
@@ -83,6 +87,16 @@ def _library(name: str, package: str, *, required: bool) -> _Check:
         return _Check(name, version(name), True, required)
     except PackageNotFoundError:
         return _Check(name, "not installed", False, required, f"pip install '{package}'")
+
+
+def _extra(name: str, extra: str) -> _Check:
+    check = _library(name, f"semistream[{extra}]", required=False)
+    if name == "pyspark" and check.ok and not is_new_enough(check.found):
+        remedy = f"semistream needs PySpark {LEAST_PYSPARK} or newer: pip install 'semistream[{extra}]'"
+        return replace(check, ok=False, remedy=remedy)
+    if name in _NEEDED_FOR and not check.ok:
+        return replace(check, remedy=f"{check.remedy}, for {_NEEDED_FOR[name]}")
+    return check
 
 
 def _java() -> _Check:

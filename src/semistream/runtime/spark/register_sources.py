@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from semistream.runtime.spark.pyspark_version import require_pyspark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -34,6 +36,7 @@ def register_sources(spark: "SparkSession") -> None:
             .load()
         )
     """
+    require_pyspark("semistream.register_sources")
     from semistream.runtime.spark.customers_source import CustomersSource
     from semistream.runtime.spark.sales_source import SalesSource
 
