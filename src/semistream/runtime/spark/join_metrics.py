@@ -96,11 +96,6 @@ class JoinMetrics:
         return self.hits / asked if asked else 0.0
 
     @property
-    def match_ratio(self) -> float:
-        """Rows with a match among those answered; 0.0 when there were none."""
-        return 1 - self.without_match / self.tuples_answered if self.tuples_answered else 0.0
-
-    @property
     def pages_per_tuple(self) -> float:
         """Pages read for each row answered; 0.0 when there were none."""
         return self.pages_read / self.tuples_answered if self.tuples_answered else 0.0
