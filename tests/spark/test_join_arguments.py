@@ -63,6 +63,7 @@ def stream(spark: SparkSession) -> DataFrame:
             InvalidArgument,
             r"'condition' is unknown to sweepjoin, .*: use one of cache_folder, ",
         ),
+        ({"cycle_batches": None}, InvalidArgument, r"cycle_batches=None is not a whole number: give one, at least 1"),
         ({"shedding": "oldest"}, InvalidArgument, r"shedding= has no use here"),
         (
             {"on": {"amount": "custkey"}, "algorithm": "meshjoin"},

@@ -121,7 +121,7 @@ class SweepjoinConfig:
     io: Io = "buffered"
 
     def __post_init__(self) -> None:
-        require_count("w", self.w)
+        require_count("w", self.w, optional=True)
         require_count("cache_processes", self.cache_processes)
         require_number("cache_share", self.cache_share)
         if not 0 <= self.cache_share <= 1:
