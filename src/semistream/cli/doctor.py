@@ -3,9 +3,7 @@
 import json
 import os
 import platform
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,6 +16,7 @@ import typer
 
 from semistream import __version__
 from semistream.cli.help_text import example
+from semistream.cli.local_spark import LEAST_JAVA, find_java
 from semistream.core.sizes import format_bytes
 from semistream.kernels.compile import kernel
 from semistream.runtime.spark.pyspark_version import LEAST_PYSPARK, is_new_enough
@@ -38,7 +37,6 @@ _EXTRAS = {
     "protobuf": "spark",
 }
 _NEEDED_FOR = dict.fromkeys(("pandas", "protobuf"), "Spark Connect and completion='staggered'")
-_LEAST_JAVA = 17
 
 
 @dataclass(frozen=True)
@@ -54,13 +52,13 @@ def doctor(
     data_dir: Annotated[Path, typer.Option(help="Folder where tables will be staged.")] = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check versions, the kernel cache and the disk; exit with 1 if something required is missing."""
+    """Check versions, PySpark and Java, the kernel cache and the disk; exit with 1 if something required is missing."""
     checks = [
         _Check("semistream", __version__, ok=True, required=True),
         _python(),
         *(_library(name, name, required=True) for name in _REQUIRED_LIBRARIES),
         *(_extra(name, extra) for name, extra in _EXTRAS.items()),
-        _guarded("java", _java, required=False),
+        _java(),
         _guarded("kernel cache", _kernel_cache, required=True),
         _guarded("free disk", lambda: _free_disk(data_dir), required=True),
         _guarded("drop-behind reading", lambda: _fadvise(data_dir), required=False),
@@ -100,17 +98,8 @@ def _extra(name: str, extra: str) -> _Check:
 
 
 def _java() -> _Check:
-    remedy = f"install Java {_LEAST_JAVA} or newer: Spark needs it"
-    home = os.environ.get("JAVA_HOME")
-    command = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if command is None:
-        return _Check("java", "not found", False, False, remedy)
-    told = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
-    if found is None:
-        return _Check("java", "does not tell its version", False, False, remedy)
-    major = int(found[2] or 0) if found[1] == "1" else int(found[1])  # Java 8 is 1.8
-    return _Check("java", str(major), major >= _LEAST_JAVA, False, remedy)
+    java = find_java()
+    return _Check("java", java.found, java.ok, False, f"install Java {LEAST_JAVA} or newer: Spark needs it")
 
 
 def _guarded(name: str, find: Callable[[], _Check], *, required: bool) -> _Check:
