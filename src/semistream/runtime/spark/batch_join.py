@@ -6,12 +6,12 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql.types import StringType, StructField, StructType
 
 from semistream.core.errors import SchemaMismatch
-from semistream.runtime.spark.batch_task import METRICS_COLUMN
 from semistream.runtime.spark.exchange import shuffled_by_bucket
 from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.observed import observed
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.shipped import shipped
+from semistream.runtime.spark.task_metrics import METRICS_COLUMN
 
 __all__ = ["batch_join"]
 

@@ -25,7 +25,7 @@ from semistream.runtime.spark.arrow_schema import arrow_schema
 from semistream.runtime.spark.bucket_writer import REPORT_SCHEMA, WriteTask, parse_report
 from semistream.runtime.spark.buckets import arrow_hash_column, bucket_of_hash, hash_column
 from semistream.runtime.spark.collation import BINARY_COLLATION, other_collation
-from semistream.runtime.spark.errors import clear_errors
+from semistream.runtime.spark.job_errors import clear_errors
 from semistream.runtime.spark.numbered_columns import column_name, with_numbered_columns
 from semistream.runtime.spark.shipped import shipped
 from semistream.storage.manifest import DataFile, TableForm

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 
 from semistream.core.metrics import Metrics
 
-__all__ = ["COUNTERS", "COUNTERS_IN_TEXT", "MemoryPeak", "TaskMetrics"]
+__all__ = ["COUNTERS", "COUNTERS_IN_TEXT", "METRICS_COLUMN", "MemoryPeak", "TaskMetrics"]
 
+METRICS_COLUMN = "__semistream"  # NULL in joined rows
 COUNTERS = (*Metrics().as_dict(), "null_keys", "pending")
 COUNTERS_IN_TEXT = "counters map<string, bigint>"  # what Spark has to parse to add them up
 
