@@ -17,19 +17,20 @@ from semistream._version import __version__
 from semistream.core.budget import MemoryReport
 from semistream.core.conditions import between, compare
 from semistream.core.contract import Operator
-from semistream.core.errors import MissingExtra, SemistreamError
+from semistream.core.errors import SemistreamError
 from semistream.core.metrics import Metrics
 from semistream.operators import SheddingConfig, algorithm_names
 from semistream.runtime.local import Replay, operator, run
+from semistream.runtime.spark.join_metrics import JoinMetrics
+from semistream.runtime.spark.pyspark_version import require_pyspark
 from semistream.runtime.spark.register_sources import register_sources
 from semistream.storage import MasterTable, open_table, stage
 from semistream.storage.distributed import register_engine
 
-register_engine("pyspark", "semistream.runtime.spark.staging")
+register_engine("pyspark", "semistream.runtime.spark.engine")
 
 if TYPE_CHECKING:
     from semistream.runtime.spark.join import enrich, join
-    from semistream.runtime.spark.join_metrics import JoinMetrics
     from semistream.runtime.spark.metrics import metrics
 
 __all__ = [
@@ -57,7 +58,6 @@ __all__ = [
 
 # Loaded at first use: they import pyspark, which this package does not need otherwise.
 _ON_SPARK = {
-    "JoinMetrics": "semistream.runtime.spark.join_metrics",
     "enrich": "semistream.runtime.spark.join",
     "join": "semistream.runtime.spark.join",
     "metrics": "semistream.runtime.spark.metrics",
@@ -67,12 +67,8 @@ _ON_SPARK = {
 def __getattr__(name: str) -> object:
     if name not in _ON_SPARK:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        value = getattr(import_module(_ON_SPARK[name]), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "pyspark":
-            raise
-        raise MissingExtra(f"semistream.{name} needs PySpark, which is missing: install semistream[spark]") from None
+    require_pyspark(f"semistream.{name}")
+    value: object = getattr(import_module(_ON_SPARK[name]), name)
     globals()[name] = value
     return value
 

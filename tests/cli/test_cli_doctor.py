@@ -58,6 +58,28 @@ def test_spark_is_looked_for_and_not_required(monkeypatch: pytest.MonkeyPatch) -
     assert re.search(r"absent +java +not found +-> install Java 17 or newer", result.stdout)
 
 
+@pytest.mark.parametrize("package", ["pandas", "protobuf"])
+def test_what_staggered_needs_is_looked_for(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_package(name: str) -> str:
+        if name == package:
+            raise PackageNotFoundError(name)
+        return version(name)
+
+    assert re.search(rf"^ok +{package} ", CliRunner().invoke(app, ["doctor"]).stdout, flags=re.MULTILINE)
+    monkeypatch.setattr(doctor, "version", without_package)
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 0
+    remedy = r"pip install 'semistream\[spark\]', for Spark Connect and completion='staggered'"
+    assert re.search(rf"absent +{package} +not installed +-> {remedy}", result.stdout)
+
+
+def test_an_old_pyspark_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "version", lambda name: "4.1.1" if name == "pyspark" else version(name))
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 0
+    assert re.search(r"absent +pyspark +4.1.1 +-> semistream needs PySpark 4.2 or newer: pip install", result.stdout)
+
+
 def test_clusters_bring_their_own_spark() -> None:
     pyproject = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert re.findall(r"^all = (.*)$", pyproject, flags=re.MULTILINE) == ['["semistream[clustered,cli,bench]"]']

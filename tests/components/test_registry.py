@@ -1,8 +1,8 @@
 """Algorithms by name."""
 
-import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -49,6 +49,18 @@ def test_an_option_that_does_not_fit_is_an_error_that_names_it(
     assert next(iter(option)) in message
 
 
+@pytest.mark.parametrize("name", algorithm_names())
+@pytest.mark.parametrize("option", ["colums", "cache_size"])
+def test_an_unknown_option_is_named_with_the_algorithm_and_the_options_that_there_are(
+    table: MasterTable, name: str, option: str
+) -> None:
+    options: dict[str, Any] = {option: ["v"]}
+    known = ", ".join(algorithm(name).option_names)
+    message = f"option {option!r} is unknown to {name}, and no argument of the join: use one of {known}"
+    with pytest.raises(InvalidArgument, match=f"^{re.escape(message)}$"):
+        ss.operator(name, table, pa.schema([("k", pa.int64())]), on="k", **options)
+
+
 _NO_COUNTS: tuple[object, ...] = (1.5, float("nan"), float("inf"), "3", True, [], 10**30)
 
 
@@ -56,8 +68,7 @@ _NO_COUNTS: tuple[object, ...] = (1.5, float("nan"), float("inf"), "3", True, []
 @pytest.mark.parametrize("value", _NO_COUNTS, ids=repr)
 def test_a_setting_of_the_wrong_kind_is_an_error_with_its_value(table: MasterTable, name: str, value: object) -> None:
     spec = JoinSpec.resolve(pa.schema([("k", pa.int64())]), table.schema, "k")
-    settings = inspect.signature(algorithm(name).config).parameters
-    for option in settings.keys() & {"b", "w"}:
+    for option in {"b", "w"} & set(algorithm(name).option_names):
         with pytest.raises(InvalidArgument, match=rf"^{option}={re.escape(repr(value))} (is not a whole|must be)"):
             algorithm(name).make(table, spec, 1 << 20, {option: value})
 

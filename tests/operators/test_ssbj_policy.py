@@ -197,7 +197,7 @@ def test_a_factor_that_is_none_is_refused(tmp_path: Path, factor: float) -> None
         ({"disk_phase": "index"}, "disk_phase='index' is unknown: use 'auto', 'scan' or 'partition'"),
         ({"disk_phase": "partition"}, r"ssbj looks keys up and .* has layout 'heap': stage it with layout='clustered'"),
         ({"order": "random"}, "order='random' is unknown"),
-        ({"cache_share": 0.5}, "do not fit this algorithm"),
+        ({"cache_share": 0.5}, "option 'cache_share' is unknown to ssbj, and .*: use one of b, disk_phase"),
     ],
 )
 def test_bad_settings_name_the_value_and_the_remedy(tmp_path: Path, options: dict[str, Any], message: str) -> None:

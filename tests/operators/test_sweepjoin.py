@@ -144,6 +144,7 @@ def test_cold_pages_are_read_as_well(table: MasterTable) -> None:
     [
         ({"cache_share": 1.5}, InvalidArgument, "cache_share=1.5"),
         ({"cache_processes": 0}, InvalidArgument, "cache_processes=0"),
+        ({"cache_processes": None}, InvalidArgument, "cache_processes=None is not a whole number: give one"),
         ({"w": 0}, InvalidArgument, "w=0"),
         ({"order": "key"}, InvalidArgument, "order='key'"),
         ({"memory": "20KB"}, BudgetTooSmall, "give at least"),

@@ -10,9 +10,10 @@ import pytest
 import semistream as ss
 from semistream.core.errors import DamagedTable
 from semistream.runtime.spark import batch_task
-from semistream.runtime.spark.batch_task import METRICS_COLUMN, join_task
+from semistream.runtime.spark.batch_task import join_task
 from semistream.runtime.spark.operator_pool import WORKER_POOL, OperatorPool
 from semistream.runtime.spark.plan import JoinPlan
+from semistream.runtime.spark.task_metrics import METRICS_COLUMN
 from semistream.storage import MasterTable
 
 MB = 1 << 20

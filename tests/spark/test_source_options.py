@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.customers_source import CustomersOptions
+from semistream.runtime.spark.products_source import ProductsOptions
 from semistream.runtime.spark.row_ranges import row_ranges
 from semistream.runtime.spark.sales_options import SalesOptions
 from semistream.runtime.spark.sales_source import SalesStreamReader
@@ -48,10 +48,10 @@ def test_a_wrong_option_of_sales(option: str, value: str, complaint: str) -> Non
         ("partitions", "1e6", "is not a whole number: give one, at least 1"),
     ],
 )
-def test_a_wrong_option_of_customers(option: str, value: str, complaint: str) -> None:
+def test_a_wrong_option_of_products(option: str, value: str, complaint: str) -> None:
     with pytest.raises(InvalidArgument) as raised:
-        CustomersOptions.of({option.lower(): value})
-    assert str(raised.value) == f"option {option}='{value}' of semistream-customers {complaint}"
+        ProductsOptions.of({option.lower(): value})
+    assert str(raised.value) == f"option {option}='{value}' of semistream-products {complaint}"
 
 
 def test_an_unknown_option_is_told_with_those_that_there_are() -> None:

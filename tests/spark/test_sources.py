@@ -16,7 +16,7 @@ import semistream as ss
 from semistream.workloads import Bursts, Sales, master_table
 
 SALES = "semistream-sales"
-CUSTOMERS = "semistream-customers"
+PRODUCTS = "semistream-products"
 LIKE_EXPECTED: dict[str, Any] = {"keyDomain": 500, "seed": 3, "burstiness": 0.6, "missingShare": 0.1, "rate": 2000}
 
 
@@ -135,25 +135,25 @@ def test_rows_appear_as_time_passes(spark: SparkSession) -> None:
     assert query.recentProgress[0].numInputRows < 3000
 
 
-def test_customers_are_the_master_table_for_any_partitions(spark: SparkSession) -> None:
+def test_products_are_the_master_table_for_any_partitions(spark: SparkSession) -> None:
     table = master_table(30_000, seed=5, rows_per_key=3).read_all()
     for partitions in (1, 5):
         options = {"rows": 30_000, "seed": 5, "rowsPerKey": 3, "partitions": partitions}
-        rows = spark.read.format(CUSTOMERS).options(**options).load().toArrow().combine_chunks()
+        rows = spark.read.format(PRODUCTS).options(**options).load().toArrow().combine_chunks()
         assert rows.cast(table.schema).equals(table.combine_chunks())
 
 
-def test_sales_find_their_customers(spark: SparkSession) -> None:
+def test_sales_find_their_products(spark: SparkSession) -> None:
     sales = spark.read.format(SALES).options(rows=5000, keyDomain=2000, missingShare=0.2).load()
-    customers = spark.read.format(CUSTOMERS).options(rows=2000).load()
-    matched = sales.join(customers, "key").count()
+    products = spark.read.format(PRODUCTS).options(rows=2000).load()
+    matched = sales.join(products, "key").count()
     assert matched == sales.where("key < 2000").count()
     assert 0 < matched < 5000
 
 
 @pytest.mark.parametrize(
     ("source", "option", "value"),
-    [(SALES, "rate", "fast"), (SALES, "burstiness", "1"), (CUSTOMERS, "keyOrder", "odd")],
+    [(SALES, "rate", "fast"), (SALES, "burstiness", "1"), (PRODUCTS, "keyOrder", "odd")],
 )
 def test_a_wrong_option_is_told_when_the_source_is_loaded(
     spark: SparkSession, source: str, option: str, value: str

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 
 from semistream.core import errors
 from semistream.core.errors import ExecutorMismatch, SparkJobFailed, UnknownColumn
-from semistream.runtime.spark.errors import clear_error
+from semistream.runtime.spark.job_errors import clear_error
 from semistream.runtime.spark.shipped import shipped
 
 

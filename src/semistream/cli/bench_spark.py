@@ -8,12 +8,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semistream.bench.extras import import_extra
 from semistream.bench.result_file import BenchResult, write_result
 from semistream.bench.spark.cells import PlanResult
 from semistream.bench.spark.spec import QUICK, SparkSpec
 from semistream.cli.bench_report import print_entries
 from semistream.cli.help_text import example
+from semistream.cli.local_spark import require_local_spark
 from semistream.cli.output_path import require_folder_path, require_output_path
 from semistream.cli.progress import telling
 
@@ -26,11 +26,23 @@ EXAMPLE = example(
 )
 
 
+def _listed(sizes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, sizes))
+
+
 def spark(
     rows: Annotated[
-        list[int] | None, typer.Option(help="Rows of 120 bytes in the master table; can be repeated.")
+        list[int] | None,
+        typer.Option(
+            help="Rows of 120 bytes in the master table; can be repeated.", show_default=_listed(SparkSpec.rows)
+        ),
     ] = None,
-    batch_rows: Annotated[list[int] | None, typer.Option(help="Rows of a micro-batch; can be repeated.")] = None,
+    batch_rows: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Rows of a micro-batch; can be repeated, largest first.", show_default=_listed(SparkSpec.batch_rows)
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small tables, in minutes and without verdicts.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of tables and streams.")] = SparkSpec.seed,
     data_dir: Annotated[
@@ -40,8 +52,11 @@ def spark(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing result file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result file to stdout.")] = False,
 ) -> None:
-    """Measure the time of a micro-batch on local Spark: our join, Spark's own joins, and passing rows through."""
-    import_extra("pyspark", "spark", "the benchmark on Spark")
+    """Measure the time of a micro-batch on local Spark: our join, Spark's own joins, and passing rows through.
+
+    The default sizes take about an hour, tables included, which are made once. Needs Java 17 or newer.
+    """
+    require_local_spark("the benchmark on Spark")
     from semistream.bench.spark.run import run_spark
 
     given = {"rows": rows, "batch_rows": batch_rows}

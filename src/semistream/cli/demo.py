@@ -12,9 +12,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from semistream.bench.demo import WARM_NOTE, DemoResult, DemoSpec, run_demo, write_report
-from semistream.bench.extras import import_extra
 from semistream.bench.provenance import collect_provenance
 from semistream.cli.help_text import example
+from semistream.cli.local_spark import require_local_spark
 from semistream.cli.output_path import require_folder_path
 from semistream.cli.progress import stderr
 from semistream.core.sizes import format_bytes
@@ -38,7 +38,10 @@ def demo(
     ] = DemoSpec.lookup_tuples,
     seed: Annotated[int, typer.Option(help="Seed of table and stream.")] = DemoSpec.seed,
 ) -> None:
-    """Generate a table and a bursty stream, join them on local Spark, and check against DuckDB."""
+    """Generate a table and a bursty stream, join them on local Spark, and check against DuckDB.
+
+    Spark needs Java 17 or newer; --local does without.
+    """
     require_folder_path(out, "out")
     if local:
         _local(
@@ -72,7 +75,7 @@ def _finish(exact: bool, report: Path) -> None:
 
 
 def _on_spark(master_rows: int, stream_tuples: int, seed: int, out: Path) -> None:
-    import_extra("pyspark", "spark", "the demonstration on Spark (--local runs without it)")
+    require_local_spark("the demonstration on Spark (--local runs without it)")
     from semistream.bench.spark_demo.report import facts_of
     from semistream.bench.spark_demo.report import write_report as write_spark_report
     from semistream.bench.spark_demo.run import SparkDemoSpec, run_spark_demo

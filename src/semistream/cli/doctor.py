@@ -3,13 +3,11 @@
 import json
 import os
 import platform
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +16,10 @@ import typer
 
 from semistream import __version__
 from semistream.cli.help_text import example
+from semistream.cli.local_spark import LEAST_JAVA, find_java
 from semistream.core.sizes import format_bytes
 from semistream.kernels.compile import kernel
+from semistream.runtime.spark.pyspark_version import LEAST_PYSPARK, is_new_enough
 
 __all__ = ["EXAMPLE", "doctor"]
 
@@ -33,8 +33,10 @@ _EXTRAS = {
     "psutil": "bench",
     "duckdb": "clustered",
     "pyspark": "spark",
+    "pandas": "spark",
+    "protobuf": "spark",
 }
-_LEAST_JAVA = 17
+_NEEDED_FOR = dict.fromkeys(("pandas", "protobuf"), "Spark Connect and completion='staggered'")
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,13 @@ def doctor(
     data_dir: Annotated[Path, typer.Option(help="Folder where tables will be staged.")] = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check versions, the kernel cache and the disk; exit with 1 if something required is missing."""
+    """Check versions, PySpark and Java, the kernel cache and the disk; exit with 1 if something required is missing."""
     checks = [
         _Check("semistream", __version__, ok=True, required=True),
         _python(),
         *(_library(name, name, required=True) for name in _REQUIRED_LIBRARIES),
-        *(_library(name, f"semistream[{extra}]", required=False) for name, extra in _EXTRAS.items()),
-        _guarded("java", _java, required=False),
+        *(_extra(name, extra) for name, extra in _EXTRAS.items()),
+        _java(),
         _guarded("kernel cache", _kernel_cache, required=True),
         _guarded("free disk", lambda: _free_disk(data_dir), required=True),
         _guarded("drop-behind reading", lambda: _fadvise(data_dir), required=False),
@@ -85,18 +87,19 @@ def _library(name: str, package: str, *, required: bool) -> _Check:
         return _Check(name, "not installed", False, required, f"pip install '{package}'")
 
 
+def _extra(name: str, extra: str) -> _Check:
+    check = _library(name, f"semistream[{extra}]", required=False)
+    if name == "pyspark" and check.ok and not is_new_enough(check.found):
+        remedy = f"semistream needs PySpark {LEAST_PYSPARK} or newer: pip install 'semistream[{extra}]'"
+        return replace(check, ok=False, remedy=remedy)
+    if name in _NEEDED_FOR and not check.ok:
+        return replace(check, remedy=f"{check.remedy}, for {_NEEDED_FOR[name]}")
+    return check
+
+
 def _java() -> _Check:
-    remedy = f"install Java {_LEAST_JAVA} or newer: Spark needs it"
-    home = os.environ.get("JAVA_HOME")
-    command = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if command is None:
-        return _Check("java", "not found", False, False, remedy)
-    told = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
-    if found is None:
-        return _Check("java", "does not tell its version", False, False, remedy)
-    major = int(found[2] or 0) if found[1] == "1" else int(found[1])  # Java 8 is 1.8
-    return _Check("java", str(major), major >= _LEAST_JAVA, False, remedy)
+    java = find_java()
+    return _Check("java", java.found, java.ok, False, f"install Java {LEAST_JAVA} or newer: Spark needs it")
 
 
 def _guarded(name: str, find: Callable[[], _Check], *, required: bool) -> _Check:

@@ -62,7 +62,7 @@ def join(
     overwrite: Annotated[bool, typer.Option(help="Replace an existing output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON.")] = False,
 ) -> None:
-    """Join a stream of Parquet files with a master table."""
+    """Join a stream of Parquet files with a master table, in one process; on Spark use semistream.join in Python."""
     compared = _condition(condition, null_is_open)
     if on is None and compared is None:
         raise InvalidArgument("the join compares nothing: give --on or --condition")

@@ -20,7 +20,8 @@ def parse_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
     >>> parse_options("cmeshjoin", ["cache_share=0.2", "b=8", "shedding=keep"])
     {'cache_share': 0.2, 'b': 8, 'shedding': 'keep'}
     """
-    types = get_type_hints(algorithm(name).config)
+    chosen = algorithm(name)
+    types = get_type_hints(chosen.config)
     options: dict[str, Any] = {}
     for text in texts:
         option, equals, value = (part.strip() for part in text.partition("="))
@@ -28,8 +29,8 @@ def parse_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
             raise InvalidArgument(f"option {text!r} cannot be read: write NAME=VALUE, such as io=drop_behind")
         if option == _HAS_AN_OPTION_OF_ITS_OWN:
             raise InvalidArgument(f"option {text!r} has a place of its own: write --order {value}")
-        if option not in types:
-            known = ", ".join(sorted(set(types) - {_HAS_AN_OPTION_OF_ITS_OWN}))
+        if option not in chosen.option_names:
+            known = ", ".join(name for name in chosen.option_names if name != _HAS_AN_OPTION_OF_ITS_OWN)
             raise InvalidArgument(f"option {option!r} is unknown to {name}: use one of {known}")
         if option in options:
             raise InvalidArgument(f"option {option!r} is given twice: give it once")

@@ -34,7 +34,9 @@ def stage(
     buckets: Annotated[
         int | None, typer.Option(help="Parts into which rows are divided by key.", show_default="1")
     ] = None,
-    page_bytes: Annotated[str | None, typer.Option(help="Size of a page.", show_default="64KB")] = None,
+    page_bytes: Annotated[
+        str | None, typer.Option(help="Size of a page; 8KB is good for look-ups.", show_default="64KB")
+    ] = None,
     memory: Annotated[str, typer.Option(help="What sorting may take.")] = "512MB",
     replace: Annotated[
         bool, typer.Option("--replace", help="Write a new version of an existing table, with this data alone.")

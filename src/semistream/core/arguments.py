@@ -10,8 +10,13 @@ __all__ = ["require_count", "require_number"]
 _LARGEST_COUNT = 2**31 - 1
 
 
-def require_count(name: str, value: object) -> None:
-    """Raise `InvalidArgument` unless ``value`` is None or a whole number from 1 on.
+def require_count(name: str, value: object, *, optional: bool = False) -> None:
+    """Raise `InvalidArgument` unless ``value`` is a whole number from 1 on.
+
+    Parameters
+    ----------
+    optional
+        Whether None will do: it is worked out then.
 
     Examples
     --------
@@ -20,7 +25,7 @@ def require_count(name: str, value: object) -> None:
     Traceback (most recent call last):
     semistream.core.errors.InvalidArgument: b=1.5 is not a whole number: give one, at least 1
     """
-    if value is None:
+    if value is None and optional:
         return
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):
         raise InvalidArgument(f"{name}={value!r} is not a whole number: give one, at least 1")

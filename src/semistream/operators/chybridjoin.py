@@ -91,7 +91,7 @@ class ChybridjoinConfig(CachedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count("b", self.b)
+        require_count("b", self.b, optional=True)
         require_order(self.order)
 
 

@@ -90,7 +90,7 @@ class CinljConfig(CachedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count("w", self.w)
+        require_count("w", self.w, optional=True)
         require_order(self.order)
 
 

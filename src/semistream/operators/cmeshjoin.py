@@ -93,7 +93,7 @@ class CmeshjoinConfig(CachedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count("b", self.b)
+        require_count("b", self.b, optional=True)
         require_order(self.order)
 
 

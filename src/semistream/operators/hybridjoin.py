@@ -84,7 +84,7 @@ class HybridjoinConfig:
     shedding: SheddingConfig | Strategy | None = None
 
     def __post_init__(self) -> None:
-        require_count("b", self.b)
+        require_count("b", self.b, optional=True)
         require_order(self.order)
 
 

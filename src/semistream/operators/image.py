@@ -97,10 +97,6 @@ class Image:
     head: bytes
     buffers: list[memoryview]
 
-    @property
-    def nbytes(self) -> int:
-        return len(self.head) + sum(buffer.nbytes for buffer in self.buffers)
-
 
 def take_image(op: StepOperator) -> Image:
     """Return the image of an operator between two steps.

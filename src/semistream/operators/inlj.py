@@ -77,7 +77,7 @@ class InljConfig:
     io: Io = "buffered"
 
     def __post_init__(self) -> None:
-        require_count("w", self.w)
+        require_count("w", self.w, optional=True)
         require_order(self.order)
 
 

@@ -99,7 +99,7 @@ class MeshjoinConfig:
 
     def __post_init__(self) -> None:
         for name, value in (("b", self.b), ("w", self.w)):
-            require_count(name, value)
+            require_count(name, value, optional=True)
         require_order(self.order)
 
 

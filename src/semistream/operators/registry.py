@@ -1,6 +1,7 @@
 """Algorithms by name. An algorithm joins by being registered; the conformance suite then covers it."""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, NamedTuple, TypeVar
 
 from semistream.core.errors import InvalidArgument
@@ -31,12 +32,22 @@ class Algorithm(NamedTuple):
     layouts: tuple[str, ...]
     takes_conditions: bool
 
+    @property
+    def option_names(self) -> list[str]:
+        """The settings that it has, by name."""
+        return sorted(signature(self.config).parameters)
+
     def make(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, options: dict[str, Any]) -> StepOperator:
         """Return an operator with these settings."""
-        try:
-            config = self.config(**options)
-        except TypeError as error:
-            raise InvalidArgument(f"options {sorted(options)} do not fit this algorithm: {error}") from None
+        known = self.option_names
+        for option in options:
+            if option not in known:
+                # It may be a misspelt argument of the function that passes on all it does not know.
+                raise InvalidArgument(
+                    f"option {option!r} is unknown to {self.name}, and no argument of the join: "
+                    f"use one of {', '.join(known)}"
+                )
+        config = self.config(**options)
         if table.num_pages == 0:
             return WithoutRows.named(self.name)(table, spec, budget_bytes)
         return self.operator(table, spec, budget_bytes, config)

@@ -112,7 +112,7 @@ class SsbjConfig:
     io: Io = "buffered"
 
     def __post_init__(self) -> None:
-        require_count("b", self.b)
+        require_count("b", self.b, optional=True)
         require_number("switching_factor", self.switching_factor)
         if not 0 < self.switching_factor < float("inf"):
             raise InvalidArgument(f"switching_factor={self.switching_factor} must be above 0; 1 is the paper's best")

@@ -68,7 +68,7 @@ class SweepPhase:
         self._buckets = table.buckets
         self._pages = table.pages
         self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
-        self.keys = EqualityMatching(spec, key_order=table.key)
+        self.matching = EqualityMatching(spec, key_order=table.key)
         self._reader = PageReader(table, io=io, access="lookup")
         self._shape = PageShape(table.schema, columns)
         self._key_shape = PageShape(table.schema, table.key)
@@ -145,7 +145,7 @@ class SweepPhase:
 
     def _locate(self, codes: _Int64s) -> tuple[_Int64s, _Int64s]:
         """Return (position of the key, page) for every page that can hold a key, in the order of the pages."""
-        buckets = bucket_ids(self.keys.coder, KeyCodes(codes, None), self._buckets)
+        buckets = bucket_ids(self.matching.coder, KeyCodes(codes, None), self._buckets)
         keys: list[_Int64s] = [np.empty(0, dtype=np.int64)]
         pages: list[_Int64s] = [np.empty(0, dtype=np.int64)]
         for bucket, directory in enumerate(self._bucket_pages):
@@ -220,7 +220,7 @@ class SweepPhase:
         column = self._key_shape.columns[0]
         begins = np.ascontiguousarray(raw.buffers[:, column.first_buffer + 1])
         has_nulls = raw.buffers[:, column.first_buffer].any()
-        if self.keys.coder.exact and column.field.type.bit_width == 64 and not has_nulls:
+        if self.matching.coder.exact and column.field.type.bit_width == 64 and not has_nulls:
             search_words(begins, rows_of, bounds, page_of, wanted, lows, highs)
             return
         key_pages = RawPages(self._key_shape, raw.raw, raw.starts)
@@ -250,7 +250,7 @@ class SweepPhase:
         every = np.arange(page.size)
         gather = RowGather(self._key_shape, page.size)
         gather.add(pages, page, every + bounds[first] - bounds[page], every)
-        return self.keys.master_codes(gather.finish()).code
+        return self.matching.master_codes(gather.finish()).code
 
     def close(self) -> None:
         self._reader.close()

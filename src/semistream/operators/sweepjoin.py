@@ -1,11 +1,14 @@
 """SWEEPJOIN: frequent keys from a cache, all other keys of a window in one sweep over the pages that can hold them.
 
-It carries the idea of HYBRIDJOIN to its end: M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for near-real-time data
-warehousing", IJDWM 7(4), 2011 (S1), section 3, and the front stage of CHYBRIDJOIN (S2, section 3). HYBRIDJOIN amortises
-the read of a partition, picked by the oldest tuple, over all waiting tuples that match in it. Here every page that
-some waiting tuple needs is read, and each at most once: the different keys of a window are sorted, located through
-the index of first keys, and the pages are read in that order, neighbours in one go and the next ones fetched meanwhile.
-A tuple never waits for longer than its window.
+It carries the idea of HYBRIDJOIN to its end: M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data
+Warehousing", IJDWM 7(4), 2011 (S1), section 4; behind the front stage of CHYBRIDJOIN: M. A. Naeem, G. Dobbie,
+C. Lutteroth, G. Weber: "Skewed Distributions in Semi-Stream Joins: How much can Caching help?" (S2), section 3.2 and
+Algorithm 3.
+
+HYBRIDJOIN amortises the read of a partition, picked by the oldest tuple, over all waiting tuples that match in it. Here
+every page that some tuple of a window needs is read, and each at most once: the different keys of the window are
+sorted, located through the index of first keys, and the pages are read in that order, neighbours in one go and
+the next ones fetched meanwhile. A tuple never waits for longer than its window.
 
 ::
 
@@ -18,22 +21,31 @@ A tuple never waits for longer than its window.
 
 Symbols
 -------
-==========  ==========================  ==============================
+==========  ==========================  ========================================================================
 paper       here                        unit
-==========  ==========================  ==============================
+==========  ==========================  ========================================================================
 ``M``       ``budget_bytes``            bytes
-``w``       ``w``                       stream tuples per window
-``hR``      ``cache``                   hot rows, in blocks
-``b``       ``disk_bytes``              pages searched together, bytes
-==========  ==========================  ==============================
+``w``       ``w``                       stream tuples of a window, which a step reads and answers
+``H_R``     ``cache``                   master rows of frequent keys, in blocks
+``b``       the buffer of ``_sweep``    bytes of pages searched together; in S2 rows read from the oldest key on
+==========  ==========================  ========================================================================
 
 Deviations
 ----------
-D1  A step answers the w oldest tuples, whatever their keys; there is no queue and no window of waiting tuples.
-D2  Pages are the unit of reading, not partitions of fixed size: the index has the first key of every page.
+D1  A window is the w oldest tuples of the stream buffer, whatever their keys, and one step answers all of them. Nothing
+    waits from step to step, so that there is no H_S and no queue, and no single tuple picks what is read.
+D2  Pages are the unit of reading, not partitions of fixed size: the index has the first key of every page. A sweep
+    takes as many of its pages as fit the disk buffer, then the next ones: b is room, not a number of rows.
 D3  A key's rows may cross pages, and lie in several sorted files after an append: each page that can hold it is read.
 D4  A NULL key matches nothing and is answered without a look-up.
 D5  The cache may be shared by the processes of a host. What it holds never changes a result.
+D6  What is cached goes by a sketch of how often keys were seen lately, hits and misses alike, not by S2's threshold and
+    frequency recorder. These go by how many tuples wait for a key when its rows come by; here none wait, and most keys
+    that are worth a place stand once in a window or not at all. The sketch counts over many windows, keys
+    that are not cached too, in a fixed memory that processes can share.
+D7  A key's rows are cached all or none, and a key without rows as empty. So they are taken only from a sweep that found
+    everything in one portion, as between several a key's rows may be divided; w shrinks after a sweep that did not. A
+    set of rows above a quarter of a block is never cached: it would push out too many keys.
 """
 
 from collections.abc import Iterator
@@ -68,10 +80,10 @@ _FOUND_SHARE = 1 / 40
 _COPIES_OF_FOUND = 3  # in portions, in one piece, and as a block for the results
 _WINDOW_SHARE = 1 / 12
 _TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
-_BATCHES = 4
+_DELIVERY_SHARE = 1 / 4  # batches that leave are as large as a budget of so much of ours would make them
 _RESULTS_SHARE = 0.1
 _FILE_BYTES = 50  # of a window: a tuple may ask for a page of every file
-_SMALLEST_WINDOW = 8  # windows shrink to so much of the largest
+_SMALLEST_WINDOW_SHARE = 1 / 8  # of the largest window, to which windows may shrink
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _LEAST_WINDOW_BYTES = 16 << 10
 _MOST_DISK_BYTES = 4 << 20
@@ -109,7 +121,7 @@ class SweepjoinConfig:
     io: Io = "buffered"
 
     def __post_init__(self) -> None:
-        require_count("w", self.w)
+        require_count("w", self.w, optional=True)
         require_count("cache_processes", self.cache_processes)
         require_number("cache_share", self.cache_share)
         if not 0 <= self.cache_share <= 1:
@@ -134,7 +146,7 @@ class Sweepjoin(StepOperator):
         columns = list(spec.needed_master_columns)
         self._sweep = SweepPhase("sweepjoin", table, spec, columns, self.metrics, config.io)
         # Batches that leave are a small part of the budget: what they take, the cache has not.
-        self._delivery = Delivery(spec, self.budget_bytes // _BATCHES, ordered=config.order == "stream")
+        self._delivery = Delivery(spec, int(self.budget_bytes * _DELIVERY_SHARE), ordered=config.order == "stream")
         self._results_bytes = 2 * self._delivery.reserved_bytes
         fixed = self._sweep.index_bytes + self._results_bytes + self._sweep.bytes_beside(self.budget_bytes)
         page = self._sweep.least_disk_bytes
@@ -153,7 +165,7 @@ class Sweepjoin(StepOperator):
         left = self.budget_bytes - used
         self.cache = self._make_cache(columns, int(left * config.cache_share))
         self._sweep.use(self.budget_bytes, disk_bytes, self._found_bytes)
-        self._buffer = StreamBuffer(buffer_bytes, self._sweep.keys.stream_codes)
+        self._buffer = StreamBuffer(buffer_bytes, self._sweep.matching.stream_codes)
         self._results = SweepResults(spec, self._filter, self._delivery)
         tuple_bytes = _TUPLE_BYTES + _FILE_BYTES * self._sweep.files_per_bucket
         self._most_w = max(1, min(config.w or _MOST_W, self._window_bytes // tuple_bytes))
@@ -193,33 +205,33 @@ class Sweepjoin(StepOperator):
     def _accept(self, batch: pa.RecordBatch) -> int:
         return self._buffer.offer(batch)
 
-    # --- one step: the w oldest tuples ------------------------------------------------------------------------------
+    # --- one step: S2's Algorithms 1 and 3 for a whole window (D1); line numbers are theirs --------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
-        window = self._buffer.peek(self.w)
+        window = self._buffer.peek(self.w)  # Alg. 3, ll. 2-3
         assert window is not None
         self.cache.refresh()
-        self.cache.record(window.code if window.valid is None else window.code[window.valid])
-        cached = self.cache.find(window.code, window.valid)
-        is_missing = cached.count < 0
+        self.cache.record(window.code if window.valid is None else window.code[window.valid])  # for Alg. 1, l. 16 (D6)
+        cached = self.cache.find(window.code, window.valid)  # Alg. 3, l. 4
+        is_missing = cached.count < 0  # Alg. 3, ll. 7-9
         if window.valid is not None:
-            is_missing &= window.valid
-        distinct, key_of = np.unique(window.code[is_missing], return_inverse=True)
+            is_missing &= window.valid  # D4
+        distinct, key_of = np.unique(window.code[is_missing], return_inverse=True)  # Alg. 1, l. 7, for all keys
         self._results.begin(window, self.cache, cached, is_missing, key_of)
         portions = 0
-        for found in self._sweep.look_up(distinct) if distinct.size else ():
+        for found in self._sweep.look_up(distinct) if distinct.size else ():  # Alg. 1, l. 12 (D2, D3)
             portions += 1
             if portions == 1 and found.is_last:
-                self._learn(distinct, found)
-            yield from self._results.add(found)
-        yield from self._results.end()
+                self._offer_to_cache(distinct, found)  # Alg. 1, l. 19 (D6, D7)
+            yield from self._results.add(found)  # Alg. 1, ll. 13-15; with the first portion Alg. 3, l. 5
+        yield from self._results.end()  # Alg. 1, ll. 8-11: keys without a row
         self._count(window, is_missing)
         self._set_w(portions)
-        self._buffer.consume(len(window))
+        self._buffer.consume(len(window))  # Alg. 1, ll. 17-18
         yield from self._delivery.release(int(window.number[-1]) + 1)
-        self.cache.learn()
+        self.cache.learn()  # Alg. 1, ll. 20-21 (D6)
 
-    def _learn(self, distinct: _Int64s, found: Found) -> None:
+    def _offer_to_cache(self, distinct: _Int64s, found: Found) -> None:
         """Let the cache take in the rows of keys that are frequent."""
         worth = self.cache.worth_caching(distinct)
         firsts, ends = np.searchsorted(found.keys, worth), np.searchsorted(found.keys, worth + 1)
@@ -236,7 +248,8 @@ class Sweepjoin(StepOperator):
     def _set_w(self, portions: int) -> None:
         """Keep windows such that the rows found in a sweep go out in one portion: only then are they learned."""
         if portions > 1:
-            self.w = max(1, self._most_w // _SMALLEST_WINDOW, self.w // 2)  # one key alone may have too many rows
+            smallest = max(1, int(self._most_w * _SMALLEST_WINDOW_SHARE))  # one key alone may have too many rows
+            self.w = max(smallest, self.w // 2)
         elif self.w < self._most_w:
             self.w = min(self._most_w, self.w + max(1, self.w // 8))
 

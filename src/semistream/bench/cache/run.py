@@ -1,6 +1,5 @@
 """Runs the real operators with every cache policy over every workload, and counts hits."""
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -87,7 +86,7 @@ def run_cache(spec: CacheSpec, data_dir: Path, report: Callable[[str], None] = l
 
 
 def _takes_policies(name: str) -> bool:
-    return name in algorithm_names() and "cache_policy" in inspect.signature(algorithm(name).config).parameters
+    return name in algorithm_names() and "cache_policy" in algorithm(name).option_names
 
 
 def _hit_ratios(

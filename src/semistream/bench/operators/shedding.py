@@ -4,7 +4,6 @@ Time is that of the 7200 rpm disk, by I/O alone. The operator sheds by one strat
 arrivals; shed tuples are joined later and do not count.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ def shedding_options(name: str, strategy: str) -> dict[str, Any] | None:
 
     This is the one place that knows how shedding is asked for.
     """
-    if "shedding" not in inspect.signature(algorithm(name).config).parameters:
+    if "shedding" not in algorithm(name).option_names:
         return None
     return {"shedding": strategy}
 

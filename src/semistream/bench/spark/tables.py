@@ -61,7 +61,7 @@ def make_forms(
     """Return the table of ``rows`` rows in all forms; what is not in ``data_dir`` yet is made."""
     ss.register_sources(spark)
     source = (
-        spark.read.format("semistream-customers")
+        spark.read.format("semistream-products")
         .options(rows=str(rows), seed=str(spec.seed), partitions=str(4 * spec.cores))
         .load()
     )

@@ -170,7 +170,7 @@ def run_spark_demo(spec: SparkDemoSpec, folder: Path, progress: Progress, tell: 
 def _run(spark: SparkSession, spec: SparkDemoSpec, scratch: Path, progress: Progress, tell: Tell) -> SparkDemoResult:
     products = scratch / "products.parquet"
     progress("generating products", 0, 1)
-    made = spark.read.format("semistream-customers").options(
+    made = spark.read.format("semistream-products").options(
         rows=spec.master_rows, seed=spec.seed, partitions=spec.cores
     )
     made.load().write.parquet(str(products))

@@ -33,7 +33,7 @@ def operator(
     ----------
     name
         The algorithm: ``"meshjoin"``, ``"hybridjoin"``, ``"inlj"``; the same behind a cache of frequent keys:
-        ``"cmeshjoin"``, ``"chybridjoin"``, ``"cinlj"``; or ``"ssbj"``.
+        ``"cmeshjoin"``, ``"chybridjoin"``, ``"cinlj"``; or ``"ssbj"`` or ``"sweepjoin"``, which cache as well.
     table
         The master table, from `stage` or `open_table`.
     stream_schema
@@ -50,9 +50,9 @@ def operator(
         The budget, in bytes or as text like ``"64MB"``.
     options
         Settings of the algorithm, described in its config class in `semistream.operators`: `MeshjoinConfig`,
-        `HybridjoinConfig`, `InljConfig`, `CmeshjoinConfig`, `ChybridjoinConfig`, `CinljConfig` or `SsbjConfig`.
-        ``cache_share`` and ``cache_policy`` are those of `CachedConfig` in `semistream.operators.front_stage`;
-        ``shedding`` takes a strategy or a `SheddingConfig`.
+        `HybridjoinConfig`, `InljConfig`, `CmeshjoinConfig`, `ChybridjoinConfig`, `CinljConfig`, `SsbjConfig` or
+        `SweepjoinConfig`. The three that cache before another algorithm have ``cache_share`` and ``cache_policy`` from
+        `CachedConfig` in `semistream.operators.cached_config`; ``shedding`` takes a strategy or a `SheddingConfig`.
 
     Examples
     --------

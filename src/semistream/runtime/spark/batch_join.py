@@ -6,11 +6,12 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql.types import StringType, StructField, StructType
 
 from semistream.core.errors import SchemaMismatch
-from semistream.runtime.spark.batch_task import METRICS_COLUMN
 from semistream.runtime.spark.exchange import shuffled_by_bucket
+from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.observed import observed
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.shipped import shipped
+from semistream.runtime.spark.task_metrics import METRICS_COLUMN
 
 __all__ = ["batch_join"]
 
@@ -19,8 +20,7 @@ def batch_join(stream: DataFrame, plan: JoinPlan, declared: StructType, observat
     """Return the joined DataFrame; its metrics are observed under the name, or by the object, that is given."""
     if METRICS_COLUMN in declared.names:
         raise SchemaMismatch(f"column {METRICS_COLUMN!r} is used by the join itself: rename it")
-    # Spark looks up what it gives to a function by name, where dots and backticks have a meaning of their own.
-    stream = stream.toDF(*[f"column_{number}" for number in range(len(plan.stream_schema))])
+    stream = with_numbered_columns(stream)
     if plan.exchange == "bucket":
         stream = shuffled_by_bucket(stream, plan)
     returned = StructType([*declared.fields, StructField(METRICS_COLUMN, StringType())])

@@ -14,13 +14,11 @@ from semistream.runtime.spark.arrow_schema import relabel
 from semistream.runtime.spark.operator_pool import WORKER_POOL
 from semistream.runtime.spark.output_columns import as_declared, blank_row
 from semistream.runtime.spark.plan import JoinPlan
-from semistream.runtime.spark.task_metrics import MemoryPeak, TaskMetrics
+from semistream.runtime.spark.task_metrics import METRICS_COLUMN, MemoryPeak, TaskMetrics
 from semistream.runtime.spark.task_version import task_version
 from semistream.storage import MasterTable
 
-__all__ = ["METRICS_COLUMN", "join_task"]
-
-METRICS_COLUMN = "__semistream"
+__all__ = ["METRICS_COLUMN", "join_task"]  # the column is that of task_metrics, for staggered.py
 
 
 def join_task(plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -66,7 +66,6 @@ class BucketState:
         self._store = store
         self._identity = identity
         self.header = self._read_header()
-        self.chunks_written = 0
 
     def _read_header(self) -> Header | None:
         content = self._store.header()
@@ -120,6 +119,5 @@ class BucketState:
             if name not in written:
                 self._store.put_chunk(name, chunk)
                 written.add(name)
-                self.chunks_written += 1
             names.append(name)
         return names

@@ -72,7 +72,7 @@ class Tick:
 
 
 def identity_of(plan: JoinPlan) -> dict[str, Any]:
-    """Return what cannot change while tuples are pending in a checkpoint."""
+    """Return what cannot change over the life of a checkpoint."""
     return {
         "table": plan.table.table_id,
         "buckets": plan.table.buckets,

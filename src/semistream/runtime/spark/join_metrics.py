@@ -17,7 +17,8 @@ class JoinMetrics:
     Attributes
     ----------
     name
-        Of the join, as in the progress: the ``name`` given to `join`, or ``semistream-`` and a short id.
+        Of the join, as in the progress: the ``name`` given to `join`, or ``semistream-`` and a short id, followed by
+        ``-2``, ``-3`` and so on when the program makes the same join again. Give ``name=`` for one that stays the same.
     batch_id
         Of the micro-batch; None for a batch DataFrame.
     tasks
@@ -95,11 +96,6 @@ class JoinMetrics:
         return self.hits / asked if asked else 0.0
 
     @property
-    def match_ratio(self) -> float:
-        """Rows with a match among those answered; 0.0 when there were none."""
-        return 1 - self.without_match / self.tuples_answered if self.tuples_answered else 0.0
-
-    @property
     def pages_per_tuple(self) -> float:
         """Pages read for each row answered; 0.0 when there were none."""
         return self.pages_read / self.tuples_answered if self.tuples_answered else 0.0
@@ -117,13 +113,13 @@ class JoinMetrics:
 
     @property
     def budget_bytes(self) -> int:
-        """What one task was allowed; 0 when no task had rows."""
+        """What one operator was allowed: its share of a task's memory; 0 when no task had anything to do."""
         return max((task.budget_bytes for task in self.tasks), default=0)
 
     @property
     def version(self) -> int | None:
-        """The version of the table; None when no task had rows."""
-        return max((task.version for task in self.tasks), default=None)
+        """The newest version of the table that a task used; None when no task had anything to do."""
+        return max((task.version for task in self.tasks if task.version), default=None)
 
     @classmethod
     def from_progress(cls, progress: object, name: str | None = None) -> "JoinMetrics | None":

@@ -12,8 +12,7 @@ from collections import Counter
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
 
-from semistream.runtime.spark.batch_task import METRICS_COLUMN
-from semistream.runtime.spark.task_metrics import COUNTERS_IN_TEXT
+from semistream.runtime.spark.task_metrics import COUNTERS_IN_TEXT, METRICS_COLUMN
 
 __all__ = ["NAME_PREFIX", "observation_name", "observed"]
 

@@ -4,11 +4,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from semistream.core.errors import KeyTypeMismatch, SchemaMismatch, UnsupportedType
 from semistream.core.semantics import JoinSpec
 from semistream.runtime.spark.arrow_schema import arrow_schema
+from semistream.runtime.spark.collation import BINARY_COLLATION, other_collation
 
 __all__ = ["as_declared", "blank_row", "output_columns", "require_binary_keys", "require_names_without_case"]
 
@@ -50,11 +51,11 @@ def require_names_without_case(declared: StructType) -> None:
 def require_binary_keys(stream: StructType, spec: JoinSpec) -> None:
     """Raise `KeyTypeMismatch` for a key of text that Spark compares in another way than byte by byte."""
     for name in spec.stream_keys:
-        dtype = stream[name].dataType
-        if isinstance(dtype, StringType) and dtype.collation != "UTF8_BINARY":
+        collation = other_collation(stream[name].dataType)
+        if collation is not None:
             raise KeyTypeMismatch(
-                f"stream key {name!r} has collation {dtype.collation}, master keys are compared byte by byte: "
-                f"cast it with collate({name}, 'UTF8_BINARY')"
+                f"stream key {name!r} has collation {collation}, master keys are compared byte by byte: "
+                f"cast it with collate({name}, {BINARY_COLLATION!r})"
             )
 
 

@@ -23,10 +23,10 @@ class JoinPlan:
     Attributes
     ----------
     join_id
-        Names the join: of its arguments and the table, the same in every run with the same arguments. Soft state and
-        pinned versions are kept under it.
+        Names the join: made of its arguments and the table, the same in every run with the same arguments. Soft state
+        is kept under it: operators that stay warm, and caches. Pinned versions go by the id of the query instead.
     table
-        The version that was newest when the join was made. With ``refresh="batch"`` a micro-batch may use a newer one.
+        The version that was passed to the join. With ``refresh="batch"`` a micro-batch may use a newer one.
     algorithm
         A registered name; ``"auto"`` has been decided.
     task_bytes

@@ -29,7 +29,7 @@ def shipped(module: str, function: str, config: object) -> Callable[..., Any]:
     ------
     ExecutorMismatch
         On the executor, when the package is missing there, cannot be imported, or has another version.
-        `semistream.runtime.spark.errors` tells it on the driver as the library's own error of that name.
+        `semistream.runtime.spark.job_errors` tells it on the driver as the library's own error of that name.
     """
     payload = pickle.dumps(config, protocol=pickle.HIGHEST_PROTOCOL)
     version = __version__

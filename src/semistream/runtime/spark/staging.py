@@ -18,14 +18,15 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
-from pyspark.sql.types import StringType
 
 from semistream.core.errors import InvalidArgument, UnsupportedType
 from semistream.runtime.spark import bucket_writer
 from semistream.runtime.spark.arrow_schema import arrow_schema
 from semistream.runtime.spark.bucket_writer import REPORT_SCHEMA, WriteTask, parse_report
 from semistream.runtime.spark.buckets import arrow_hash_column, bucket_of_hash, hash_column
-from semistream.runtime.spark.errors import clear_errors
+from semistream.runtime.spark.collation import BINARY_COLLATION, other_collation
+from semistream.runtime.spark.job_errors import clear_errors
+from semistream.runtime.spark.numbered_columns import column_name, with_numbered_columns
 from semistream.runtime.spark.shipped import shipped
 from semistream.storage.manifest import DataFile, TableForm
 from semistream.storage.page_writer import key_coder
@@ -36,7 +37,6 @@ __all__ = ["DataFrameSource", "open_data"]
 
 _ONE_BUCKET_TASKS = 64  # as many tasks as buckets up to here, even when Spark is set to fewer shuffle partitions
 _HASH = "hash"
-_BINARY_COLLATION = "UTF8_BINARY"
 
 
 def open_data(data: object) -> "DataFrameSource":
@@ -55,8 +55,7 @@ class DataFrameSource:
 
     def __init__(self, data: DataFrame) -> None:
         self._spark_schema = data.schema
-        # Spark looks columns up by names, where dots, backticks and upper case have a meaning of their own.
-        self._data = data.toDF(*[_positional(number) for number in range(len(self._spark_schema))])
+        self._data = with_numbered_columns(data)
         self.schema: pa.Schema = arrow_schema(self._spark_schema)
 
     def write_files(self, store: Store, form: TableForm) -> list[DataFile]:
@@ -92,7 +91,7 @@ class DataFrameSource:
         clustered = form.layout == "clustered"
         if form.buckets == 1 and not clustered:
             return self._data.coalesce(self._shuffle_partitions())  # several files do not hurt a scan
-        keys = [F.col(_positional(self.schema.get_field_index(name))) for name in form.key]
+        keys = [F.col(column_name(self.schema.get_field_index(name))) for name in form.key]
         types = [form.schema.field(name).type for name in form.key]
         rows, hashed = self._data, hash_column(keys, types)
         if hashed is None:
@@ -122,13 +121,9 @@ class DataFrameSource:
 
     def _require_binary_collation(self, form: TableForm) -> None:
         for name in form.key:
-            dtype = self._spark_schema[name].dataType
-            if isinstance(dtype, StringType) and dtype.collation != _BINARY_COLLATION:
+            collation = other_collation(self._spark_schema[name].dataType)
+            if collation is not None:
                 raise UnsupportedType(
-                    f"key column {name!r} has collation {dtype.collation}, and keys are compared byte by byte: "
-                    f"give it collation {_BINARY_COLLATION}"
+                    f"key column {name!r} has collation {collation}, and keys are compared byte by byte: "
+                    f"give it collation {BINARY_COLLATION}"
                 )
-
-
-def _positional(number: int) -> str:
-    return f"column_{number}"

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 
 from semistream.core.metrics import Metrics
 
-__all__ = ["COUNTERS", "COUNTERS_IN_TEXT", "MemoryPeak", "TaskMetrics"]
+__all__ = ["COUNTERS", "COUNTERS_IN_TEXT", "METRICS_COLUMN", "MemoryPeak", "TaskMetrics"]
 
+METRICS_COLUMN = "__semistream"  # NULL in joined rows
 COUNTERS = (*Metrics().as_dict(), "null_keys", "pending")
 COUNTERS_IN_TEXT = "counters map<string, bigint>"  # what Spark has to parse to add them up
 
@@ -25,12 +26,12 @@ class TaskMetrics:
     partition, bucket
         Which part of the stream it was; the bucket is None when the stream was not shuffled.
     version
-        The version of the table.
+        The version of the table; 0 when the task had nothing to do.
     counters
         As in `semistream.Metrics`, of this task alone; with ``null_keys``, the tuples whose key was NULL, and
         ``pending``, those left for a later micro-batch.
     budget_bytes, memory_bytes, memory
-        What it was allowed, the most that it held at once, and the most of each component.
+        What its operator was allowed, the most that this held at once, and the most of each component.
     """
 
     partition: int

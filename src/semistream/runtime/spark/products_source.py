@@ -1,4 +1,4 @@
-"""``semistream-customers``: the papers' synthetic master table as a Spark data source for batches.
+"""``semistream-products``: the papers' synthetic master table as a Spark data source for batches.
 
 The keys of ``semistream-sales`` with ``keyDomain`` equal to ``rows`` refer to it.
 
@@ -24,9 +24,9 @@ from semistream.runtime.spark.row_ranges import RowRange, check_schema, row_rang
 from semistream.runtime.spark.source_options import SourceOptions
 from semistream.workloads import MASTER_SCHEMA, master_table
 
-__all__ = ["CustomersSource"]
+__all__ = ["ProductsSource"]
 
-_SOURCE = "semistream-customers"
+_SOURCE = "semistream-products"
 _NAMES = ("rows", "rowsPerKey", "keyOrder", "seed", "partitions")
 _COLUMNS = (
     StructType()
@@ -42,7 +42,7 @@ _ARROW_SCHEMA = MASTER_SCHEMA.set(MASTER_SCHEMA.get_field_index("payload"), pa.f
 
 
 @dataclass(frozen=True, kw_only=True)
-class CustomersOptions:
+class ProductsOptions:
     """What the table is like, and how it is cut."""
 
     rows: int
@@ -52,7 +52,7 @@ class CustomersOptions:
     partitions: int
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> "CustomersOptions":
+    def of(cls, given: Mapping[str, str]) -> "ProductsOptions":
         """Return the options that a user gave as texts."""
         options = SourceOptions(_SOURCE, given, _NAMES)
         return cls(
@@ -64,7 +64,7 @@ class CustomersOptions:
         )
 
 
-class CustomersSource(DataSource):
+class ProductsSource(DataSource):
     """The data source; see the options in the text of this module."""
 
     @classmethod
@@ -74,19 +74,19 @@ class CustomersSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns, after a look at all options: a wrong one is told when the source is loaded."""
-        CustomersOptions.of(self.options)
+        ProductsOptions.of(self.options)
         return _COLUMNS
 
-    def reader(self, schema: StructType) -> "CustomersReader":
+    def reader(self, schema: StructType) -> "ProductsReader":
         """Return what reads the table."""
         check_schema(_SOURCE, schema, _COLUMNS)
-        return CustomersReader(CustomersOptions.of(self.options))
+        return ProductsReader(ProductsOptions.of(self.options))
 
 
-class CustomersReader(DataSourceReader):
+class ProductsReader(DataSourceReader):
     """Reads the table, each task a range of its rows."""
 
-    def __init__(self, options: CustomersOptions) -> None:
+    def __init__(self, options: ProductsOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[RowRange]:

@@ -1,0 +1,46 @@
+"""Whether PySpark is here, and new enough: asked before anything is imported that an older one does not have."""
+
+import re
+
+from semistream.core.errors import MissingExtra
+
+__all__ = ["LEAST_PYSPARK", "is_new_enough", "require_pyspark"]
+
+LEAST_PYSPARK = "4.2"
+
+
+def require_pyspark(feature: str) -> None:
+    """Raise `MissingExtra` unless PySpark can be imported and is new enough for this package.
+
+    Parameters
+    ----------
+    feature
+        What needs it, such as ``"semistream.join"``.
+    """
+    try:
+        from pyspark import __version__ as found
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+        raise MissingExtra(f"{feature} needs PySpark, which is missing: install semistream[spark]") from None
+    if not is_new_enough(found):
+        raise MissingExtra(
+            f"semistream needs PySpark {LEAST_PYSPARK} or newer, this is {found}: install semistream[spark]"
+        )
+
+
+def is_new_enough(version: str) -> bool:
+    """Return whether this package works with a version of PySpark; one that cannot be read is taken to be new.
+
+    Examples
+    --------
+    >>> is_new_enough("4.1.1"), is_new_enough("4.2.0.dev1"), is_new_enough("10.0")
+    (False, True, True)
+    """
+    least, found = _major_and_minor(LEAST_PYSPARK), _major_and_minor(version)
+    return least is None or found is None or found >= least
+
+
+def _major_and_minor(version: str) -> tuple[int, int] | None:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return None if found is None else (int(found[1]), int(found[2]))
