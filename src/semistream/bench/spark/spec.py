@@ -50,7 +50,7 @@ class SparkSpec:
     parquet_buckets: int = 4
     warm_up_batches: int = 3
     measured_batches: int = 9
-    cache_rows: int = 30_000_000
+    cache_rows: int = 60_000_000
     slow_batch_s: float = 4.0
     slow_batches: int = 3
     cold_batches: int = 3

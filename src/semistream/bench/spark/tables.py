@@ -49,10 +49,17 @@ class MasterForms:
             shutil.rmtree(path, ignore_errors=True)
             return ss.stage(self.plain(), path, key="key", layout="heap", buckets=self.ours.buckets)
 
+    def our_files(self) -> list[Path]:
+        """Return the data files of our table."""
+        return _files(Path(self.ours.path))
+
     def files(self) -> list[Path]:
         """Return all data files of all forms."""
-        folders = (Path(self.ours.path), self.parquet, self.bucketed)
-        return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+        return [*self.our_files(), *_files(self.parquet), *_files(self.bucketed)]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def make_forms(

@@ -1,12 +1,8 @@
-"""The memory of Spark's Python workers, as the operating system sees it, and of the page cache."""
-
-import os
-from collections.abc import Sequence
-from pathlib import Path
+"""The memory of Spark's Python workers, as the operating system sees it."""
 
 from semistream.bench.extras import import_extra
 
-__all__ = ["drop_from_page_cache", "worker_bytes"]
+__all__ = ["worker_bytes"]
 
 
 def worker_bytes() -> int:
@@ -20,13 +16,3 @@ def worker_bytes() -> int:
         except psutil.Error:
             continue  # it has just ended
     return total
-
-
-def drop_from_page_cache(files: Sequence[Path]) -> None:
-    """Let the next read of these files go to the disk."""
-    for path in files:
-        file = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(file)
