@@ -42,11 +42,11 @@ def read_page_index(store: Store, file: DataFile) -> PageIndex:
     try:
         raw = store.read(file.index_path)
     except FileNotFoundError:
-        raise DamagedTable(f"{where} is missing: restore it from a copy, or stage the table again") from None
+        raise DamagedTable(f"{where} is missing: restore it from a copy, or write it anew with replace()") from None
     if len(raw) != file.index_bytes or xxhash.xxh3_64_hexdigest(raw) != file.index_checksum:
         raise DamagedTable(
             f"{where} has been altered or truncated (its checksum does not match): "
-            "restore it from a copy, or stage the table again"
+            "restore it from a copy, or write it anew with replace()"
         )
     batch = pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
     columns = dict(zip(batch.schema.names, (column.to_numpy() for column in batch.columns), strict=True))

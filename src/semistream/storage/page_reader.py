@@ -27,7 +27,7 @@ Io = Literal["buffered", "drop_behind"]
 
 _MAX_OPEN_FILES = 128
 PLACING_BYTES = 4096
-_REMEDY = "restore it from a copy, or stage the table again"
+_REMEDY = "restore it from a copy, or write it anew with replace()"
 
 
 class _Stretches(NamedTuple):

@@ -108,7 +108,7 @@ class RawPages:
         self.buffers = np.empty((starts.size, shape.num_buffers), dtype=np.uint64)
         assert raw.ctypes.data % _ALIGNMENT == 0, "memory for pages is aligned"
         if find_buffers(raw, starts, self.buffers) < starts.size:
-            raise DamagedTable("a page is not a record batch of the table's schema: stage the table again")
+            raise DamagedTable("a page is not a record batch of the table's schema: write it anew with replace()")
 
     def begins(self, column: int, number: int) -> _Uint64s:
         """Return where a buffer of a column begins in every message."""

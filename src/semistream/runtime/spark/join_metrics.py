@@ -76,7 +76,7 @@ class JoinMetrics:
 
     @property
     def pending(self) -> int:
-        """Stream rows left for a later micro-batch; none with ``completion="batch"``."""
+        """Stream rows not done with in this micro-batch: more matches may come; none with ``completion="batch"``."""
         return self._totals["pending"]
 
     @property
