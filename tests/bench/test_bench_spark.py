@@ -30,7 +30,7 @@ def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 def test_every_plan_is_measured_and_the_result_is_drawn(tmp_path: Path) -> None:
     out = tmp_path / "spark.json"
-    sizes = ["--rows", "20000", "--batch-rows", "2000"]
+    sizes = ["--rows", "60000", "--batch-rows", "2000"]
     done = _run("bench", "spark", "--quick", *sizes, "--data-dir", str(tmp_path / "data"), "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads(out.read_text())

@@ -229,19 +229,28 @@ def test_a_window_is_resized_only_within_what_was_reserved() -> None:
     assert not StreamWindow(BY_ORDER, matching_for(BY_ORDER), shape, True, most).can_resize(shape)
 
 
-def test_a_window_passes_its_memory_on_and_takes_none_while_it_is_resized() -> None:
-    spec, rows = BY_KEY, 400_000
-    matching, shape = matching_for(spec), WindowShape(400_000, 8_000_000)
-    window = StreamWindow(spec, matching, shape, True, shape)
+def _nearly_expired(rows: int) -> StreamWindow:
+    """Return a window of ``rows`` tuples of which the newest twentieth is left."""
+    matching, shape = matching_for(BY_KEY), WindowShape(rows, 20 * rows)
+    window = StreamWindow(BY_KEY, matching, shape, True, shape)
     texts = pa.array(["x" * 20]).take(pa.array(np.zeros(rows, dtype=np.int64)))
     batch = pa.record_batch([np.arange(rows), np.arange(rows), texts], schema=STREAM)
     window.insert(matching.stream_codes(batch).code, batch, np.arange(rows))
-    window.expire(380_000)
+    window.expire(rows - rows // 20)
+    return window
+
+
+def test_a_window_passes_its_memory_on_and_takes_none_while_it_is_resized() -> None:
+    _nearly_expired(400).resize(WindowShape(20, 400))  # compiles what would be counted below
+    window = _nearly_expired(400_000)
+    live = window.live_tuples().batch
+    taken_bytes = sum(WindowShape(400_000, 8_000_000).nbytes(matching_for(BY_KEY), STREAM, True))
     full_bytes = resident_bytes()
     tracemalloc.start()
     window.resize(WindowShape(20_000, 400_000))
     assert tracemalloc.get_traced_memory()[1] < 3 * 4 * 20_000 + 200_000, "the moves and the slots with text"
     tracemalloc.stop()
-    given_back = sum(shape.nbytes(matching, STREAM, True)) - window.hash_bytes - window.queue_bytes
+    given_back = taken_bytes - window.hash_bytes - window.queue_bytes
     assert full_bytes - resident_bytes() > 0.9 * given_back
-    assert window.live_tuples().batch.equals(batch.slice(380_000))
+    assert window.live_tuples().batch.equals(live)
+    assert live.column(0).to_pylist() == list(range(380_000, 400_000))
