@@ -35,6 +35,8 @@ D2  The default policy is not the paper's threshold but one that also learns fro
 D3  A key's rows are cached all or none, so that keys may have many rows; a key without rows is cached as empty.
 D4  INLJ's deviations hold here too, but for the order of results: the hits of a step leave before its misses, unless
     ``order="stream"`` is asked for.
+D5  The gain over INLJ at skew 1 and M = 5% of R is 2.04 on 2M rows, and 1.73 on 20M after 635,000 tuples: the share of
+    hits still rises there, for the cache fills with every look-up by a key at most. The CPU time per tuple is INLJ's.
 """
 
 from collections.abc import Iterator

@@ -41,6 +41,9 @@ D4  The default policy is not the paper's threshold but one that also learns fro
 D5  The cache's share is of the memory that the disk buffer and other fixed parts leave; the paper's 15% are of all
     memory.
 D6  MESHJOIN's deviations hold here too, but b is not changed in flight.
+D7  The paper's gain of 3 and more over MESHJOIN is not reached at skew 1 and M = 5% of R: it is 2.64 on 20M rows and
+    2.16 on 2M. With the cache's share s full of the most frequent keys, of which the stream has the part h, the window
+    serves (1 - s) / (1 - h) times as many tuples per scan: at most 2.9 on 20M rows and 2.5 on 2M, whatever s is.
 """
 
 from collections.abc import Iterator

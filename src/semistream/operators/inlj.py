@@ -33,6 +33,8 @@ D2  A key's rows may cross pages, and lie in several sorted files after an appen
 D3  A NULL key matches nothing and is answered without a look-up.
 D4  The paper's index is a B+-tree on disk whose pages share the pool. Here it is the first key of every page, kept in
     memory, and the pool is what the budget leaves.
+D5  A tuple that misses the pool costs the read, the checksum and the decoding of a page of its own. With pages of 64 KB
+    that is up to 97 times the CPU time that MESHJOIN spends on a tuple, whose pages serve a window of them.
 """
 
 from collections.abc import Iterator
