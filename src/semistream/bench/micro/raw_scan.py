@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from semistream.bench.page_cache import drop_from_page_cache
 from semistream.storage import MasterTable
 
 __all__ = [
     "BLOCK_BYTES",
     "disk_bytes_read",
-    "drop_from_cache",
     "fastest_block_bytes",
     "raw_scan_s",
     "table_files",
@@ -24,16 +24,6 @@ _LARGEST_FOLIO_BYTES = 4 << 20
 def table_files(table: MasterTable) -> list[str]:
     """Return the paths of the data files of a local table, in the order of a scan."""
     return [table.store.locate(file.path) for file in table.pages.files]
-
-
-def drop_from_cache(paths: Sequence[str]) -> None:
-    """Take files out of the operating system's page cache."""
-    for path in paths:
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(fd)
 
 
 def disk_bytes_read() -> int | None:
@@ -51,7 +41,7 @@ def raw_scan_s(paths: Sequence[str], block_bytes: int, *, cold: bool) -> float:
     A cold scan begins with nothing in the page cache and leaves nothing there.
     """
     if cold:
-        drop_from_cache(paths)
+        drop_from_page_cache(paths)
     buffer = memoryview(np.zeros(block_bytes, dtype=np.uint8).data)
     started_s = time.perf_counter()
     for path in paths:

@@ -9,12 +9,12 @@ from semistream.bench.feeder import Feeder
 from semistream.bench.micro.mesh import meshjoin_with_share
 from semistream.bench.micro.raw_scan import (
     disk_bytes_read,
-    drop_from_cache,
     fastest_block_bytes,
     raw_scan_s,
     table_files,
 )
 from semistream.bench.micro.spec import MicroSpec
+from semistream.bench.page_cache import drop_from_page_cache
 from semistream.bench.result_file import Entry
 from semistream.operators.meshjoin import Meshjoin
 from semistream.storage import MasterTable
@@ -57,7 +57,7 @@ def _measure(
         for repeat in range(spec.repeats):
             report(f"{name}: scan {repeat + 1} of {spec.repeats}")
             raw_s.append(scan_s())
-            drop_from_cache(table_files(table))
+            drop_from_page_cache(table_files(table))
             disk_before = disk_bytes_read()
             before = op.metrics.tuples_answered
             started_s = time.perf_counter()

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from semistream.bench.page_cache import drop_from_page_cache, read_into_page_cache
 from semistream.bench.spark.cells import PlanResult
 from semistream.bench.spark.feed import FileFeed
-from semistream.bench.spark.page_cache import drop_from_page_cache, read_into_page_cache
 from semistream.bench.spark.plans import OURS, Plan
 from semistream.bench.spark.spec import SparkSpec
 from semistream.bench.spark.tables import MasterForms

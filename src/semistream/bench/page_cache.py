@@ -9,7 +9,7 @@ __all__ = ["drop_from_page_cache", "read_into_page_cache"]
 _PIECE_BYTES = 8 << 20
 
 
-def drop_from_page_cache(files: Sequence[Path]) -> None:
+def drop_from_page_cache(files: Sequence[Path | str]) -> None:
     """Let the next read of these files go to the disk."""
     for path in files:
         file = os.open(path, os.O_RDONLY)
@@ -19,7 +19,7 @@ def drop_from_page_cache(files: Sequence[Path]) -> None:
             os.close(file)
 
 
-def read_into_page_cache(files: Sequence[Path]) -> None:
+def read_into_page_cache(files: Sequence[Path | str]) -> None:
     """Read files, so that the next read of them need not go to the disk."""
     for path in files:
         with open(path, "rb", buffering=0) as file:
