@@ -18,7 +18,7 @@ from semistream.runtime.spark.task_metrics import METRICS_COLUMN, MemoryPeak, Ta
 from semistream.runtime.spark.task_version import task_version
 from semistream.storage import MasterTable
 
-__all__ = ["METRICS_COLUMN", "join_task"]  # the column is that of task_metrics, for staggered.py
+__all__ = ["join_task"]
 
 
 def join_task(plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -27,11 +27,11 @@ from pyspark.sql.types import StructField, StructType
 
 from semistream.core.errors import InvalidArgument
 from semistream.runtime.spark.arrow_schema import arrow_schema, relabel
-from semistream.runtime.spark.batch_task import METRICS_COLUMN
 from semistream.runtime.spark.blob_order import BlobOrder
 from semistream.runtime.spark.bucket_state import BucketState
 from semistream.runtime.spark.bucket_turn import BucketTurn
 from semistream.runtime.spark.epoch import Tick, identity_of
+from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.observed import observed
 from semistream.runtime.spark.output_columns import as_declared
 from semistream.runtime.spark.packing import Bucketing, blob_bytes, gathered_bytes, pack, unpack
@@ -39,6 +39,7 @@ from semistream.runtime.spark.pending_marks import PendingMarks
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.shipped import shipped
 from semistream.runtime.spark.state_keys import state_keys
+from semistream.runtime.spark.task_metrics import METRICS_COLUMN
 from semistream.runtime.spark.ticks import TICK_PART, tick_stream
 
 __all__ = ["staggered_join"]
@@ -66,8 +67,7 @@ def staggered_join(stream: DataFrame, plan: JoinPlan, declared: StructType, obse
     spec = plan.spec(plan.table)
     # Rows leave later than they came: a watermark, which is metadata, would make them late.
     declared = StructType([StructField(field.name, field.dataType, field.nullable) for field in declared])
-    # Spark looks up what it gives to a function by name, where dots and backticks have a meaning of their own.
-    stream = stream.toDF(*[f"column_{number}" for number in range(len(plan.stream_schema))])
+    stream = with_numbered_columns(stream)
     packed = stream.mapInArrow(shipped(__name__, "pack_part", plan), _PACKED)
     by_bucket = packed.union(tick_stream(stream.sparkSession, plan)).groupBy("key")
     turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
