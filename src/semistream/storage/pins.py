@@ -104,7 +104,7 @@ def _require_same_table(table: MasterTable, table_id: str, where: str) -> None:
     if table_id != table.table_id:
         raise PinFailed(
             f"{where} is of another table than {table.path} was when the join was made: "
-            "restart the query, to join with the table that was staged anew"
+            "restart the query, and if that does not help, with a new checkpoint"
         )
 
 
