@@ -11,6 +11,7 @@ from semistream.core.semantics import JoinSpec
 from semistream.kernels.key_codes import KeyCoder, bucket_ids
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.spark.arrow_schema import relabel
+from semistream.runtime.spark.null_keys import count_null_keys
 from semistream.runtime.spark.operator_pool import WORKER_POOL
 from semistream.runtime.spark.output_columns import as_declared, blank_row
 from semistream.runtime.spark.plan import JoinPlan
@@ -99,14 +100,7 @@ class _KeyCheck:
 
     def check(self, batch: pa.RecordBatch) -> None:
         """Look at a batch before it is joined."""
-        columns = [batch.column(name) for name in self._names]
-        if len(columns) == 1:
-            self.null_keys += columns[0].null_count
-        elif any(column.null_count for column in columns):
-            valid = np.ones(batch.num_rows, dtype=np.bool_)
-            for column in columns:
-                valid &= column.is_valid().to_numpy(zero_copy_only=False)
-            self.null_keys += int(np.count_nonzero(~valid))
+        self.null_keys += count_null_keys(batch, self._names)
         assert not self._shuffled or bool((self._bucket_ids(batch) == self.bucket).all()), (
             "the shuffle brought rows of several buckets to one task"
         )

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 
 from semistream._version import __version__
@@ -18,6 +17,7 @@ from semistream.operators.registry import algorithm
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.spark.bucket_state import BucketState, Header
 from semistream.runtime.spark.epoch import Epoch, Tick
+from semistream.runtime.spark.null_keys import count_null_keys
 from semistream.runtime.spark.packing import blob_bytes, operator_bytes
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.regular_batches import regular_batches
@@ -113,7 +113,7 @@ class BucketTurn:
 
     def _offer(self, op: StepOperator, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            self.counts["null_keys"] += _null_keys(batch, op.spec.stream_keys)
+            self.counts["null_keys"] += count_null_keys(batch, op.spec.stream_keys)
             taken = op.offer(batch)
             while taken < batch.num_rows:
                 yield from op.step()
@@ -141,13 +141,3 @@ class BucketTurn:
             memory_bytes=self._memory.total_bytes,
             memory=dict(self._memory.components),
         )
-
-
-def _null_keys(batch: pa.RecordBatch, keys: tuple[str, ...]) -> int:
-    """Return how many tuples have a key with a NULL in it."""
-    columns = [batch.column(key) for key in keys if batch.column(key).null_count]
-    if len(columns) <= 1:
-        return sum(column.null_count for column in columns)
-    return int(
-        np.count_nonzero(np.any([column.is_null().to_numpy(zero_copy_only=False) for column in columns], axis=0))
-    )

@@ -15,7 +15,19 @@ from semistream.operators.matching import EqualityMatching
 from semistream.operators.results import byte_portions
 from semistream.storage import MasterTable, row_bits
 
-__all__ = ["Bucketing", "blob_bytes", "gathered_bytes", "operator_bytes", "pack", "task_bytes_for", "unpack"]
+__all__ = [
+    "PACKED_COLUMNS",
+    "Bucketing",
+    "blob_bytes",
+    "gathered_bytes",
+    "operator_bytes",
+    "pack",
+    "task_bytes_for",
+    "unpack",
+]
+
+PACKED_COLUMNS = "key int, part int, number bigint, blob binary"
+"""A blob of the stream or a tick: the bucket's key, the part of the stream, and the blob's number in it."""
 
 _IO_BLOBS = 6  # held beside an operator: one that came in, results for one that goes out, and copies at Spark's door
 _GATHERED_SHARE = 1 / 16

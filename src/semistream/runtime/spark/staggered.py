@@ -34,7 +34,7 @@ from semistream.runtime.spark.epoch import Tick, identity_of
 from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.observed import observed
 from semistream.runtime.spark.output_columns import as_declared
-from semistream.runtime.spark.packing import Bucketing, blob_bytes, gathered_bytes, pack, unpack
+from semistream.runtime.spark.packing import PACKED_COLUMNS, Bucketing, blob_bytes, gathered_bytes, pack, unpack
 from semistream.runtime.spark.pending_marks import PendingMarks
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.shipped import shipped
@@ -48,7 +48,6 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
-_PACKED = "key int, part int, number bigint, blob binary"
 _Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
 _TURN = f"blob binary, {METRICS_COLUMN} string"
 
@@ -68,7 +67,7 @@ def staggered_join(stream: DataFrame, plan: JoinPlan, declared: StructType, obse
     # Rows leave later than they came: a watermark, which is metadata, would make them late.
     declared = StructType([StructField(field.name, field.dataType, field.nullable) for field in declared])
     stream = with_numbered_columns(stream)
-    packed = stream.mapInArrow(shipped(__name__, "pack_part", plan), _PACKED)
+    packed = stream.mapInArrow(shipped(__name__, "pack_part", plan), PACKED_COLUMNS)
     by_bucket = packed.union(tick_stream(stream.sparkSession, plan)).groupBy("key")
     turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
     blobs = observed(turns, observation)

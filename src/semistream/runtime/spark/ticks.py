@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from semistream.core.errors import TableNotFound
 from semistream.runtime.spark.epoch import Epoch, Tick, identity_of, require_same_join
 from semistream.runtime.spark.fitting import require_fit
+from semistream.runtime.spark.packing import PACKED_COLUMNS
 from semistream.runtime.spark.pending_marks import PendingMarks
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.state_keys import state_keys
@@ -33,7 +34,6 @@ __all__ = ["TICK_PART", "TickReader", "tick_stream"]
 TICK_PART = -1  # sorts before all parts of the stream
 
 _SOURCE = "semistream_ticks"
-_SCHEMA = "key int, part int, number bigint, blob binary"
 _POLL_S = 0.1  # an idle query asks a hundred times a second; not every time a listing
 
 
@@ -50,7 +50,7 @@ class _TickSource(DataSource):
         return _SOURCE
 
     def schema(self) -> str:
-        return _SCHEMA
+        return PACKED_COLUMNS
 
     def streamReader(self, schema: object) -> "TickReader":  # noqa: N802
         plan = pickle.loads(base64.b64decode(self.options["plan"]))
