@@ -195,7 +195,11 @@ class SweepPhase:
             row = self._pair_row[:filled] - bounds[page]
             every = RowGather(self._shape, filled)
             every.add(raw, page, row, np.arange(filled))
-            for portion in byte_portions(every.row_bytes(), self._found_bytes // _PORTIONS):
+            portions = byte_portions(every.row_bytes(), self._found_bytes // _PORTIONS)
+            if len(portions) == 1:
+                yield self._without_null_keys(keys[access], every.finish(), codes)
+                continue
+            for portion in portions:
                 gather = RowGather(self._shape, portion.stop - portion.start)
                 gather.add(raw, page[portion], row[portion], np.arange(portion.stop - portion.start))
                 yield self._without_null_keys(keys[access[portion]], gather.finish(), codes)
