@@ -14,6 +14,7 @@ from semistream.core.semantics import How
 from semistream.runtime.spark import bucket_state
 from semistream.runtime.spark.bucket_state import BucketState
 from semistream.runtime.spark.bucket_turn import BucketTurn
+from semistream.runtime.spark.chunk_files import ChunkFiles
 from semistream.runtime.spark.epoch import Epoch, Tick, identity_of
 from semistream.runtime.spark.packing import Bucketing, unpack
 from semistream.runtime.spark.plan import JoinPlan
@@ -38,6 +39,7 @@ class Chunks:
         self.content: dict[str, bytes] = {}
         self.head: bytes | None = None
         self.written_bytes = 0
+        self.read_chunks = 0
 
     def header(self) -> bytes | None:
         return self.head
@@ -46,6 +48,7 @@ class Chunks:
         self.head = content
 
     def chunk(self, name: str) -> bytes:
+        self.read_chunks += 1
         return self.content[name]
 
     def put_chunk(self, name: str, content: memoryview) -> None:
@@ -60,8 +63,9 @@ class Chunks:
 class Query:
     """All buckets of a join, from one micro-batch to the next."""
 
-    def __init__(self, plan: JoinPlan) -> None:
+    def __init__(self, plan: JoinPlan, local: Path | None = None) -> None:
         self.plan = plan
+        self.local = local
         self.stores = [Chunks() for _ in range(plan.table.buckets)]
         self.turns: list[BucketTurn] = []
         self._number = 0
@@ -82,7 +86,8 @@ class Query:
         self.turns = []
         for bucket, store in enumerate(self.stores):
             if blobs[bucket] or tick:
-                turn = BucketTurn(plan, bucket, BucketState(store, identity_of(plan)))
+                files = None if self.local is None else ChunkFiles(str(self.local / str(bucket)))
+                turn = BucketTurn(plan, bucket, BucketState(store, identity_of(plan), files))
                 answers.update(answers_of(turn.run([tick] if tick else [], unpack(blobs[bucket], STREAM))))
                 self.turns.append(turn)
         return answers
@@ -205,6 +210,48 @@ def test_what_has_not_changed_is_not_written_again(tmp_path: Path, monkeypatch: 
     store.written_bytes = 0
     query.batch(None, query.tick())
     assert store.written_bytes == 0, "a bucket with nothing to do is left alone"
+
+
+def test_chunks_come_from_files_where_these_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_state, "_CHUNK_BYTES", 1 << 14)
+    table = staged(tmp_path / "master", "ssbj", buckets=1)
+    query = Query(make_plan(table, "ssbj"), tmp_path / "local")
+    batches = [stream_rows(300, seed) for seed in range(8)]
+    folder = tmp_path / "local" / "0"
+
+    def damage(number: int) -> None:
+        for at, path in enumerate(sorted(folder.iterdir())):
+            content = bytearray(path.read_bytes())
+            if at % 3 == 0:
+                path.unlink()
+            elif at % 3 == 1:
+                content[number % len(content)] ^= 1
+                path.write_bytes(content)
+            else:
+                path.write_bytes(content[:-1])
+
+    (store,) = query.stores
+    answers = query.batch(batches[0], query.tick())
+    for number, batch in enumerate(batches[1:]):
+        store.read_chunks = 0
+        if number % 2:
+            damage(number)
+            (folder / "left-by-another-time").write_bytes(b"x")
+        answers += query.batch(batch)
+        assert (store.read_chunks > 0) == bool(number % 2)
+        assert {path.name for path in folder.iterdir()} == set(store.content)
+    assert answers + query.drain() == expected(batches)
+
+
+def test_a_disk_that_takes_no_files_does_not_matter(tmp_path: Path) -> None:
+    table = staged(tmp_path / "master", "ssbj")
+    (tmp_path / "local").write_bytes(b"a file where the folder would be")
+    query = Query(make_plan(table, "ssbj"), tmp_path / "local")
+    batches = [stream_rows(300, seed) for seed in range(3)]
+    answers = query.batch(batches[0], query.tick())
+    for batch in batches[1:]:
+        answers += query.batch(batch)
+    assert answers + query.drain() == expected(batches)
 
 
 def test_memory_stays_within_the_share_of_a_task(tmp_path: Path) -> None:

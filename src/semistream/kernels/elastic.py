@@ -134,6 +134,11 @@ class ElasticArray(Generic[_Scalar]):
     def max_capacity(self) -> int:
         return len(self._all)
 
+    @property
+    def is_elastic(self) -> bool:
+        """Whether it can be resized."""
+        return self._reservation is not None
+
     def resize(self, capacity: int) -> None:
         """Keep the first ``capacity`` elements, or add elements that are undefined."""
         if self._reservation is None:

@@ -22,6 +22,8 @@ expired from its front. The directory is in `semistream.kernels.hash_directory`,
 (`semistream.kernels.multimap_resize`).
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -42,6 +44,7 @@ from semistream.kernels.multimap_entries import (
     delete_keys,
     expire_entries,
     fill_keys_with_at_least,
+    index_entries,
     insert_entries,
 )
 from semistream.kernels.multimap_lists import (
@@ -87,22 +90,25 @@ class FifoMultimap:
 
     def __init__(self, capacity: int, max_capacity: int | None = None) -> None:
         self.capacity = capacity
-        lines, max_lines, max_tags = self._lines(capacity), None, None
-        if max_capacity is not None:
-            max_lines = self._lines(max_capacity)
-            max_tags = max_lines + TAG_WORD
-        self._directory = ElasticArray(lines, np.int64, columns=2, max_capacity=max_lines)
-        self._tags = ElasticArray(lines + TAG_WORD, np.uint8, max_capacity=max_tags)
+        self._make_directory(max_capacity)
         self._code = ElasticArray(capacity, np.int64, max_capacity=max_capacity)
         self._key_next = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._key_count = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._q_next = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._q_prev = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._state = np.array([0, 0, -1, -1, -1, -1], dtype=np.int64)
+        add_free_slots(self._q_next.values, self._state, 0)
+
+    def _make_directory(self, max_capacity: int | None) -> None:
+        lines, max_lines, max_tags = self._lines(self.capacity), None, None
+        if max_capacity is not None:
+            max_lines = self._lines(max_capacity)
+            max_tags = max_lines + TAG_WORD
+        self._directory = ElasticArray(lines, np.int64, columns=2, max_capacity=max_lines)
+        self._tags = ElasticArray(lines + TAG_WORD, np.uint8, max_capacity=max_tags)
         # Touched here and not in the first insert, so that memory is there or is refused at once.
         self._directory.values.fill(0)
         self._tags.values.fill(0)
-        add_free_slots(self._q_next.values, self._state, 0)
 
     @staticmethod
     def _lines(capacity: int) -> int:
@@ -195,12 +201,14 @@ class FifoMultimap:
         return slots
 
     def keys_with_at_least(self, count: int) -> tuple[_Int64s, _Int32s]:
-        """Return the codes with at least so many entries, in no particular order, and how many each has."""
+        """Return the codes with at least so many entries, in ascending order, and how many each has."""
         codes, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
         found = fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
         codes, counts = np.empty(found, dtype=np.int64), np.empty(found, dtype=np.int32)
         fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
-        return codes, counts
+        # Where a key's line is depends on what came and went: nobody is to go by that.
+        order = np.argsort(codes)
+        return codes[order], counts[order]
 
     def expire(self, count: int) -> _Int32s:
         """Remove the ``count`` oldest entries and return their slots, oldest first."""
@@ -270,6 +278,15 @@ class FifoMultimap:
             )
             redirect(self._directory.values, self._key_next.values, capacity)
         return moves
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the directory out: it is large, changes everywhere, and follows from the entries."""
+        return {name: value for name, value in vars(self).items() if name not in ("_directory", "_tags")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_directory(self._code.max_capacity if self._code.is_elastic else None)
+        index_entries(self._directory.values, self._tags.values, self._code.values, self._q_next.values, self._state)
 
     def codes_at(self, slots: _Int32s) -> _Int64s:
         """Return the code of the entry in each slot."""

@@ -18,7 +18,14 @@ from semistream.kernels.hash_directory import (
 )
 from semistream.kernels.multimap_lists import DISTINCT, FREE_FIRST, FREE_LAST, NO_SLOT, Q_FIRST, Q_LAST, SIZE, release
 
-__all__ = ["count_entries", "delete_keys", "expire_entries", "fill_keys_with_at_least", "insert_entries"]
+__all__ = [
+    "count_entries",
+    "delete_keys",
+    "expire_entries",
+    "fill_keys_with_at_least",
+    "index_entries",
+    "insert_entries",
+]
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
@@ -75,6 +82,24 @@ def insert_entries(
     if state[FREE_FIRST] == NO_SLOT:
         state[FREE_LAST] = NO_SLOT
     return touched
+
+
+@kernel
+def index_entries(directory: _Int64s, tags: _Tags, entry_code: _Int64s, q_next: _Int32s, state: _Int64s) -> None:
+    """Fill an empty directory from entries whose lists are there."""
+    slot = state[Q_FIRST]
+    while slot != NO_SLOT:
+        code = entry_code[slot]
+        mixed = mix(code)
+        line = line_of(directory, mixed, code)
+        packed = directory[line, 1]
+        if packed == 0:
+            set_tag(tags, directory.shape[0], line, np.uint8(tag_of(mixed)))
+            directory[line, 0] = code
+            directory[line, 1] = pack_entries(slot, slot)
+        else:
+            directory[line, 1] = pack_entries(first_entry(packed), slot)
+        slot = np.int64(q_next[slot])
 
 
 @kernel

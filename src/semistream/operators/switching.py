@@ -106,7 +106,7 @@ class Switching:
 
         Frequent keys with so many rows that they stay on disk would else keep all others from ever being counted.
         """
-        # Among equals any will do, but not those that stand together in the hash table they come from.
+        # Among equals any will do, but not always those with the smallest codes.
         order = self._random.permutation(waiting.size)
         order = order[np.argsort(-waiting[order], kind="stable")]
         first, rest = order[: most - most // 2], order[most - most // 2 :]

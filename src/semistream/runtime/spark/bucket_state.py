@@ -6,7 +6,8 @@
     chunks   name -> bytes; the name is the content's hash
 
 A chunk that is as it was in the batch before is not written again: of a window of tuples only what came and went
-changes from batch to batch, and of a cache hardly anything. Few large values, because every call crosses a socket.
+changes from batch to batch, and of a cache hardly anything. Few large values, because every call crosses a socket; and
+what the executor's own disk has is not asked for (`ChunkFiles`).
 """
 
 import json
@@ -14,12 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import xxhash
-
 from semistream._version import __version__
 from semistream.core.errors import SnapshotMismatch
 from semistream.operators.image import set_image, take_image
 from semistream.operators.step_operator import StepOperator
+from semistream.runtime.spark.chunk_files import ChunkFiles, chunk_name
 from semistream.runtime.spark.epoch import Epoch, require_same_join
 
 __all__ = ["BucketState", "ChunkStore", "Header"]
@@ -60,11 +60,14 @@ class BucketState:
     ----------
     identity
         Of the join, from `identity_of`: the state of another one is refused.
+    files
+        Where chunks are looked for first.
     """
 
-    def __init__(self, store: ChunkStore, identity: dict[str, Any]) -> None:
+    def __init__(self, store: ChunkStore, identity: dict[str, Any], files: ChunkFiles | None = None) -> None:
         self._store = store
         self._identity = identity
+        self._files = files
         self.header = self._read_header()
 
     def _read_header(self) -> Header | None:
@@ -84,18 +87,27 @@ class BucketState:
                 f"{header.pending} tuples are pending in a checkpoint of semistream {header.release}, this is "
                 f"{__version__}: run the query with that release until nothing is pending (availableNow=True)"
             )
-        set_image(op, b"".join(map(self._store.chunk, header.head)), self._arrays(header))
+        set_image(op, b"".join(map(self._chunk, header.head)), self._arrays(header))
 
     def _arrays(self, header: Header) -> Iterator[bytearray]:
         for nbytes, names in header.arrays:
             array = bytearray(nbytes)
             at = 0
             for name in names:
-                chunk = self._store.chunk(name)
+                chunk = self._chunk(name)
                 array[at : at + len(chunk)] = chunk
                 at += len(chunk)
             assert at == nbytes
             yield array
+
+    def _chunk(self, name: str) -> bytes:
+        if self._files is None:
+            return self._store.chunk(name)
+        chunk = self._files.get(name)
+        if chunk is None:
+            chunk = self._store.chunk(name)
+            self._files.put(name, chunk)
+        return chunk
 
     def save(self, op: StepOperator, epoch: Epoch, marks: str) -> None:
         """Keep the operator's state for the next micro-batch."""
@@ -109,15 +121,19 @@ class BucketState:
             self._store.remove_chunk(name)
         fields = {**vars(header), "epoch": epoch.as_dict(), "identity": self._identity}
         self._store.set_header(json.dumps(fields).encode())
+        if self._files is not None:
+            self._files.keep_only(header.chunks)
         self.header = header
 
     def _put(self, content: memoryview, written: set[str]) -> list[str]:
         names = []
         for start in range(0, content.nbytes, _CHUNK_BYTES):
             chunk = content[start : start + _CHUNK_BYTES]
-            name = f"{chunk.nbytes:x}-{xxhash.xxh3_128_hexdigest(chunk)}"
+            name = chunk_name(chunk)
             if name not in written:
                 self._store.put_chunk(name, chunk)
+                if self._files is not None:
+                    self._files.put(name, chunk)
                 written.add(name)
             names.append(name)
         return names

@@ -1,7 +1,6 @@
 """Where the Python workers of an executor share the cache of a join: soft state, for one version of the table.
 
-Spark gives every executor folders of its own, tells its Python workers where they are, and removes them with the
-executor. The cache of a join lies there in files that all workers of the executor map, so that a row is cached once
+The cache of a join lies on the executor's own disk, in files that all its workers map, so that a row is cached once
 however many workers there are, and whichever of them gets the next task.
 """
 
@@ -9,6 +8,7 @@ import os
 import shutil
 from typing import Any
 
+from semistream.runtime.spark.executor_folder import executor_folder
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.storage import MasterTable
 
@@ -19,10 +19,9 @@ _SHARING = ("sweepjoin",)  # algorithms that can
 
 def cache_options(plan: JoinPlan, table: MasterTable) -> dict[str, Any]:
     """Return the options of an operator that let it share its cache; none where it cannot."""
-    local_folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    if plan.algorithm not in _SHARING or plan.exchange != "none" or not os.path.isdir(local_folders[0]):
+    of_join = executor_folder(plan.join_id)
+    if plan.algorithm not in _SHARING or plan.exchange != "none" or of_join is None:
         return {}
-    of_join = os.path.join(local_folders[0], "semistream", plan.join_id)
     name = f"version-{table.version}"
     _remove_others(of_join, name)
     return {"cache_folder": os.path.join(of_join, name), "cache_processes": plan.slots}

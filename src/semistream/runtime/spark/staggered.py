@@ -14,6 +14,7 @@ number can skip them. It takes that Spark reads a replayed batch in the same par
 and their settings stay the same.
 """
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -30,7 +31,9 @@ from semistream.runtime.spark.arrow_schema import arrow_schema, relabel
 from semistream.runtime.spark.blob_order import BlobOrder
 from semistream.runtime.spark.bucket_state import BucketState
 from semistream.runtime.spark.bucket_turn import BucketTurn
+from semistream.runtime.spark.chunk_files import ChunkFiles
 from semistream.runtime.spark.epoch import Tick, identity_of
+from semistream.runtime.spark.executor_folder import executor_folder
 from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.observed import observed
 from semistream.runtime.spark.output_columns import as_declared
@@ -174,7 +177,7 @@ class _BucketProcessor(StatefulProcessor):
         self, key: Any, rows: Iterator[_Frame], timerValues: object
     ) -> Iterator[_Frame]:
         plan, bucket = self._plan, self._bucket[key[0]]
-        turn = BucketTurn(self._plan, bucket, BucketState(self._chunks, self._identity))
+        turn = BucketTurn(plan, bucket, BucketState(self._chunks, self._identity, _chunk_files(plan, bucket)))
         ticks: list[Tick] = []
         with closing(BlobOrder(gathered_bytes(plan.task_bytes))) as blobs:
             for frame in rows:
@@ -194,6 +197,11 @@ class _BucketProcessor(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+def _chunk_files(plan: JoinPlan, bucket: int) -> ChunkFiles | None:
+    folder = executor_folder(plan.join_id)
+    return None if folder is None else ChunkFiles(os.path.join(folder, f"bucket-{bucket}"))
 
 
 def _frame(blob: bytes | None, metrics: str | None) -> _Frame:
