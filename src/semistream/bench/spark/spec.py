@@ -33,12 +33,13 @@ class SparkSpec:
     cache_rows
         Rows that our join has seen before its time is taken: its cache is then about as warm as it gets.
     slow_batch_s
-        A plan whose first batch takes longer is measured on `slow_batches` batches only.
+        A plan whose second batch takes longer is measured on `slow_batches` batches only.
     memory_batches
         Micro-batches over which the memory of the Python workers is watched.
     cycle_batches, staggered_cycles
         Staggered completion is measured on the smallest table as a heap: how many micro-batches a scan takes, and how
-        many scans there are, of which the last two are measured and the others fill the cache.
+        many scans there are, of which the last two are measured and the others fill the cache: SSBJ chooses keys from
+        what waits in every third scan, at first from very few, so that its cache is filled after six.
     """
 
     rows: tuple[int, ...] = (20_000_000, 80_000_000)
@@ -56,7 +57,7 @@ class SparkSpec:
     cold_batches: int = 3
     memory_batches: int = 100
     cycle_batches: int = 8
-    staggered_cycles: int = 5
+    staggered_cycles: int = 8
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ Spark reuses its Python workers, one task at a time. What a worker keeps is soft
 one, and returns the same rows.
 """
 
+import gc
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ class OperatorPool:
         op = self._idle.pop(key, None)
         self._make_room(plan.task_bytes - plan.operator_bytes)
         if op is None:
+            _spare_the_collector()
             rows = copy(table) if bucket is None else table.bucket(bucket)  # its page index lives as long as it does
             options = {**cache_options(plan, table), **plan.options}
             op = algorithm(plan.algorithm).make(rows, plan.spec(table), plan.operator_bytes, options)
@@ -73,6 +75,13 @@ class OperatorPool:
 
     def __len__(self) -> int:
         return len(self._idle)
+
+
+def _spare_the_collector() -> None:
+    """Let Python's collector pass over what has been imported: Spark runs it in a worker after every task."""
+    if gc.get_freeze_count() == 0:
+        gc.collect()
+        gc.freeze()
 
 
 WORKER_POOL = OperatorPool()
