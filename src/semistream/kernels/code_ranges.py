@@ -1,0 +1,97 @@
+"""A set of 64-bit codes as disjoint ranges, which grow together as neighbours come.
+
+::
+
+    add 3..5, 9, 6..8   ──►   lows   3
+                              highs  9
+
+Whether a code is in the set is asked by binary search. Ranges are added many at a time: those that came since the last
+question are sorted and merged into the others in one pass.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+
+__all__ = ["CodeRanges"]
+
+_Bools = npt.NDArray[np.bool_]
+_Int64s = npt.NDArray[np.int64]
+
+_MOST = np.iinfo(np.int64).max
+
+
+class CodeRanges:
+    """A set of codes.
+
+    Examples
+    --------
+    >>> ranges = CodeRanges()
+    >>> ranges.add(np.array([3, 9, 6]), np.array([5, 9, 8]))
+    >>> len(ranges), ranges.contains(np.array([2, 3, 9, 10])).tolist()
+    (1, [False, True, True, False])
+    """
+
+    def __init__(self) -> None:
+        self._lows = self._highs = np.empty(0, dtype=np.int64)
+        self._new: list[tuple[_Int64s, _Int64s]] = []
+
+    def __len__(self) -> int:
+        self._merge()
+        return self._lows.size
+
+    @property
+    def nbytes(self) -> int:
+        """What the ranges take, those that are still to be merged included."""
+        return self._lows.nbytes + self._highs.nbytes + sum(lows.nbytes + highs.nbytes for lows, highs in self._new)
+
+    def add(self, lows: _Int64s, highs: _Int64s) -> None:
+        """Add all codes from ``lows[i]`` to ``highs[i]``, both included."""
+        assert (lows <= highs).all(), "a range has a code in it"
+        self._new.append((np.array(lows, dtype=np.int64), np.array(highs, dtype=np.int64)))
+
+    def contains(self, codes: _Int64s) -> _Bools:
+        """Return for every code whether it is in the set."""
+        self._merge()
+        if not self._lows.size:
+            return np.zeros(codes.size, dtype=np.bool_)
+        at = np.searchsorted(self._lows, codes, side="right") - 1
+        return (at >= 0) & (codes <= self._highs[np.maximum(at, 0)])
+
+    def covers(self, low: int, high: int) -> bool:
+        """Whether all codes from ``low`` to ``high`` are in the set."""
+        self._merge()
+        at = int(np.searchsorted(self._lows, low, side="right")) - 1
+        return at >= 0 and high <= int(self._highs[at])
+
+    def ranges(self) -> tuple[_Int64s, _Int64s]:
+        """Return the ends of all ranges, ascending."""
+        self._merge()
+        return self._lows, self._highs
+
+    def _merge(self) -> None:
+        if not self._new:
+            return
+        lows = np.concatenate([self._lows, *(new[0] for new in self._new)])
+        highs = np.concatenate([self._highs, *(new[1] for new in self._new)])
+        order = np.argsort(lows, kind="stable")  # the old ones are sorted, which a stable sort makes use of
+        lows, highs = lows[order], highs[order]
+        count = _merge_sorted(lows, highs)
+        self._lows, self._highs = lows[:count].copy(), highs[:count].copy()
+        self._new = []
+
+
+@kernel
+def _merge_sorted(lows: _Int64s, highs: _Int64s) -> int:
+    """Merge ranges, ascending by their lows, in place, and return how many are left."""
+    count = 0
+    for at in range(lows.size):
+        # The largest code has no successor.
+        if count and (highs[count - 1] == _MOST or lows[at] <= highs[count - 1] + 1):
+            highs[count - 1] = max(highs[count - 1], highs[at])
+        else:
+            lows[count] = lows[at]
+            highs[count] = highs[at]
+            count += 1
+    return count
