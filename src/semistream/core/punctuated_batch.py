@@ -1,0 +1,124 @@
+"""Tuples and the punctuations between them, both in columns.
+
+Punctuations may be as frequent as one to ten tuples; as objects between batches they would cut these to pieces. So a
+batch carries its punctuations beside its rows, each with its place among them.
+
+::
+
+    rows  9 12 5 3 12 ▲ 5 11 10 ▲ 8          at    5     8
+                      no more 3  no more 4..6  low   3     4
+                                               high  3     6
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.errors import InvalidArgument
+from semistream.core.punctuation import Constant, Interval, Listing, Pattern, Punctuation
+
+__all__ = ["KeyMarks", "PunctuatedBatch", "punctuated_batches"]
+
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KeyMarks:
+    """Punctuations on the join attribute: after ``at[i]`` rows, no more key from ``low[i]`` to ``high[i]`` comes.
+
+    NULL is an open end. ``at`` ascends.
+    """
+
+    at: _Int64s
+    low: pa.Array
+    high: pa.Array
+
+    def __len__(self) -> int:
+        return self.at.size
+
+    @classmethod
+    def none(cls, dtype: pa.DataType) -> "KeyMarks":
+        """Return no punctuations, for keys of a type."""
+        return cls(np.empty(0, dtype=np.int64), pa.array([], dtype), pa.array([], dtype))
+
+    @classmethod
+    def of_pattern(cls, pattern: Pattern, at: int, dtype: pa.DataType) -> "KeyMarks":
+        """Return the ranges that a pattern of the join attribute stands for."""
+        if isinstance(pattern, Constant):
+            lows = highs = [pattern.value]
+        elif isinstance(pattern, Listing):
+            lows = highs = list(pattern.values)
+        elif isinstance(pattern, Interval):
+            lows, highs = [pattern.low], [pattern.high]  # type: ignore[list-item]
+        else:
+            lows = highs = [None]  # type: ignore[list-item]
+        try:
+            low, high = pa.array(lows, dtype), pa.array(highs, dtype)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
+            raise InvalidArgument(f"punctuation {pattern} does not fit a key of type {dtype}: {error}") from None
+        return cls(np.full(len(lows), at, dtype=np.int64), low, high)
+
+
+@dataclass(frozen=True)
+class PunctuatedBatch:
+    """Rows of one stream, with the punctuations that stand among them."""
+
+    rows: pa.RecordBatch
+    marks: KeyMarks
+
+    def __post_init__(self) -> None:
+        at = self.marks.at
+        assert (np.diff(at) >= 0).all()
+        assert at.size == 0 or 0 <= at[0] <= at[-1] <= self.rows.num_rows
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    @classmethod
+    def flagged(cls, batch: pa.RecordBatch, flag: str, key: str) -> "PunctuatedBatch":
+        """Return a batch in which some rows are punctuations: where ``flag`` is true, no more rows with its key come.
+
+        The flag's column is dropped.
+        """
+        is_mark = np.asarray(batch.column(flag).fill_null(False))
+        rows = batch.drop_columns([flag]).filter(pa.array(~is_mark))
+        where = np.flatnonzero(is_mark)
+        keys = batch.column(key).take(pa.array(where))
+        if keys.null_count:
+            raise InvalidArgument(f"a punctuation row has NULL in {key!r}: give it the key that comes no more")
+        at = where - np.arange(where.size)  # rows before it, punctuations not counted
+        return cls(rows, KeyMarks(at.astype(np.int64), keys, keys))
+
+    def split(self, count: int) -> tuple["PunctuatedBatch", "PunctuatedBatch"]:
+        """Return the first ``count`` rows and the others; a punctuation between them belongs to the first."""
+        first = int(np.searchsorted(self.marks.at, count, side="right"))
+        marks = self.marks
+        before = KeyMarks(marks.at[:first], marks.low.slice(0, first), marks.high.slice(0, first))
+        after = KeyMarks(marks.at[first:] - count, marks.low.slice(first), marks.high.slice(first))
+        return PunctuatedBatch(self.rows.slice(0, count), before), PunctuatedBatch(self.rows.slice(count), after)
+
+
+def punctuated_batches(
+    elements: Iterable[pa.RecordBatch | Punctuation | PunctuatedBatch], schema: pa.Schema, key: str
+) -> Iterator[PunctuatedBatch]:
+    """Yield a stream of batches and punctuations as batches that carry these.
+
+    A punctuation that restricts other attributes than the key says nothing of a key alone, and is left out.
+    """
+    dtype = schema.field(key).type
+    none = KeyMarks.none(dtype)
+    for element in elements:
+        if isinstance(element, PunctuatedBatch):
+            yield element
+        elif isinstance(element, Punctuation):
+            unknown = sorted(set(element.attributes) - set(schema.names))
+            if unknown:
+                raise InvalidArgument(f"{element}: the stream has no attribute {unknown[0]!r}, it has {schema.names}")
+            if set(element.attributes) <= {key}:
+                no_rows = pa.RecordBatch.from_pylist([], schema=schema)
+                yield PunctuatedBatch(no_rows, KeyMarks.of_pattern(element.pattern(key), 0, dtype))
+        else:
+            yield PunctuatedBatch(element, none)

@@ -1,0 +1,115 @@
+"""Auctions and bids after NEXMark: P. Tucker et al., "NEXMark - A Benchmark for Queries over Data Streams", 2008.
+
+An auction opens, is bid on while it is open, and ends: its end is a punctuation in the stream of bids, and in that of
+auctions, whose numbers are not used again. Auctions end in another order than they open. Any part of either stream
+follows from seed and position.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.errors import InvalidArgument
+from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
+from semistream.workloads.splitmix import SplitMix
+
+__all__ = ["AUCTION_SCHEMA", "BID_SCHEMA", "Auctions"]
+
+_Int64s = npt.NDArray[np.int64]
+
+AUCTION_SCHEMA = pa.schema(
+    [("auction", pa.int64()), ("seller", pa.int32()), ("category", pa.int32()), ("reserve", pa.float64())]
+)
+BID_SCHEMA = pa.schema([("auction", pa.int64()), ("bid", pa.int64()), ("bidder", pa.int32()), ("price", pa.float64())])
+
+
+class Auctions:
+    """Both streams: an auction opens, then come some bids on open auctions, then one of these ends.
+
+    Open auctions lie in ``open`` lanes. Auction n takes lane n mod open, where it is open until auction n + open takes
+    its place; it ends a random number of auctions before that.
+
+    Parameters
+    ----------
+    count
+        How many auctions there are.
+    bids
+        Bids between an auction and the next.
+    open_auctions
+        Auctions that may be open at once.
+    hot_share
+        The share of bids that go to the newest auction, as NEXMark's hot auctions.
+
+    Examples
+    --------
+    >>> auctions = Auctions(count=50, bids=6, open_auctions=8)
+    >>> part = auctions.bids_part(0, auctions.num_bids)
+    >>> part.rows.num_rows, sorted(part.marks.low.to_pylist()) == list(range(50))
+    (300, True)
+    """
+
+    def __init__(
+        self, *, count: int, bids: int = 10, open_auctions: int = 1000, hot_share: float = 0.5, seed: int = 0
+    ) -> None:
+        if min(count, bids, open_auctions) < 1:
+            raise InvalidArgument(f"count={count}, bids={bids} and open_auctions={open_auctions} must be at least 1")
+        if not 0 <= hot_share <= 1:
+            raise InvalidArgument(f"hot_share={hot_share} must be between 0 and 1")
+        self.count = count
+        self._bids = bids
+        self._open = open_auctions
+        self._hot_share = hot_share
+        self._seed = seed
+
+    @property
+    def num_bids(self) -> int:
+        return self.count * self._bids
+
+    def _ends_after(self, auctions: _Int64s) -> _Int64s:
+        """Return during which auction's bids each one ends: at the latest just before its lane is taken."""
+        early = (SplitMix(self._seed, "early").uniform(auctions) * (self._open / 2)).astype(np.int64)
+        ends: _Int64s = np.maximum(auctions, auctions + self._open - 1 - early)
+        return ends
+
+    def auctions_part(self, start: int, count: int) -> PunctuatedBatch:
+        """Return some of the auctions, each followed by the promise that its number does not come again."""
+        numbers = np.arange(start, min(start + count, self.count), dtype=np.int64)
+        sellers = (SplitMix(self._seed, "seller").uniform(numbers) * 100_000).astype(np.int32)
+        categories = (SplitMix(self._seed, "category").uniform(numbers) * 10).astype(np.int32)
+        reserves = np.round(SplitMix(self._seed, "reserve").uniform(numbers) * 1000, 2)
+        columns = [pa.array(numbers), pa.array(sellers), pa.array(categories), pa.array(reserves)]
+        rows = pa.RecordBatch.from_arrays(columns, schema=AUCTION_SCHEMA)
+        keys = pa.array(numbers)
+        return PunctuatedBatch(rows, KeyMarks(np.arange(1, numbers.size + 1, dtype=np.int64), keys, keys))
+
+    def bids_part(self, start: int, count: int) -> PunctuatedBatch:
+        """Return some of the bids, with the ends of auctions that stand among them or right after them."""
+        end = min(start + count, self.num_bids)
+        places = np.arange(start, end, dtype=np.int64)
+        newest = places // self._bids
+        lanes = np.minimum(newest + 1, self._open)
+        back = (SplitMix(self._seed, "auction").uniform(places) * lanes).astype(np.int64)
+        back[SplitMix(self._seed, "hot").uniform(places) < self._hot_share] = 0
+        auctions = newest - back
+        # A bid on an auction that has ended goes to the newest instead.
+        auctions = np.where(self._ends_after(auctions) < newest, newest, auctions)
+        bidders = (SplitMix(self._seed, "bidder").uniform(places) * 1_000_000).astype(np.int32)
+        prices = np.round(SplitMix(self._seed, "price").uniform(places) * 2000, 2)
+        columns = [pa.array(auctions), pa.array(places), pa.array(bidders), pa.array(prices)]
+        rows = pa.RecordBatch.from_arrays(columns, schema=BID_SCHEMA)
+        return PunctuatedBatch(rows, self._ends(start, end))
+
+    def _ends(self, start: int, end: int) -> KeyMarks:
+        """Return the auctions that end: after the last bid of auction n's time, which is bid (n + 1) * bids."""
+        first, last = start // self._bids, end // self._bids
+        candidates = np.arange(max(0, first - self._open), last, dtype=np.int64)
+        over = self._ends_after(candidates)
+        here = (over >= first) & (over < last)
+        numbers, over = candidates[here], over[here]
+        if end == self.num_bids and start < end:
+            rest = np.arange(max(0, self.count - self._open), self.count, dtype=np.int64)
+            rest = rest[self._ends_after(rest) >= self.count]
+            numbers, over = np.append(numbers, rest), np.append(over, np.full(rest.size, self.count - 1))
+        order = np.lexsort((numbers, over))
+        keys = pa.array(numbers[order])
+        return KeyMarks((over[order] + 1) * self._bids - start, keys, keys)

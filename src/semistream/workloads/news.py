@@ -1,0 +1,93 @@
+"""S4's workload (ll. 775-804): news, and who reads them while they are among the latest ten.
+
+A monitor records accesses to the latest ten news. When a news item comes out, the oldest of the ten is dropped, and the
+stream of accesses says so: a punctuation with its number. Any part of either stream follows from seed and position.
+"""
+
+from typing import Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.core.errors import InvalidArgument
+from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
+from semistream.workloads.permutation import Permutation
+from semistream.workloads.splitmix import SplitMix
+
+__all__ = ["ACCESS_SCHEMA", "NEWS_SCHEMA", "News"]
+
+LIVE = 10
+
+NEWS_SCHEMA = pa.schema([("sno", pa.int64()), ("topic", pa.int32()), ("length", pa.int32())])
+ACCESS_SCHEMA = pa.schema([("sno", pa.int64()), ("access", pa.int64()), ("reader", pa.int32())])
+
+Arrival = Literal["ordered", "random"]
+
+
+class News:
+    """Both streams.
+
+    Parameters
+    ----------
+    count
+        How many news there are.
+    accesses
+        How many accesses are recorded between a news item and the next.
+    arrival
+        ``"ordered"``: news come by their number; ``"random"``: in any order, before or after their accesses.
+    seed
+        The same seed gives the same streams.
+
+    Examples
+    --------
+    >>> news = News(count=30, accesses=4)
+    >>> part = news.accesses_part(0, news.num_accesses)
+    >>> part.rows.num_rows, part.marks.low.to_pylist() == list(range(30))
+    (120, True)
+    """
+
+    def __init__(self, *, count: int, accesses: int = 10, arrival: Arrival = "ordered", seed: int = 0) -> None:
+        if count < 1 or accesses < 1:
+            raise InvalidArgument(f"count={count} and accesses={accesses} must be at least 1")
+        if arrival not in get_args(Arrival):
+            raise InvalidArgument(f"arrival={arrival!r} is unknown: use 'ordered' or 'random'")
+        self.count = count
+        self._accesses = accesses
+        self._order = Permutation(count, seed) if arrival == "random" else None
+        self._seed = seed
+
+    @property
+    def num_accesses(self) -> int:
+        return self.count * self._accesses
+
+    def news_part(self, start: int, count: int) -> pa.RecordBatch:
+        """Return some of the news, in the order in which they come."""
+        places = np.arange(start, min(start + count, self.count), dtype=np.int64)
+        numbers = places if self._order is None else self._order(places)
+        topics = (SplitMix(self._seed, "topic").uniform(numbers) * 20).astype(np.int32)
+        lengths = (SplitMix(self._seed, "length").uniform(numbers) * 5000).astype(np.int32)
+        return pa.RecordBatch.from_arrays([pa.array(numbers), pa.array(topics), pa.array(lengths)], schema=NEWS_SCHEMA)
+
+    def accesses_part(self, start: int, count: int) -> PunctuatedBatch:
+        """Return some of the accesses, with the punctuations that stand among them or right after them."""
+        end = min(start + count, self.num_accesses)
+        places = np.arange(start, end, dtype=np.int64)
+        latest = places // self._accesses
+        live = np.minimum(latest + 1, LIVE)
+        back = (SplitMix(self._seed, "news").uniform(places) * live).astype(np.int64)
+        readers = (SplitMix(self._seed, "reader").uniform(places) * 1_000_000).astype(np.int32)
+        columns = [pa.array(latest - back), pa.array(places), pa.array(readers)]
+        rows = pa.RecordBatch.from_arrays(columns, schema=ACCESS_SCHEMA)
+        return PunctuatedBatch(rows, self._marks(start, end))
+
+    def _marks(self, start: int, end: int) -> KeyMarks:
+        # When news item n has had its accesses, the next one comes and n - 9 leaves; after the last one all leave.
+        first, last = start // self._accesses, end // self._accesses
+        done = np.arange(first, last, dtype=np.int64)
+        at, left = (done + 1) * self._accesses - start, done - (LIVE - 1)
+        at, left = at[left >= 0], left[left >= 0]
+        if end == self.num_accesses and start < end:
+            remaining = np.arange(max(0, self.count - LIVE + 1), self.count, dtype=np.int64)
+            at, left = np.append(at, np.full(remaining.size, end - start)), np.append(left, remaining)
+        keys = pa.array(left)
+        return KeyMarks(at, keys, keys)
