@@ -45,13 +45,13 @@ def test_the_fitting_shape_is_the_largest_and_its_window_takes_what_it_says(
     assert _total(shape, matching, spec, ordered) <= window_bytes
     larger = WindowShape(shape.capacity + 1, shape.ring_bytes + int(mean * 1.25) + 1)
     assert _total(larger, matching, spec, ordered) > window_bytes
-    window = StreamWindow(spec, matching, shape, ordered)
+    window = StreamWindow(spec.stream_schema, matching, shape, ordered)
     assert (window.hash_bytes, window.queue_bytes) == shape.nbytes(matching, spec.stream_schema, ordered)
 
 
 def _window(capacity: int = 4, ordered: bool = True) -> tuple[StreamWindow, Matching]:
     matching = matching_for(BY_KEY)
-    return StreamWindow(BY_KEY, matching, WindowShape(capacity, 40), ordered), matching
+    return StreamWindow(BY_KEY.stream_schema, matching, WindowShape(capacity, 40), ordered), matching
 
 
 def _batch(start: int, count: int) -> pa.RecordBatch:
@@ -117,7 +117,7 @@ def test_text_that_left_the_middle_makes_room_when_it_is_a_fair_share_of_the_rin
     new = _texts([4, 5], [6, 4])
     assert window.fitting_rows(new) == 0
     kept = window.live_tuples().batch
-    slots = window.remove(int(matching.stream_codes(batch).code[1]))
+    slots = window.remove(matching.stream_codes(batch).code[1:2])
     assert window.store.take_column("t", slots).to_pylist() == ["bbbbb", "bbbbb"]
     assert window.fitting_rows(new) == 2, "10 of 40 bytes are a quarter"
     window.insert(matching.stream_codes(new).code, new, np.arange(5, 7))
@@ -131,7 +131,7 @@ def test_a_small_gap_waits_for_the_oldest_tuple_to_leave() -> None:
     window, matching = _window(capacity=10)
     batch = _texts([0, 1, 2], [20, 9, 11])
     window.insert(matching.stream_codes(batch).code, batch, np.arange(3))
-    window.remove(int(matching.stream_codes(batch).code[1]))
+    window.remove(matching.stream_codes(batch).code[1:2])
     assert window.fitting_rows(_texts([4], [1])) == 0
     window.expire(1)
     assert window.fitting_rows(_texts([4, 5], [29, 1])) == 1
@@ -160,7 +160,7 @@ class WindowInUse(RuleBasedStateMachine):
         self.matching = matching_for(BY_KEY)
         self.ordered = ordered
         self.window = StreamWindow(
-            BY_KEY, self.matching, WindowShape(capacity, ring_bytes), ordered, WindowShape(30, 200)
+            BY_KEY.stream_schema, self.matching, WindowShape(capacity, ring_bytes), ordered, WindowShape(30, 200)
         )
         self.sent = 0
         self.live: list[tuple[dict[str, object], int, bool]] = []
@@ -187,7 +187,7 @@ class WindowInUse(RuleBasedStateMachine):
     @rule(key=st.integers(0, 5))
     def remove(self, key: int) -> None:
         code = self.matching.stream_codes(pa.RecordBatch.from_pylist([{"n": 0, "k": key, "t": ""}], schema=STREAM)).code
-        slots = self.window.remove(int(code[0]))
+        slots = self.window.remove(code[:1])
         gone = [row["t"] for row, _, _ in self.live if row["k"] == key]
         assert self.window.store.take_column("t", slots).to_pylist() == gone
         self.live = [item for item in self.live if item[0]["k"] != key]
@@ -221,18 +221,18 @@ def test_a_window_loses_nothing_when_it_is_resized_between_inserts_and_removals(
 
 def test_a_window_is_resized_only_within_what_was_reserved() -> None:
     shape, most = WindowShape(4, 40), WindowShape(8, 80)
-    window = StreamWindow(BY_KEY, matching_for(BY_KEY), shape, True, most)
+    window = StreamWindow(BY_KEY.stream_schema, matching_for(BY_KEY), shape, True, most)
     assert window.can_resize(most)
     assert not window.can_resize(WindowShape(9, 80))
     assert not window.can_resize(WindowShape(8, 81))
     assert not _window()[0].can_resize(shape)
-    assert not StreamWindow(BY_ORDER, matching_for(BY_ORDER), shape, True, most).can_resize(shape)
+    assert not StreamWindow(BY_ORDER.stream_schema, matching_for(BY_ORDER), shape, True, most).can_resize(shape)
 
 
 def _nearly_expired(rows: int) -> StreamWindow:
     """Return a window of ``rows`` tuples of which the newest twentieth is left."""
     matching, shape = matching_for(BY_KEY), WindowShape(rows, 20 * rows)
-    window = StreamWindow(BY_KEY, matching, shape, True, shape)
+    window = StreamWindow(BY_KEY.stream_schema, matching, shape, True, shape)
     texts = pa.array(["x" * 20]).take(pa.array(np.zeros(rows, dtype=np.int64)))
     batch = pa.record_batch([np.arange(rows), np.arange(rows), texts], schema=STREAM)
     window.insert(matching.stream_codes(batch).code, batch, np.arange(rows))

@@ -8,6 +8,7 @@ __all__ = [
     "BrokenShedStore",
     "BudgetTooSmall",
     "ConcurrentWrite",
+    "ContradictedPunctuation",
     "DamagedSpool",
     "DamagedTable",
     "EmptyTable",
@@ -22,6 +23,7 @@ __all__ = [
     "SnapshotMismatch",
     "SparkJobFailed",
     "SpoolWriteFailed",
+    "StateTooLarge",
     "TableExists",
     "TableNotFound",
     "TupleTooLarge",
@@ -126,3 +128,11 @@ class ExecutorMismatch(SemistreamError, ImportError):
 
 class SparkJobFailed(SemistreamError, RuntimeError):
     """A Spark job failed for a reason outside this library; the cause is the error that Spark raised."""
+
+
+class ContradictedPunctuation(SemistreamError, ValueError):
+    """A tuple came although an earlier punctuation of its stream had excluded it."""
+
+
+class StateTooLarge(SemistreamError, MemoryError):
+    """A join that keeps all its state in memory has filled its budget."""

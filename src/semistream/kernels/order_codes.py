@@ -11,7 +11,7 @@ import pyarrow.types as pt
 from semistream.kernels.arrow_views import fixed_bytes, valid_mask
 from semistream.kernels.key_codes import KeyCodes
 
-__all__ = ["has_order_code", "order_codes"]
+__all__ = ["has_order_code", "order_codes", "values_of_order_codes"]
 
 _SIGN = np.uint64(1 << 63)
 
@@ -47,3 +47,25 @@ def _float_codes(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     bits = values.view(np.int64)
     # Negative numbers order backwards in their bits: flip all of them but the sign.
     return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
+
+
+def values_of_order_codes(codes: npt.NDArray[np.int64], dtype: pa.DataType) -> pa.Array:
+    """Return the values that have these codes; a code that no value has becomes any value.
+
+    Examples
+    --------
+    >>> column = pa.array([-1.5, 2.0])
+    >>> values_of_order_codes(order_codes(column).code, column.type).to_pylist()
+    [-1.5, 2.0]
+    """
+    if pt.is_floating(dtype):
+        bits = np.where(codes < 0, codes ^ np.int64(0x7FFFFFFFFFFFFFFF), codes)
+        floats: pa.Array = pa.array(bits.view(np.float64)).cast(dtype, safe=False)
+        return floats
+    if pt.is_decimal128(dtype):
+        words = np.stack([codes, codes >> np.int64(63)], axis=1)  # the sign fills the upper half
+        return pa.Array.from_buffers(dtype, codes.size, [None, pa.py_buffer(np.ascontiguousarray(words))])
+    width = dtype.bit_width // 8
+    kind = "u" if pt.is_unsigned_integer(dtype) else "i"
+    values = (codes.view(np.uint64) ^ _SIGN) if kind == "u" and width == 8 else codes.astype(f"{kind}{width}")
+    return pa.Array.from_buffers(dtype, codes.size, [None, pa.py_buffer(np.ascontiguousarray(values))])

@@ -256,7 +256,7 @@ class HybridPhase:
         ``picks_next`` is given how many tuples are left and returns the place of the one that picks the next
         partition, counted from the oldest; None when that is open.
         """
-        slots = window.remove(partition)
+        slots = window.remove(np.array([partition]))
         unmatched = slots[~window.matched[slots]]
         self._metrics.tuples_answered += slots.size
         self._metrics.tuples_through_disk += slots.size

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.semantics import JoinSpec
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.multimap import FifoMultimap
 from semistream.operators.matching import WindowCodes
@@ -52,18 +51,19 @@ class WindowShape:
         cls, matching: WindowCodes, schema: pa.Schema, ordered: bool, varlen: VarlenSizes, window_bytes: int
     ) -> "WindowShape":
         """Return the largest shape that takes at most ``window_bytes``; its capacity may be 0."""
-
-        def shape(capacity: int) -> WindowShape:
-            return cls(capacity, max(varlen.largest, int(varlen.mean * _RING_HEADROOM * capacity)))
-
         low, high = 0, max(0, window_bytes)
         while low < high:
             middle = (low + high + 1) // 2
-            if sum(shape(middle).nbytes(matching, schema, ordered)) <= window_bytes:
+            if sum(cls.with_text(middle, varlen).nbytes(matching, schema, ordered)) <= window_bytes:
                 low = middle
             else:
                 high = middle - 1
-        return shape(low)
+        return cls.with_text(low, varlen)
+
+    @classmethod
+    def with_text(cls, capacity: int, varlen: VarlenSizes) -> "WindowShape":
+        """Return the shape of a window for so many tuples with text of these sizes."""
+        return cls(capacity, max(varlen.largest, int(varlen.mean * _RING_HEADROOM * capacity)))
 
     def nbytes(self, matching: WindowCodes, schema: pa.Schema, ordered: bool) -> tuple[int, int]:
         """Return (H_S with payload, queue) bytes."""
@@ -107,6 +107,8 @@ class StreamWindow:
 
     Parameters
     ----------
+    schema
+        Of the tuples.
     ordered
         Whether arrival numbers are kept, for output in stream order.
     max_shape
@@ -120,7 +122,7 @@ class StreamWindow:
 
     def __init__(
         self,
-        spec: JoinSpec,
+        schema: pa.Schema,
         matching: WindowCodes,
         shape: WindowShape,
         ordered: bool,
@@ -129,10 +131,10 @@ class StreamWindow:
         self.shape = shape
         self._max_shape = max_shape
         max_capacity, max_ring_bytes = (max_shape.capacity, max_shape.ring_bytes) if max_shape else (None, None)
-        self._schema = spec.stream_schema
+        self._schema = schema
         self._matching = matching
         self.codes = matching.make_window(shape.capacity, max_capacity)
-        self.store = TupleStore(spec.stream_schema, shape.capacity, shape.ring_bytes, max_capacity, max_ring_bytes)
+        self.store = TupleStore(schema, shape.capacity, shape.ring_bytes, max_capacity, max_ring_bytes)
         self._matched = ElasticArray(shape.capacity, np.bool_, max_capacity=max_capacity)
         self._number = ElasticArray(
             shape.capacity if ordered else 0, np.int64, max_capacity=max_capacity if ordered else None
@@ -189,10 +191,10 @@ class StreamWindow:
         self._free(slots)
         return slots
 
-    def remove(self, code: int) -> _Int32s:
-        """Remove all tuples with this code and return their slots, readable until the next insert."""
+    def remove(self, codes: _Int64s) -> _Int32s:
+        """Remove all tuples with these codes and return their slots, readable until the next insert."""
         assert isinstance(self.codes, FifoMultimap)
-        slots = self.codes.delete(np.array([code], dtype=np.int64))
+        slots = self.codes.delete(codes)
         self._free(slots)
         return slots
 

@@ -161,7 +161,7 @@ class WindowedStream:
                 self._matching, self._spec.stream_schema, self._ordered, VarlenSizes(0.0, 0), self._max_window_bytes
             )
             max_shape = WindowShape(max(tuples.capacity, shape.capacity), max(self._max_window_bytes, shape.ring_bytes))
-        return StreamWindow(self._spec, self._matching, shape, self._ordered, max_shape)
+        return StreamWindow(self._spec.stream_schema, self._matching, shape, self._ordered, max_shape)
 
     def _shape_for(
         self, varlen: VarlenSizes, window_bytes: int, max_tuples: int | None, least_tuples: int, text_bytes: int

@@ -1,0 +1,1 @@
+"""Joins of two streams: one file per algorithm."""

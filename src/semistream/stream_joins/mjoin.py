@@ -1,0 +1,242 @@
+"""MJoin: a join of two streams that uses what is known about them to keep little.
+
+L. Ding, E. A. Rundensteiner, G. T. Heineman: "MJoin: A Metadata-Aware Stream Join Operator" (S4).
+
+A punctuation of one stream says which keys it sends no more; tuples of the other with such keys can match nothing that
+comes, so they are dropped when they arrive or purged from the state. Known relations (a key comes once) and arrival
+(clustered, ordered) say the same without being asked. A punctuation is passed on when all its results are out.
+
+::
+
+    Qa ─┐  whose turn? ─► run ─► probes the other state ─► rows
+    Qb ─┘                  │ └─ tuples that can still match ─► own state
+                           └─ punctuations ─► PR of its stream ─► purge of the other state ─► punctuations of the output
+
+    memory M = Qa + Qb + Sa + Sb + punctuations (PRa, PRb, those not used or passed on yet) + results being built
+
+Symbols
+-------
+========  ==========================  ==========================================
+paper     here                        unit
+========  ==========================  ==========================================
+``Qa``    ``_queues``                 tuples and punctuations that wait
+``Sa``    ``state``                   tuples by key
+``PRa``   ``promises[...].punctuated``  keys that a stream sends no more
+quota     ``quota``                   tuples taken from one stream in a row
+========  ==========================  ==========================================
+
+Deviations
+----------
+D1  Runs of tuples take turns, not single ones: those of a run are of one stream and are worked on at once.
+D2  A state is purged of a key by its hash, not by looking through all tuples (ll. 536-543). Only punctuations with
+    ranges look through the keys.
+D3  A tuple without a match is dropped too when its key is punctuated (text, l. 683, against Figure 7, which the
+    paper's own argument of ll. 597-604 supports): nothing that comes can match it, and all that was there has been
+    probed.
+D4  That a key of the "one" side comes once is used for what it says of the other side (ll. 507-510), and checked where
+    the earlier tuple is still in the state: a second one is reported like a tuple that was excluded.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.arguments import require_count
+from semistream.core.errors import InvalidArgument, StateTooLarge
+from semistream.core.punctuated_batch import PunctuatedBatch
+from semistream.core.semantics import On
+from semistream.core.sizes import format_bytes
+from semistream.kernels.code_ranges import CodeRanges
+from semistream.kernels.key_codes import KeyCodes
+from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side, other
+from semistream.stream_joins.joined_rows import StreamHow
+from semistream.stream_joins.scheduling import PriorityScheduling, RandomScheduling, StreamScheduling
+from semistream.stream_joins.stream_join import Contradiction, StreamJoin
+
+__all__ = ["Goal", "Mjoin", "Relation"]
+
+Relation: TypeAlias = Literal["many-to-many", "one-to-many", "many-to-one", "one-to-one"]
+Goal: TypeAlias = Literal["output", "memory", "propagation"]
+StreamOrder: TypeAlias = Literal["random", "priority"]
+TupleOrder: TypeAlias = Literal["sequential", "value"]
+
+_PURGE_EVERY = {"output": 100, "memory": 1, "propagation": 1}  # rules 1 and 2, ll. 669 and 731
+_TUPLE_ORDER: dict[str, TupleOrder] = {"output": "sequential", "memory": "sequential", "propagation": "value"}
+
+_Bools = npt.NDArray[np.bool_]
+_Int64s = npt.NDArray[np.int64]
+
+
+class Mjoin(StreamJoin):
+    """Metadata-aware join of two streams.
+
+    Parameters
+    ----------
+    relation
+        How often a key comes in the left and in the right stream.
+    goal
+        ``"output"``: rows as fast as can be, purging in batches (rule 1); ``"memory"``: as little state as can be,
+        purging at every punctuation (rule 2); ``"propagation"``: punctuations of the output as early as can be.
+    stream_order
+        ``"priority"``: the "one" side first, up to ``quota`` tuples; ``"random"``.
+    tuple_order
+        ``"sequential"``, or ``"value"``: tuples that a punctuation of the output waits for go first.
+    purge_every
+        Punctuations after which the state is purged; the goal's by default.
+    """
+
+    name = "mjoin"
+
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        budget_bytes: int,
+        *,
+        how: StreamHow = "inner",
+        contradiction: Contradiction = "error",
+        relation: Relation = "many-to-many",
+        goal: Goal = "output",
+        stream_order: StreamOrder = "priority",
+        tuple_order: TupleOrder | None = None,
+        quota: int = 8192,
+        purge_every: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        for option, value, known in (
+            ("relation", relation, Relation),
+            ("goal", goal, Goal),
+            ("stream_order", stream_order, StreamOrder),
+            ("tuple_order", tuple_order or "value", TupleOrder),
+        ):
+            if value not in get_args(known):
+                raise InvalidArgument(f"{option}={value!r} is unknown: use one of {', '.join(get_args(known))}")
+        require_count("quota", quota)
+        require_count("purge_every", purge_every, optional=True)
+        super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
+        self._is_one = (relation.startswith("one"), relation.endswith("one"))
+        first = RIGHT if self._is_one == (False, True) else LEFT
+        self._schedule: StreamScheduling = (
+            PriorityScheduling(first, quota) if stream_order == "priority" else RandomScheduling(quota, seed)
+        )
+        self._by_value = (tuple_order or _TUPLE_ORDER[goal]) == "value"
+        self._purge_every = purge_every or _PURGE_EVERY[goal]
+
+    # --- scheduling: subtasks 1 and 4 of ll. 368-380 ------------------------------------------------------------
+
+    def _next_side(self) -> Side | None:
+        return self._schedule.next_side((len(self._queues[LEFT]), len(self._queues[RIGHT])))
+
+    def _run_rows(self, side: Side) -> int:
+        return self._schedule.run_rows(side)
+
+    def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
+        run = super()._take_run(side, most_rows)
+        self._schedule.took(side, len(run))
+        return run
+
+    def _goes_first(self, side: Side, codes: KeyCodes) -> _Bools | None:
+        """Value-oriented scheduling (ll. 448-475): what a punctuation of the other stream waits for."""
+        waited_for = self.promises[other(side)]
+        if not self._by_value or not waited_for.num_unpassed:
+            return None
+        ranges = CodeRanges()
+        ranges.add(*waited_for.unpassed())
+        first = ranges.contains(codes.code)
+        return first if first.any() and not first.all() else None
+
+    # --- dropping: subtask 3 ------------------------------------------------------------------------------------
+
+    def _is_kept(self, side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
+        kept = ~self.promises[other(side)].punctuated.contains(codes)  # ll. 525-528, D3
+        if self._is_one[other(side)]:
+            kept &= ~matched  # step 3 of rule 1: the one tuple that it matches has come
+        return kept
+
+    def _join(self, side: Side, rows: pa.RecordBatch, codes: KeyCodes) -> Iterator[PunctuatedBatch]:
+        if self._is_one[side]:
+            repeated = self._repeated(side, codes)  # D4
+            if repeated.any():
+                rows, codes = self._without(
+                    side, rows, codes, repeated, "after another one, of a stream in which a key comes once"
+                )
+        yield from super()._join(side, rows, codes)
+        if self._is_one[side]:
+            # Step 2 of rule 1: what matched a key that comes once has met all that it can.
+            valid = codes.code if codes.valid is None else codes.code[codes.valid]
+            yield from self._remove(other(side), valid)
+
+    def _repeated(self, side: Side, codes: KeyCodes) -> _Bools:
+        """Return which tuples have a key that their stream has had, as far as the state tells."""
+        asking = np.arange(codes.code.size) if codes.valid is None else np.flatnonzero(codes.valid)
+        repeated = np.zeros(codes.code.size, dtype=np.bool_)
+        repeated[asking] = self.state.by_key(side).count(codes.code[asking]) > 0
+        repeated[np.delete(asking, np.unique(codes.code[asking], return_index=True)[1])] = True
+        return repeated
+
+    # --- purging and passing on: subtask 5 ----------------------------------------------------------------------
+
+    def _after_run(self, side: Side) -> Iterator[PunctuatedBatch]:
+        if (
+            sum(promises.num_unpurged for promises in self.promises) >= self._purge_every
+        ):  # triggers 1 and 2, ll. 633-638
+            yield from self._purge()
+
+    def _idle(self) -> Iterator[PunctuatedBatch]:
+        yield from self._purge()  # trigger 4
+
+    def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
+        before = sum(len(window) for window in self.state.windows)
+        yield from self._purge()  # trigger 3
+        held = sum(len(window) for window in self.state.windows)
+        if held == before:
+            raise StateTooLarge(
+                f"mjoin has {held} tuples that can still match, which fill the memory of "
+                f"{format_bytes(self.budget_bytes)}: give more memory, or punctuate earlier"
+            )
+
+    def _end(self) -> Iterator[PunctuatedBatch]:
+        yield from self._purge()
+
+    def _purge(self) -> Iterator[PunctuatedBatch]:
+        self.metrics.purges += 1
+        for side in SIDES:
+            lows, highs = self.promises[side].take_unpurged()
+            if lows.size:
+                yield from self._remove(other(side), self._keys_within(other(side), lows, highs))
+        for side in SIDES:
+            yield from self._pass_on(side)
+
+    def _keys_within(self, side: Side, lows: _Int64s, highs: _Int64s) -> _Int64s:
+        """Return keys in a state that lie in some ranges; keys that are not there may be among them."""
+        if (lows == highs).all():
+            return np.unique(lows)
+        ranges = CodeRanges()
+        ranges.add(lows, highs)
+        codes, _ = self.state.by_key(side).keys_with_at_least(1)
+        return codes[ranges.contains(codes)]
+
+    def _pass_on(self, side: Side) -> Iterator[PunctuatedBatch]:
+        """Let punctuations out whose results are all out (ll. 458-461): no tuple of the stream can match any more."""
+        lows, highs = self.promises[side].unpassed()
+        if not lows.size:
+            return
+        waits = np.zeros(lows.size, dtype=np.bool_)
+        constant = lows == highs
+        waits[constant] = self.state.by_key(side).count(lows[constant]) > 0
+        if not constant.all():
+            codes, _ = self.state.by_key(side).keys_with_at_least(1)
+            at = np.searchsorted(codes, lows[~constant])
+            inside = at < codes.size
+            inside[inside] = codes[at[inside]] <= highs[~constant][inside]
+            waits[~constant] = inside
+        self.promises[side].set_unpassed(lows[waits], highs[waits])
+        if not waits.all():
+            done = ~waits
+            self.metrics.punctuations_out += int(done.sum())
+            nothing = pa.RecordBatch.from_pylist([], schema=self.output_schema)
+            yield PunctuatedBatch(nothing, self.key.marks(lows[done], highs[done]))

@@ -1,0 +1,321 @@
+"""What all joins of two streams have in common: queues, the probe, the state, and what leaves.
+
+::
+
+    left  ─► Qa ─┐                      ┌─ probes ─► state of the other stream ─► rows
+                 ├─ a run of one stream ┤
+    right ─► Qb ─┘                      └─ is kept in the state of its own, if it can still match
+
+A run is worked on at once: its tuples are of one stream, so that none of them matches another, and every pair
+meets when the later of its two runs is worked on. Algorithms differ in whose turn it is, in what is kept, and
+in what leaves the state.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.budget import MemoryReport, require_at_least
+from semistream.core.errors import ContradictedPunctuation, InvalidArgument, SchemaMismatch
+from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
+from semistream.core.semantics import On
+from semistream.kernels.key_codes import KeyCodes
+from semistream.stream_joins.join_key import LEFT, SIDES, JoinKey, Side, other
+from semistream.stream_joins.joined_rows import JoinedRows, StreamHow
+from semistream.stream_joins.promises import Promises
+from semistream.stream_joins.shared_state import SharedState
+from semistream.stream_joins.stream_metrics import StreamMetrics
+
+__all__ = ["Contradiction", "StreamJoin"]
+
+Contradiction: TypeAlias = Literal["error", "aside", "ignore"]
+
+_QUEUE_SHARE = 1 / 8
+_LEAST_QUEUE_BYTES = 4 << 10
+
+_Bools = npt.NDArray[np.bool_]
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+class StreamJoin:
+    """Equijoin of two streams inside a budget: a step machine, as the other operators.
+
+    Parameters
+    ----------
+    left, right
+        The schemas of both streams.
+    on
+        The join attribute: its name, or ``{left name: right name}``.
+    how
+        ``"inner"``, or ``"left"`` for left tuples without a match as well, once it is known that none comes.
+    contradiction
+        What is done with a tuple that an earlier punctuation of its stream has excluded: ``"error"``, ``"aside"``
+        (it is left out of the join and can be had from `take_aside`), or ``"ignore"`` (it is left out).
+    """
+
+    name = ""
+
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        budget_bytes: int,
+        *,
+        how: StreamHow = "inner",
+        contradiction: Contradiction = "error",
+    ) -> None:
+        if contradiction not in get_args(Contradiction):
+            raise InvalidArgument(f"contradiction={contradiction!r} is unknown: use 'error', 'aside' or 'ignore'")
+        self.schemas = (left, right)
+        self.how = how
+        self.key = JoinKey(left, right, on)
+        self.budget_bytes = budget_bytes
+        self.metrics = StreamMetrics()
+        self.promises = (Promises(), Promises())
+        self._contradiction = contradiction
+        self._rows = JoinedRows(left, right, self.key, how, budget_bytes)
+        self._queues: tuple[deque[PunctuatedBatch], deque[PunctuatedBatch]] = (deque(), deque())
+        self._queue_bytes = max(_LEAST_QUEUE_BYTES, int(budget_bytes * _QUEUE_SHARE))
+        fixed = self._rows.nbytes + 2 * self._queue_bytes
+        require_at_least(budget_bytes, fixed + SharedState.least_bytes(self.schemas, self.key), f"{self.name}")
+        self.state = SharedState(self.key, self.schemas, budget_bytes - fixed)
+        self._aside: list[tuple[Side, pa.RecordBatch]] = []
+        self._now = 0
+
+    # --- contract -----------------------------------------------------------------------------------------------
+
+    @property
+    def output_schema(self) -> pa.Schema:
+        return self._rows.schema
+
+    def queued(self, side: Side) -> int:
+        """How many tuples of a stream wait in its queue."""
+        return sum(len(batch) for batch in self._queues[side])
+
+    def offer(self, side: Side, batch: PunctuatedBatch) -> int:
+        """Put tuples from the front of a batch, and the punctuations among them, into a queue; return how many.
+
+        Fewer than all means that the queue is full: step, then offer the rest.
+        """
+        if not batch.rows.schema.equals(self.schemas[side]):
+            raise SchemaMismatch(
+                f"a batch of the {'left' if side == LEFT else 'right'} stream has columns {batch.rows.schema.names} of "
+                f"types {[str(dtype) for dtype in batch.rows.schema.types]}: it was declared with "
+                f"{self.schemas[side].names}"
+            )
+        room = self._queue_bytes - sum(held.rows.nbytes for held in self._queues[side])
+        per_row = max(1.0, batch.rows.nbytes / max(1, len(batch)))
+        taken = min(len(batch), max(int(room / per_row), 0 if self._queues[side] else 1))
+        if taken == len(batch):
+            self._queues[side].append(batch)
+        elif taken:
+            self._queues[side].append(batch.split(taken)[0])
+        return taken
+
+    def step(self) -> Iterator[PunctuatedBatch]:
+        """Work on one run of tuples, and return the rows and punctuations that leave."""
+        side = self._next_side()
+        if side is None:
+            yield from self._idle()
+            return
+        self.metrics.steps += 1
+        yield from self._work(side, self._take_run(side, self._run_rows(side)))
+
+    def finish(self) -> Iterator[PunctuatedBatch]:
+        """Work on all that waits; then both streams are over, and what is still unmatched is known."""
+        while any(self._queues):
+            yield from self.step()
+        for side in SIDES:
+            nothing = pa.RecordBatch.from_pylist([], schema=self.schemas[side])
+            marks = KeyMarks(np.zeros(1, dtype=np.int64), pa.nulls(1, self.key.dtype), pa.nulls(1, self.key.dtype))
+            yield from self._work(side, PunctuatedBatch(nothing, marks))
+        yield from self._end()
+
+    def memory(self) -> MemoryReport:
+        """Return the bytes held by each component."""
+        queues = sum(held.rows.nbytes for queue in self._queues for held in queue)
+        return MemoryReport(
+            self.budget_bytes,
+            {
+                "queues": queues,
+                "Sa": self.state.side_bytes(SIDES[0]),
+                "Sb": self.state.side_bytes(SIDES[1]),
+                "punctuations": sum(promises.nbytes for promises in self.promises),
+                "results": self._rows.nbytes,
+            },
+        )
+
+    def take_aside(self) -> list[tuple[Side, pa.RecordBatch]]:
+        """Return the tuples that contradicted a punctuation since the last time, with their stream."""
+        taken, self._aside = self._aside, []
+        return taken
+
+    # --- whose turn it is: algorithms choose --------------------------------------------------------------------
+
+    def _next_side(self) -> Side | None:
+        """Return the stream to take a run from, or None when both queues are empty."""
+        raise NotImplementedError
+
+    def _run_rows(self, side: Side) -> int:
+        """Return how many tuples a run may have."""
+        raise NotImplementedError
+
+    def _goes_first(self, side: Side, codes: KeyCodes) -> _Bools | None:
+        """Return which tuples of a run are worked on before the others; None for the order in which they came."""
+        return None
+
+    def _is_kept(self, side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
+        """Return which tuples of a run go into the state, after all of them have probed the other one."""
+        raise NotImplementedError
+
+    def _after_run(self, side: Side) -> Iterator[PunctuatedBatch]:
+        """Do what follows a run: purge, pass punctuations on."""
+        yield from ()
+
+    def _idle(self) -> Iterator[PunctuatedBatch]:
+        """Do what can be done while nothing waits."""
+        yield from ()
+
+    def _end(self) -> Iterator[PunctuatedBatch]:
+        """Do what remains when both streams are over."""
+        yield from ()
+
+    def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
+        """Make room in the state, which is full."""
+        raise NotImplementedError
+
+    # --- a run --------------------------------------------------------------------------------------------------
+
+    def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
+        batch = self._queues[side].popleft()
+        if len(batch) <= most_rows:
+            return batch
+        run, rest = batch.split(most_rows)
+        self._queues[side].appendleft(rest)
+        return run
+
+    def _work(self, side: Side, run: PunctuatedBatch) -> Iterator[PunctuatedBatch]:
+        self._now += 1
+        if side == LEFT:
+            self.metrics.left_in += len(run)
+        else:
+            self.metrics.right_in += len(run)
+        self.metrics.punctuations_in += len(run.marks)
+        codes, rows = self.key.codes(side, run.rows), run.rows
+        lows, highs = self.key.ranges(run.marks)
+        wrong = self.promises[side].contradicted(codes.code, run.marks.at, lows, highs)
+        if codes.valid is not None:
+            wrong &= codes.valid
+        if wrong.any():
+            rows, codes = self._without(side, rows, codes, wrong, "after a punctuation that excludes it")
+        first = self._goes_first(side, codes)
+        if first is not None:
+            yield from self._join(side, *_chosen(rows, codes, first))
+            yield from self._after_run(side)
+            rows, codes = _chosen(rows, codes, ~first)
+        yield from self._join(side, rows, codes)
+        # A left tuple that matches nothing leaves as well: then only the left stream ends what leaves with a key.
+        self.promises[side].add(lows, highs, pass_on=side == LEFT or self.how == "inner")
+        yield from self._after_run(side)
+
+    def _without(
+        self, side: Side, rows: pa.RecordBatch, codes: KeyCodes, wrong: _Bools, why: str
+    ) -> tuple[pa.RecordBatch, KeyCodes]:
+        """Take contradicting tuples out of a run."""
+        count = int(wrong.sum())
+        self.metrics.contradicting += count
+        name = self.key.names[side]
+        if self._contradiction == "error":
+            value = rows.column(name)[int(np.flatnonzero(wrong)[0])]
+            raise ContradictedPunctuation(
+                f"a tuple with {name}={value} came {why}: mend the stream, or set it aside with "
+                "contradiction='aside', or leave it out with contradiction='ignore'"
+            )
+        if self._contradiction == "aside":
+            self._aside.append((side, rows.filter(pa.array(wrong))))
+        return _chosen(rows, codes, ~wrong)
+
+    def _join(self, side: Side, rows: pa.RecordBatch, codes: KeyCodes) -> Iterator[PunctuatedBatch]:
+        matched = np.zeros(rows.num_rows, dtype=np.bool_)
+        asking = np.arange(rows.num_rows) if codes.valid is None else np.flatnonzero(codes.valid)
+        yield from self._probe(side, rows, codes.code, asking, matched)
+        kept = np.zeros(rows.num_rows, dtype=np.bool_)
+        kept[asking] = self._is_kept(side, codes.code[asking], matched[asking])
+        self.metrics.dropped += int(rows.num_rows - kept.sum())
+        if side == LEFT and self.how == "left":
+            alone = np.flatnonzero(~kept & ~matched)
+            yield from self._left_alone(rows.take(pa.array(alone)).columns)
+        yield from self._insert(side, rows, codes.code, np.flatnonzero(kept), matched)
+
+    def _probe(
+        self, side: Side, rows: pa.RecordBatch, codes: _Int64s, asking: _Int64s, matched: _Bools
+    ) -> Iterator[PunctuatedBatch]:
+        """Deliver the pairs of a run with the state of the other stream."""
+        window, by_key = self.state.windows[other(side)], self.state.by_key(other(side))
+        found, cursors = by_key.probe(codes[asking])
+        at = 0
+        while at < found.size:
+            at, count = by_key.pairs(found, cursors, at, self._rows.pair_rows, self._rows.pair_slots)
+            own, slots = asking[self._rows.pair_rows[:count]], self._rows.pair_slots[:count]
+            matched[own] = True
+            window.matched[slots] = True
+            for portion in self._portions(rows, own, window.store.fixed_bytes, window.store.sizes(slots)):
+                columns = rows.take(pa.array(own[portion])).columns
+                yield self._deliver(self._rows.pairs(side, columns, window.store.take(slots[portion])))
+
+    def _portions(
+        self, rows: pa.RecordBatch, own: _Int64s, fixed_bytes: int, text_bytes: _Int64s | None
+    ) -> Iterator[slice]:
+        per_row = rows.nbytes / max(1, rows.num_rows) + fixed_bytes
+        if text_bytes is not None and own.size:
+            per_row += float(text_bytes.mean())
+        step = max(1, int(self._rows.max_bytes / max(1.0, per_row)))
+        for start in range(0, own.size, step):
+            yield slice(start, start + step)
+
+    def _insert(
+        self, side: Side, rows: pa.RecordBatch, codes: _Int64s, kept: _Int64s, matched: _Bools
+    ) -> Iterator[PunctuatedBatch]:
+        at = 0
+        while at < kept.size:
+            batch = rows.take(pa.array(kept[at:]))
+            fitting = self.state.make_room(side, batch)
+            if fitting == 0:
+                yield from self._overflow(side)
+                fitting = self.state.make_room(side, batch)
+                assert fitting, "there is room after an overflow"
+            chosen = kept[at : at + fitting]
+            numbers = np.full(fitting, self._now, dtype=np.int64)
+            slots = self.state.windows[side].insert(codes[chosen], batch.slice(0, fitting), numbers)
+            self.state.windows[side].matched[slots] = matched[chosen]
+            at += fitting
+
+    # --- what leaves --------------------------------------------------------------------------------------------
+
+    def _deliver(self, rows: pa.RecordBatch) -> PunctuatedBatch:
+        self.metrics.rows_out += rows.num_rows
+        return PunctuatedBatch(rows, KeyMarks.none(self.key.dtype))
+
+    def _left_alone(self, columns: list[pa.Array]) -> Iterator[PunctuatedBatch]:
+        if len(columns[0]):
+            yield self._deliver(self._rows.left_alone(columns))
+
+    def _remove(self, side: Side, codes: _Int64s) -> Iterator[PunctuatedBatch]:
+        """Take all tuples with these keys out of a state; left ones without a match leave by themselves."""
+        window = self.state.windows[side]
+        slots = window.remove(codes)
+        self.metrics.purged += slots.size
+        if side == LEFT and self.how == "left":
+            alone = slots[~window.matched[slots]]
+            yield from self._left_alone(window.store.take(alone))
+
+
+def _chosen(rows: pa.RecordBatch, codes: KeyCodes, chosen: _Bools) -> tuple[pa.RecordBatch, KeyCodes]:
+    valid = None if codes.valid is None else codes.valid[chosen]
+    return rows.filter(pa.array(chosen)), KeyCodes(codes.code[chosen], valid)
