@@ -11,6 +11,7 @@ import pytest
 import semistream as ss
 from semistream.core.errors import SnapshotMismatch, TableNotFound
 from semistream.core.semantics import How
+from semistream.operators.registry import algorithm
 from semistream.runtime.spark import bucket_state
 from semistream.runtime.spark.bucket_state import BucketState
 from semistream.runtime.spark.bucket_turn import BucketTurn
@@ -194,6 +195,33 @@ def test_settings_change_between_two_batches(tmp_path: Path) -> None:
     answers += query.batch(batches[1], query.tick(make_plan(table, "ssbj", "left", task_bytes=3_000_000)))
     answers += query.batch(batches[2], query.tick(make_plan(table, "meshjoin", "left")))
     assert answers + query.drain() == expected(batches, "left")
+
+
+@pytest.mark.parametrize("name", ["ssbj", "meshjoin", "cmeshjoin", "hybridjoin", "chybridjoin"])
+def test_buckets_without_rows_go_from_batch_to_batch(name: str, tmp_path: Path) -> None:
+    few = master().slice(0, 2)
+    table = ss.stage(few, tmp_path / "master", key="id", layout=algorithm(name).layouts[0], buckets=4)
+    assert min(table.bucket_bytes) == 0
+    query = Query(make_plan(table, name, "left"))
+    batches = [stream_rows(300, seed) for seed in range(4)]
+    answers = query.batch(batches[0], query.tick())
+    for batch in batches[1:]:
+        answers += query.batch(batch)
+    answers += query.drain()
+    names = {row["id"]: row for row in few.to_pylist()}
+    assert sum(answers.values()) == 1200
+    assert sum(count for answer, count in answers.items() if answer[-1] is not None) == sum(
+        key in names for batch in batches for key in batch.column("id").to_pylist()
+    )
+
+
+def test_a_batch_in_which_memory_falls_reports_what_it_was_allowed(tmp_path: Path) -> None:
+    table = staged(tmp_path / "master", "ssbj", buckets=1)
+    query = Query(make_plan(table, "ssbj", task_bytes=6_000_000))
+    query.batch(stream_rows(300, 1), query.tick())
+    query.batch(stream_rows(300, 2), query.tick(make_plan(table, "ssbj", task_bytes=600_000)))
+    metrics = query.turns[0].metrics(partition=0)
+    assert metrics.memory_bytes <= metrics.budget_bytes
 
 
 def test_what_has_not_changed_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

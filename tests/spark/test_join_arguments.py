@@ -46,7 +46,7 @@ def stream(spark: SparkSession) -> DataFrame:
         (
             {"memory": "1KB"},
             BudgetTooSmall,
-            r"memory=1024 bytes, which 2 tasks of an executor share, is too small for .*: give at least \d+ bytes",
+            r"which 2 tasks of an executor share, leaves each 512 bytes, too few for .*: give at least \d+ bytes",
         ),
         ({"memory": "lots"}, InvalidArgument, r"memory='lots' is not a size"),
         ({"columns": ["nothing"]}, UnknownColumn, r"the master table has no column 'nothing'"),
@@ -57,6 +57,7 @@ def stream(spark: SparkSession) -> DataFrame:
             r"exchange='broadcast' is unknown: use 'auto', 'bucket' or 'none'",
         ),
         ({"refresh": "hourly"}, InvalidArgument, r"refresh='hourly' is unknown: use 'batch' or 'never'"),
+        ({"pins": 5}, InvalidArgument, r"pins=5 must be the path of a folder"),
         ({"slots": 0}, InvalidArgument, r"slots=0 must be at least 1"),
         (
             {"colums": ["name"]},

@@ -144,7 +144,7 @@ def test_a_version_that_needs_more_memory_fails_before_any_batch_uses_it(plan: J
     offset = next_offset(reader, reader.initialOffset())
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "city": ["x", "y" * 4 * plan.task_bytes]})
     plan.table.replace(rows)
-    with pytest.raises(BudgetTooSmall, match="which 2 tasks of an executor share, is too small"):
+    with pytest.raises(BudgetTooSmall, match="which 2 tasks of an executor share, leaves each"):
         next_offset(reader, offset)
     enough = dataclasses.replace(plan, task_bytes=100 * plan.task_bytes)
     assert next_offset(reader_of(enough), offset)["epoch"]["version"] == 2

@@ -39,4 +39,5 @@ def require_at_least(budget_bytes: int, least_bytes: int, what: str) -> None:
             f"memory={budget_bytes} bytes is too small for {what}: give at least {least_bytes} bytes "
             f"({format_bytes(least_bytes)})",
             least_bytes,
+            what,
         )

@@ -63,11 +63,14 @@ class BudgetTooSmall(SemistreamError, ValueError):
     ----------
     least_bytes
         What would do, where that is known.
+    what
+        What it is too small for.
     """
 
-    def __init__(self, message: str, least_bytes: int | None = None) -> None:
+    def __init__(self, message: str, least_bytes: int | None = None, what: str = "this join") -> None:
         super().__init__(message)
         self.least_bytes = least_bytes
+        self.what = what
 
 
 class TupleTooLarge(SemistreamError, ValueError):

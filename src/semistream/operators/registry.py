@@ -4,13 +4,16 @@ from collections.abc import Callable
 from inspect import signature
 from typing import Any, NamedTuple, TypeVar
 
-from semistream.core.errors import InvalidArgument
+from semistream.core.budget import require_at_least
+from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.operators.step_operator import StepOperator
 from semistream.operators.without_rows import WithoutRows
 from semistream.storage import MasterTable
 
 __all__ = ["Algorithm", "algorithm", "algorithm_names", "register"]
+
+_MOST_TRIALS = 50
 
 _OperatorClass = TypeVar("_OperatorClass", bound=type[StepOperator])
 
@@ -50,7 +53,25 @@ class Algorithm(NamedTuple):
         config = self.config(**options)
         if table.num_pages == 0:
             return WithoutRows.named(self.name)(table, spec, budget_bytes)
-        return self.operator(table, spec, budget_bytes, config)
+        try:
+            return self.operator(table, spec, budget_bytes, config)
+        except BudgetTooSmall as error:
+            require_at_least(budget_bytes, self._least_bytes(table, spec, config, error), error.what)
+            raise
+
+    def _least_bytes(self, table: MasterTable, spec: JoinSpec, config: object, error: BudgetTooSmall) -> int:
+        """Return a memory that really does: with a larger one some parts are larger too, and ask for more."""
+        for _ in range(_MOST_TRIALS):
+            if error.least_bytes is None:
+                raise error
+            try:
+                self.operator(table, spec, error.least_bytes, config).close()
+            except BudgetTooSmall as larger:
+                error = larger
+            else:
+                break
+        assert error.least_bytes is not None
+        return error.least_bytes
 
 
 _REGISTRY: dict[str, Algorithm] = {}

@@ -24,7 +24,7 @@ class WithoutRows(StepOperator):
     @classmethod
     def named(cls, name: str) -> "type[WithoutRows]":
         """Return the class that goes by the name of the algorithm that was asked for."""
-        return type(cls.__name__, (cls,), {"name": name})
+        return type(cls.__name__, (cls,), {"name": name, "__module__": cls.__module__})
 
     def _open(self) -> None:
         require_at_least(self.budget_bytes, _LEAST_BYTES, f"{self.name} on a table without rows")

@@ -127,7 +127,9 @@ class BucketTurn:
 
     def _count(self, op: StepOperator) -> None:
         self.counts.update(op.metrics.as_dict())
-        self._version, self._budget_bytes = op.table.version, op.budget_bytes
+        self._version = op.table.version
+        # One operator may have finished before another one with less memory: both were allowed what they took.
+        self._budget_bytes = max(self._budget_bytes, op.budget_bytes)
         self._memory.note(op.memory().components)
 
     def metrics(self, partition: int) -> TaskMetrics:

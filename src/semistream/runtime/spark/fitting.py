@@ -42,8 +42,8 @@ def require_fit(plan: JoinPlan, table: MasterTable) -> None:
             raise
         least_bytes = (task_bytes_for(error.least_bytes) if staggered else error.least_bytes) * plan.slots
         raise BudgetTooSmall(
-            f"memory={plan.task_bytes * plan.slots} bytes, which {plan.slots} tasks of an executor share, is too small "
-            f"for {plan.algorithm} on {table.path}: give at least {least_bytes} bytes ({format_bytes(least_bytes)})",
+            f"memory=, which {plan.slots} tasks of an executor share, leaves each {plan.task_bytes} bytes, too few for "
+            f"{plan.algorithm} on {table.path}: give at least {least_bytes} bytes ({format_bytes(least_bytes)})",
             error.least_bytes,
         ) from None
     with op:

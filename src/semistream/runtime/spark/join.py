@@ -112,6 +112,8 @@ def join(
     if refresh not in get_args(Refresh):
         raise InvalidArgument(f"refresh={refresh!r} is unknown: use 'batch' or 'never'")
     require_count("cycle_batches", cycle_batches)
+    if pins is not None and not isinstance(pins, str | os.PathLike):
+        raise InvalidArgument(f"pins={pins!r} must be the path of a folder, or None for the table's own")
     if completion == "batch" and "shedding" in options:
         raise InvalidArgument("shedding= has no use here: Spark paces the stream by its triggers; leave it out")
     stream_schema = arrow_schema(spark_schema)

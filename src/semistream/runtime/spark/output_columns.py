@@ -84,19 +84,22 @@ def as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
 
 def blank_row(schema: pa.Schema) -> list[pa.Array]:
     """Return the columns of one row without meaning: NULL where that is allowed, something empty elsewhere."""
-    return [
-        pa.nulls(1, field.type) if field.nullable else pa.array([_blank(field.type)], field.type) for field in schema
-    ]
+    return [pa.nulls(1, field.type) if field.nullable else _blank(field.type) for field in schema]
 
 
-def _blank(dtype: pa.DataType) -> object:
-    if pt.is_list(dtype) or pt.is_map(dtype):
-        return []
+def _blank(dtype: pa.DataType) -> pa.Array:
     if pt.is_struct(dtype):
         fields = [dtype.field(position) for position in range(dtype.num_fields)]
-        return {field.name: _blank(field.type) for field in fields}  # what is inside may be declared without NULLs
-    if pt.is_string(dtype):
-        return ""
-    if pt.is_binary(dtype):
-        return b""
-    return pa.scalar(0).cast(pa.int32() if pt.is_date32(dtype) else pa.int64()).cast(dtype).as_py()
+        # What is inside may be declared without NULLs.
+        struct: pa.Array = pa.StructArray.from_arrays([_blank(field.type) for field in fields], fields=fields)
+        return struct
+    if pt.is_list(dtype) or pt.is_large_list(dtype) or pt.is_map(dtype):
+        return pa.array([[]], dtype)
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        return pa.array([""], dtype)
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype):
+        return pa.array([b""], dtype)
+    if pt.is_null(dtype):
+        return pa.nulls(1, dtype)
+    zero = pa.py_buffer(bytes(-(-dtype.bit_width // 8)))
+    return pa.Array.from_buffers(dtype, 1, [None, zero])
