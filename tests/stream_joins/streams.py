@@ -1,7 +1,7 @@
 """Two streams with true punctuations, made at random, and what their join has to be."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class Streams:
 
 
 def batch(
-    side: Side, keys: list[int | None], first: int, marks: list[tuple[int, int | None, int | None]]
+    side: Side, keys: Sequence[int | None], first: int, marks: list[tuple[int, int | None, int | None]]
 ) -> PunctuatedBatch:
     numbers = list(range(first, first + len(keys)))
     columns: list[Any] = [pa.array(keys, pa.int64()), pa.array(numbers, pa.int64())]
@@ -90,8 +90,14 @@ def streams(draw: st.DrawFn, *, unique: tuple[bool, bool] = (False, False)) -> S
     return Streams(offers)
 
 
-def run(op: StreamJoin, given: Streams, steps: Iterable[int], *, check: bool = True) -> "Counter[Row]":
-    """Join the streams, with some steps after each offer, and return the rows; all promises are checked on the way."""
+def run(
+    make: Callable[[], StreamJoin], given: Streams, steps: Iterable[int], moves: Iterable[bool] = ()
+) -> "Counter[Row]":
+    """Join the streams, with some steps after each offer, and return the rows; all promises are checked on the way.
+
+    Where ``moves`` says so, another join goes on from a snapshot.
+    """
+    op = make()
     out: Counter[Row] = Counter()
     excluded: list[tuple[int | None, int | None]] = []
 
@@ -105,10 +111,9 @@ def run(op: StreamJoin, given: Streams, steps: Iterable[int], *, check: bool = T
                     is_excluded = key is not None and (low is None or key >= low) and (high is None or key <= high)
                     assert not is_excluded, f"{values} left after the punctuation {low}..{high} of the output"
             excluded.extend(zip(result.marks.low.to_pylist(), result.marks.high.to_pylist(), strict=True))
-            if check:
-                assert op.memory().total_bytes <= op.budget_bytes, str(op.memory())
+            assert op.memory().total_bytes <= op.budget_bytes, str(op.memory())
 
-    counts = iter(steps)
+    counts, moving = iter(steps), iter(moves)
     for side, batch in given.offers:
         rest = batch
         while True:
@@ -119,5 +124,13 @@ def run(op: StreamJoin, given: Streams, steps: Iterable[int], *, check: bool = T
             take(op.step())
         for _ in range(next(counts, 1)):
             take(op.step())
+        if next(moving, False):
+            snapshot, before = op.snapshot(), op
+            op = make()
+            op.restore(snapshot)
+            before.close()
+            assert op.metrics == before.metrics
     take(op.finish())
+    assert not any(op.queued(side) for side in (LEFT, RIGHT))
+    op.close()
     return out

@@ -8,18 +8,33 @@ from hypothesis import strategies as st
 
 from semistream.stream_joins.mjoin import Mjoin
 from semistream.stream_joins.shj import Shj
-from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA, run, streams
+from semistream.stream_joins.stream_join import StreamJoin
+from semistream.stream_joins.xjoin import Xjoin
+from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA, Streams, run, streams
 
-_BUDGET = 4 << 20
+_BUDGETS = st.sampled_from([48 << 10, 64 << 10, 4 << 20])  # the small ones go to disk
 _STEPS = st.lists(st.integers(0, 3), max_size=14)
-_SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+_MOVES = st.lists(st.booleans(), max_size=14)
+_HOWS = st.sampled_from(["inner", "left"])
+_SETTINGS = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 
 
 @_SETTINGS
-@given(given_streams=streams(), steps=_STEPS, how=st.sampled_from(["inner", "left"]))
-def test_shj(given_streams: Any, steps: list[int], how: Any) -> None:
-    op = Shj(LEFT_SCHEMA, RIGHT_SCHEMA, "key", _BUDGET, how=how)
-    assert run(op, given_streams, steps) == given_streams.joined(how)
+@given(given_streams=streams(), steps=_STEPS, moves=_MOVES, how=_HOWS)
+def test_shj(given_streams: Streams, steps: list[int], moves: list[bool], how: Any) -> None:
+    def make() -> StreamJoin:
+        return Shj(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 4 << 20, how=how)
+
+    assert run(make, given_streams, steps, moves) == given_streams.joined(how)
+
+
+@_SETTINGS
+@given(given_streams=streams(), steps=_STEPS, moves=_MOVES, how=_HOWS, budget=_BUDGETS)
+def test_xjoin(given_streams: Streams, steps: list[int], moves: list[bool], how: Any, budget: int) -> None:
+    def make() -> StreamJoin:
+        return Xjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", budget, how=how)
+
+    assert run(make, given_streams, steps, moves) == given_streams.joined(how)
 
 
 @pytest.mark.parametrize("relation", ["many-to-many", "one-to-many", "many-to-one", "one-to-one"])
@@ -27,19 +42,22 @@ def test_shj(given_streams: Any, steps: list[int], how: Any) -> None:
 @given(data=st.data())
 def test_mjoin(relation: Any, data: st.DataObject) -> None:
     given_streams = data.draw(streams(unique=(relation.startswith("one"), relation.endswith("one"))))
-    how = data.draw(st.sampled_from(["inner", "left"]))
-    op = Mjoin(
-        LEFT_SCHEMA,
-        RIGHT_SCHEMA,
-        "key",
-        _BUDGET,
-        how=how,  # type: ignore[arg-type]
-        relation=relation,
-        goal=data.draw(st.sampled_from(["output", "memory", "propagation"])),
-        stream_order=data.draw(st.sampled_from(["random", "priority"])),
-        tuple_order=data.draw(st.sampled_from([None, "sequential", "value"])),
-        quota=data.draw(st.sampled_from([1, 3, 1000])),
-        purge_every=data.draw(st.sampled_from([None, 1, 5])),
-    )
-    assert run(op, given_streams, data.draw(_STEPS)) == given_streams.joined(how)
-    assert all(len(window) == 0 for window in op.state.windows), "all streams are over: nothing can match"
+    how = data.draw(_HOWS)
+    budget = data.draw(_BUDGETS)
+    options: dict[str, Any] = {
+        "relation": relation,
+        "goal": data.draw(st.sampled_from(["output", "memory", "propagation"])),
+        "stream_order": data.draw(st.sampled_from(["random", "priority"])),
+        "tuple_order": data.draw(st.sampled_from([None, "sequential", "value"])),
+        "quota": data.draw(st.sampled_from([1, 3, 1000])),
+        "purge_every": data.draw(st.sampled_from([None, 1, 5])),
+    }
+    made: list[Mjoin] = []
+
+    def make() -> StreamJoin:
+        made.append(Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", budget, how=how, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    assert run(make, given_streams, data.draw(_STEPS), data.draw(_MOVES)) == given_streams.joined(how)
+    assert all(len(window) == 0 for window in made[-1].state.windows), "all streams are over: nothing can match"
+    assert not made[-1].parts.used

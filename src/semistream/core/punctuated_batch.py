@@ -78,6 +78,11 @@ class PunctuatedBatch:
         return self.rows.num_rows
 
     @classmethod
+    def without_marks(cls, rows: pa.RecordBatch, key_type: pa.DataType) -> "PunctuatedBatch":
+        """Return rows that no punctuation stands among."""
+        return cls(rows, KeyMarks.none(key_type))
+
+    @classmethod
     def flagged(cls, batch: pa.RecordBatch, flag: str, key: str) -> "PunctuatedBatch":
         """Return a batch in which some rows are punctuations: where ``flag`` is true, no more rows with its key come.
 
@@ -109,7 +114,6 @@ def punctuated_batches(
     A punctuation that restricts other attributes than the key says nothing of a key alone, and is left out.
     """
     dtype = schema.field(key).type
-    none = KeyMarks.none(dtype)
     for element in elements:
         if isinstance(element, PunctuatedBatch):
             yield element
@@ -121,4 +125,4 @@ def punctuated_batches(
                 no_rows = pa.RecordBatch.from_pylist([], schema=schema)
                 yield PunctuatedBatch(no_rows, KeyMarks.of_pattern(element.pattern(key), 0, dtype))
         else:
-            yield PunctuatedBatch(element, none)
+            yield PunctuatedBatch.without_marks(element, dtype)

@@ -29,6 +29,8 @@ __all__ = ["HotRows", "RowRanges"]
 _MOST_BLOCKS = 64
 _LEAST_BLOCK_BYTES = 128 << 10
 _REPLACED_SHARE = 1 / 32  # of a full cache that is replaced after a step, over all processes
+_REPLACED_BYTES_PER_KEY = 64  # of a full cache, for each key that was seen: small steps replace little
+_GROWING_SHARE = 1 / 8  # of its space that is free in a cache that still grows
 _MOST_REPLACED_BYTES = 64 << 20  # so that no step takes long
 _WAITING_SHARE = 1 / 16
 _LEAST_WAITING_BYTES = 16 << 10
@@ -113,6 +115,7 @@ class HotRows:
         self._is_crowded = False
         self._next_block = 0
         self._blocks_to_build = 0
+        self._credit_bytes = 0.0  # what may be replaced for the keys that were seen
 
     @staticmethod
     def least_bytes() -> int:
@@ -187,6 +190,7 @@ class HotRows:
     def record(self, codes: _Int64s) -> None:
         """Count keys that were seen, found or not."""
         self._sketch.add(codes)
+        self._credit_bytes += codes.size * _REPLACED_BYTES_PER_KEY
 
     def worth_caching(self, codes: _Int64s) -> _Int64s:
         """Return the positions of keys, none of them cached, that are seen often enough to take a place, best first."""
@@ -238,8 +242,9 @@ class HotRows:
         if not self._waiting:
             self._blocks_to_build = 0
             return
-        replaced_bytes, most_bytes = 0, self._most_replaced_bytes()
-        while replaced_bytes <= most_bytes:
+        most_bytes = self._most_replaced_bytes()
+        replaced_bytes = 0
+        while replaced_bytes < most_bytes:
             block = self._blocks[self._next_block]
             replaced_bytes += 0 if block is None else block.nbytes
             with suppress(OSError):  # a cache that cannot be kept costs time, never rows
@@ -249,13 +254,19 @@ class HotRows:
             if self._blocks_to_build == 0:
                 self._waiting, self._waiting_bytes, self._is_crowded = [], 0, False
                 break
+        self._credit_bytes = max(0.0, self._credit_bytes - replaced_bytes)
         self.refresh()
 
     def _most_replaced_bytes(self) -> int:
         """Return how many bytes of blocks may be replaced now: others may use the old ones for a while longer."""
         kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
         free_bytes = max(0, self._blocks_bytes - kept_bytes)
-        return min(int((free_bytes + self._blocks_bytes * _REPLACED_SHARE) / self.processes), _MOST_REPLACED_BYTES)
+        at_once = min(int((free_bytes + self._blocks_bytes * _REPLACED_SHARE) / self.processes), _MOST_REPLACED_BYTES)
+        if free_bytes > self._blocks_bytes * _GROWING_SHARE:
+            return at_once
+        at_once = max(self._block_bytes, at_once)
+        self._credit_bytes = min(self._credit_bytes, 2.0 * at_once)  # a lull is not made up for
+        return 0 if self._credit_bytes < self._block_bytes else min(at_once, int(self._credit_bytes))
 
     def _build(self, number: int) -> None:
         with self._store.building(number) as may_build:

@@ -47,7 +47,7 @@ class JoinedRows:
             right_fields = [field.with_nullable(True) for field in right_fields]
         self.schema = pa.schema([*left, *right_fields])
         self.max_bytes = batch_bytes_for(budget_bytes)
-        most_pairs = int(np.clip(budget_bytes // 2048, 256, 65536))
+        most_pairs = _most_pairs(budget_bytes)
         self.pair_rows = np.empty(most_pairs, dtype=np.int32)
         self.pair_slots = np.empty(most_pairs, dtype=np.int32)
 
@@ -55,6 +55,11 @@ class JoinedRows:
     def nbytes(self) -> int:
         """The pairs being matched, and one output batch."""
         return self.pair_rows.nbytes + self.pair_slots.nbytes + self.max_bytes
+
+    @staticmethod
+    def nbytes_for(budget_bytes: int) -> int:
+        """Return what `nbytes` is under a budget."""
+        return 8 * _most_pairs(budget_bytes) + batch_bytes_for(budget_bytes)
 
     def pairs(self, side: Side, own: Sequence[pa.Array], opposite: Sequence[pa.Array]) -> pa.RecordBatch:
         """Return tuples of one stream beside those of the other that they match."""
@@ -67,3 +72,7 @@ class JoinedRows:
         rows = len(left[0])
         nulls = [pa.nulls(rows, self._right.field(name).type) for name in self._right_columns]
         return pa.RecordBatch.from_arrays([*left, *nulls], schema=self.schema)
+
+
+def _most_pairs(budget_bytes: int) -> int:
+    return int(np.clip(budget_bytes // 2048, 256, 65536))

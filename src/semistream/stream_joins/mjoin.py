@@ -38,7 +38,7 @@ D4  That a key of the "one" side comes once is used for what it says of the othe
 """
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -51,10 +51,12 @@ from semistream.core.semantics import On
 from semistream.core.sizes import format_bytes
 from semistream.kernels.code_ranges import CodeRanges
 from semistream.kernels.key_codes import KeyCodes
+from semistream.stream_joins.arrival import Arrival, ArrivalOrder, Implied
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side, other
 from semistream.stream_joins.joined_rows import StreamHow
 from semistream.stream_joins.scheduling import PriorityScheduling, RandomScheduling, StreamScheduling
-from semistream.stream_joins.stream_join import Contradiction, StreamJoin
+from semistream.stream_joins.stream_join import Contradiction
+from semistream.stream_joins.three_stages import ThreeStages
 
 __all__ = ["Goal", "Mjoin", "Relation"]
 
@@ -70,13 +72,15 @@ _Bools = npt.NDArray[np.bool_]
 _Int64s = npt.NDArray[np.int64]
 
 
-class Mjoin(StreamJoin):
+class Mjoin(ThreeStages):
     """Metadata-aware join of two streams.
 
     Parameters
     ----------
     relation
         How often a key comes in the left and in the right stream.
+    left_arrival, right_arrival
+        How the tuples of a stream come: ``"any"``, ``"clustered"`` by key, ``"ascending"`` or ``"descending"``.
     goal
         ``"output"``: rows as fast as can be, purging in batches (rule 1); ``"memory"``: as little state as can be,
         purging at every punctuation (rule 2); ``"propagation"``: punctuations of the output as early as can be.
@@ -89,6 +93,7 @@ class Mjoin(StreamJoin):
     """
 
     name = "mjoin"
+    _promise_share = 1 / 16
 
     def __init__(
         self,
@@ -100,6 +105,8 @@ class Mjoin(StreamJoin):
         how: StreamHow = "inner",
         contradiction: Contradiction = "error",
         relation: Relation = "many-to-many",
+        left_arrival: Arrival = "any",
+        right_arrival: Arrival = "any",
         goal: Goal = "output",
         stream_order: StreamOrder = "priority",
         tuple_order: TupleOrder | None = None,
@@ -109,6 +116,8 @@ class Mjoin(StreamJoin):
     ) -> None:
         for option, value, known in (
             ("relation", relation, Relation),
+            ("left_arrival", left_arrival, Arrival),
+            ("right_arrival", right_arrival, Arrival),
             ("goal", goal, Goal),
             ("stream_order", stream_order, StreamOrder),
             ("tuple_order", tuple_order or "value", TupleOrder),
@@ -118,6 +127,7 @@ class Mjoin(StreamJoin):
         require_count("quota", quota)
         require_count("purge_every", purge_every, optional=True)
         super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
+        self._arrivals = (ArrivalOrder(left_arrival), ArrivalOrder(right_arrival))
         self._is_one = (relation.startswith("one"), relation.endswith("one"))
         first = RIGHT if self._is_one == (False, True) else LEFT
         self._schedule: StreamScheduling = (
@@ -135,9 +145,23 @@ class Mjoin(StreamJoin):
         return self._schedule.run_rows(side)
 
     def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
+        if self._arrivals[side].arrival == "clustered":
+            most_rows = self._end_of_cluster(side, most_rows)
         run = super()._take_run(side, most_rows)
         self._schedule.took(side, len(run))
         return run
+
+    def _end_of_cluster(self, side: Side, rows: int) -> int:
+        """Return where the cluster ends that a run would cut: 1-NC goes on with it (ll. 745-759)."""
+        batch = self._queues[side][0]
+        if len(batch) <= rows:
+            return rows
+        codes = self.key.codes(side, batch.rows.slice(rows - 1)).code
+        other_key = np.flatnonzero(codes != codes[0])
+        return rows - 1 + int(other_key[0]) if other_key.size else len(batch)
+
+    def _implied(self, side: Side, codes: _Int64s) -> Implied:
+        return self._arrivals[side].observe(codes)
 
     def _goes_first(self, side: Side, codes: KeyCodes) -> _Bools | None:
         """Value-oriented scheduling (ll. 448-475): what a punctuation of the other stream waits for."""
@@ -152,10 +176,18 @@ class Mjoin(StreamJoin):
     # --- dropping: subtask 3 ------------------------------------------------------------------------------------
 
     def _is_kept(self, side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
-        kept = ~self.promises[other(side)].punctuated.contains(codes)  # ll. 525-528, D3
+        kept = ~self._is_over(side, codes)  # ll. 525-528, D3
         if self._is_one[other(side)]:
             kept &= ~matched  # step 3 of rule 1: the one tuple that it matches has come
         return kept
+
+    def _is_over(self, side: Side, codes: _Int64s) -> _Bools:
+        """Return which keys of tuples of a stream, all of which have probed the memory, can match nothing any more."""
+        # What is on disk of the other stream has not been probed (Figure 7: hasDiskPart).
+        return self._comes_no_more(other(side), codes) & ~self._is_on_disk(other(side), codes)
+
+    def _comes_no_more(self, side: Side, codes: _Int64s) -> _Bools:
+        return self.promises[side].punctuated.contains(codes)
 
     def _join(self, side: Side, rows: pa.RecordBatch, codes: KeyCodes) -> Iterator[PunctuatedBatch]:
         if self._is_one[side]:
@@ -181,33 +213,50 @@ class Mjoin(StreamJoin):
     # --- purging and passing on: subtask 5 ----------------------------------------------------------------------
 
     def _after_run(self, side: Side) -> Iterator[PunctuatedBatch]:
-        if (
-            sum(promises.num_unpurged for promises in self.promises) >= self._purge_every
-        ):  # triggers 1 and 2, ll. 633-638
+        unpurged = sum(promises.num_unpurged for promises in self.promises)
+        if unpurged >= self._purge_every or (unpurged and self._is_crowded()):  # triggers 1 and 2, ll. 633-638
             yield from self._purge()
+        if self._is_crowded():
+            ranges = sum(len(promises.punctuated) for promises in self.promises)
+            raise StateTooLarge(
+                f"punctuations fill the {format_bytes(self._promise_bytes)} that they have: {ranges} ranges of keys "
+                "that do not touch, and what waits to be passed on: give more memory, or punctuate ranges"
+            )
+
+    def _is_crowded(self) -> bool:
+        return sum(promises.nbytes for promises in self.promises) > self._promise_bytes
 
     def _idle(self) -> Iterator[PunctuatedBatch]:
-        yield from self._purge()  # trigger 4
+        if any(promises.num_unpurged for promises in self.promises):
+            yield from self._purge()  # trigger 4
+        met = self._now
+        yield from self._meet_memory()
+        partition = self._to_clean_up()
+        if self._now == met and partition is not None:  # neither of the first two stages has anything to do
+            yield from self._clean_up(partition)
+            for side in SIDES:
+                yield from self._pass_on(side)
 
     def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
-        before = sum(len(window) for window in self.state.windows)
-        yield from self._purge()  # trigger 3
         held = sum(len(window) for window in self.state.windows)
-        if held == before:
-            raise StateTooLarge(
-                f"mjoin has {held} tuples that can still match, which fill the memory of "
-                f"{format_bytes(self.budget_bytes)}: give more memory, or punctuate earlier"
-            )
+        if any(promises.num_unpurged for promises in self.promises):
+            yield from self._purge()  # trigger 3
+        if sum(len(window) for window in self.state.windows) == held:
+            yield from super()._overflow(side)
 
     def _end(self) -> Iterator[PunctuatedBatch]:
         yield from self._purge()
+        yield from super()._end()
+        for side in SIDES:
+            yield from self._pass_on(side)
 
     def _purge(self) -> Iterator[PunctuatedBatch]:
         self.metrics.purges += 1
         for side in SIDES:
             lows, highs = self.promises[side].take_unpurged()
             if lows.size:
-                yield from self._remove(other(side), self._keys_within(other(side), lows, highs))
+                codes = self._keys_within(other(side), lows, highs)
+                yield from self._remove(other(side), codes[self._is_over(other(side), codes)])
         for side in SIDES:
             yield from self._pass_on(side)
 
@@ -227,16 +276,30 @@ class Mjoin(StreamJoin):
             return
         waits = np.zeros(lows.size, dtype=np.bool_)
         constant = lows == highs
-        waits[constant] = self.state.by_key(side).count(lows[constant]) > 0
+        waits[constant] = (self.state.by_key(side).count(lows[constant]) > 0) | self._is_on_disk(side, lows[constant])
         if not constant.all():
             codes, _ = self.state.by_key(side).keys_with_at_least(1)
             at = np.searchsorted(codes, lows[~constant])
             inside = at < codes.size
             inside[inside] = codes[at[inside]] <= highs[~constant][inside]
-            waits[~constant] = inside
+            waits[~constant] = inside | self.parts.has(side).any()
         self.promises[side].set_unpassed(lows[waits], highs[waits])
         if not waits.all():
             done = ~waits
             self.metrics.punctuations_out += int(done.sum())
             nothing = pa.RecordBatch.from_pylist([], schema=self.output_schema)
             yield PunctuatedBatch(nothing, self.key.marks(lows[done], highs[done]))
+
+    # --- snapshot -----------------------------------------------------------------------------------------------
+
+    def _identity(self) -> dict[str, Any]:
+        return {**super()._identity(), "relation": list(self._is_one), "arrival": [a.arrival for a in self._arrivals]}
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        header, tables = super()._state()
+        return {**header, "arrivals": [order.state() for order in self._arrivals]}, tables
+
+    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        super()._set_state(header, tables)
+        for order, state in zip(self._arrivals, header["arrivals"], strict=True):
+            order.set_state(state)

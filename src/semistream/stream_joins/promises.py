@@ -5,8 +5,10 @@ S4 ll. 585-605: the punctuation collection and the punctuated range PR of a stre
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from semistream.kernels.code_ranges import CodeRanges
+from semistream.stream_joins.stream_snapshot import range_table, table_ranges
 
 __all__ = ["Promises"]
 
@@ -87,6 +89,21 @@ class Promises:
         for number in np.flatnonzero(~constant).tolist():
             wrong |= (codes >= lows[number]) & (codes <= highs[number]) & (place >= at[number])
         return wrong
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return all that `set_tables` takes, for a snapshot."""
+        kinds = {
+            "punctuated": self.punctuated.ranges(),
+            "unpurged": _joined(self._unpurged),
+            "unpassed": _joined(self._unpassed),
+        }
+        return {kind: range_table(*ranges) for kind, ranges in kinds.items()}
+
+    def set_tables(self, tables: dict[str, pa.Table]) -> None:
+        """Take over what another one has promised."""
+        self.punctuated.add(*table_ranges(tables["punctuated"]))
+        self._unpurged = [table_ranges(tables["unpurged"])]
+        self._unpassed = [table_ranges(tables["unpassed"])]
 
 
 def _joined(ranges: list[tuple[_Int64s, _Int64s]]) -> tuple[_Int64s, _Int64s]:

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.core.errors import SnapshotMismatch
 from semistream.kernels.key_codes import KeyCodes
 from semistream.kernels.multimap import FifoMultimap
-from semistream.operators.stream_window import StreamWindow, VarlenSizes, WindowShape
+from semistream.operators.stream_window import LiveTuples, StreamWindow, VarlenSizes, WindowShape
 from semistream.stream_joins.join_key import SIDES, JoinKey, Side, other
 
 __all__ = ["SharedState"]
@@ -110,6 +111,24 @@ class SharedState:
             self._shrink(other(side))
             self._grow(side, batch, self._state_bytes - self.side_bytes(other(side)))
         return window.fitting_rows(batch)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return the tuples of both streams, for a snapshot."""
+        return {f"state {side}": self.windows[side].live_tuples().to_table() for side in SIDES}
+
+    def shapes(self) -> list[list[int]]:
+        """Return how the memory is shared out."""
+        return [[window.shape.capacity, window.shape.ring_bytes] for window in self.windows]
+
+    def set_tables(self, tables: dict[str, pa.Table], shapes: list[list[int]]) -> None:
+        """Take over the tuples of another state, into one that is empty and has at least its memory."""
+        wanted = [WindowShape(capacity, ring_bytes) for capacity, ring_bytes in shapes]
+        if sum(self._bytes(side, wanted[side]) for side in SIDES) > self._state_bytes:
+            raise SnapshotMismatch("the snapshot was taken with more memory: give at least as much")
+        # What becomes smaller does so first.
+        for side in sorted(SIDES, key=lambda side: wanted[side].capacity - self.windows[side].shape.capacity):
+            self.windows[side].resize(wanted[side])
+            self.windows[side].put_back(LiveTuples.from_table(tables[f"state {side}"], self._schemas[side]))
 
     def _measure(self, side: Side, batch: pa.RecordBatch) -> None:
         new, old, seen = VarlenSizes.of(batch), self._text[side], self._seen[side]

@@ -11,38 +11,19 @@ D2  A state that is full is an error: XJoin is the symmetric hash join that goes
 
 from collections.abc import Iterator
 
-import numpy as np
-import numpy.typing as npt
-
 from semistream.core.errors import StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.sizes import format_bytes
-from semistream.stream_joins.join_key import LEFT, RIGHT, Side
+from semistream.stream_joins.join_key import LEFT, Side
 from semistream.stream_joins.stream_join import StreamJoin
 
 __all__ = ["Shj"]
-
-_RUN_ROWS = 16_384
 
 
 class Shj(StreamJoin):
     """Symmetric hash join in memory."""
 
     name = "shj"
-
-    def _next_side(self) -> Side | None:
-        waiting = [side for side in (LEFT, RIGHT) if self._queues[side]]
-        if len(waiting) == 2:
-            return LEFT if self.metrics.left_in <= self.metrics.right_in else RIGHT
-        return waiting[0] if waiting else None
-
-    def _run_rows(self, side: Side) -> int:
-        return _RUN_ROWS
-
-    def _is_kept(
-        self, side: Side, codes: npt.NDArray[np.int64], matched: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.bool_]:
-        return np.ones(codes.size, dtype=np.bool_)
 
     def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
         held = sum(len(window) for window in self.state.windows)

@@ -13,22 +13,31 @@ in what leaves the state.
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.budget import MemoryReport, require_at_least
-from semistream.core.errors import ContradictedPunctuation, InvalidArgument, SchemaMismatch
+from semistream.core.errors import (
+    ContradictedPunctuation,
+    InvalidArgument,
+    OperatorMisuse,
+    SchemaMismatch,
+    SnapshotMismatch,
+)
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
 from semistream.core.semantics import On
 from semistream.kernels.key_codes import KeyCodes
-from semistream.stream_joins.join_key import LEFT, SIDES, JoinKey, Side, other
+from semistream.operators.snapshots import pack_snapshot, unpack_snapshot
+from semistream.stream_joins.arrival import Implied
+from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
 from semistream.stream_joins.joined_rows import JoinedRows, StreamHow
 from semistream.stream_joins.promises import Promises
 from semistream.stream_joins.shared_state import SharedState
 from semistream.stream_joins.stream_metrics import StreamMetrics
+from semistream.stream_joins.stream_snapshot import queue_tables, queued_batch
 
 __all__ = ["Contradiction", "StreamJoin"]
 
@@ -36,6 +45,7 @@ Contradiction: TypeAlias = Literal["error", "aside", "ignore"]
 
 _QUEUE_SHARE = 1 / 8
 _LEAST_QUEUE_BYTES = 4 << 10
+_RUN_ROWS = 16_384
 
 _Bools = npt.NDArray[np.bool_]
 _Int32s = npt.NDArray[np.int32]
@@ -59,6 +69,8 @@ class StreamJoin:
     """
 
     name = ""
+    _clean_up_share = 0.0  # of the memory, for algorithms that clean up what they put on disk
+    _promise_share = 0.0  # of the memory, for algorithms that make use of punctuations
 
     def __init__(
         self,
@@ -79,14 +91,27 @@ class StreamJoin:
         self.metrics = StreamMetrics()
         self.promises = (Promises(), Promises())
         self._contradiction = contradiction
-        self._rows = JoinedRows(left, right, self.key, how, budget_bytes)
         self._queues: tuple[deque[PunctuatedBatch], deque[PunctuatedBatch]] = (deque(), deque())
-        self._queue_bytes = max(_LEAST_QUEUE_BYTES, int(budget_bytes * _QUEUE_SHARE))
-        fixed = self._rows.nbytes + 2 * self._queue_bytes
-        require_at_least(budget_bytes, fixed + SharedState.least_bytes(self.schemas, self.key), f"{self.name}")
-        self.state = SharedState(self.key, self.schemas, budget_bytes - fixed)
+        require_at_least(budget_bytes, self._least_bytes(), self.name)
+        self._queue_bytes = _queue_bytes(budget_bytes)
+        self._clean_up_bytes = int(budget_bytes * self._clean_up_share)
+        self._promise_bytes = int(budget_bytes * self._promise_share)
+        self._rows = JoinedRows(left, right, self.key, how, budget_bytes)
+        self.state = SharedState(self.key, self.schemas, budget_bytes - self._fixed_bytes(budget_bytes))
         self._aside: list[tuple[Side, pa.RecordBatch]] = []
-        self._now = 0
+        self._now = 0  # counts what is done, so that it can be told what was before what
+        self._last_run = 0
+
+    def _fixed_bytes(self, budget_bytes: int) -> int:
+        """Return what all but the state takes."""
+        shares = int(budget_bytes * self._clean_up_share) + int(budget_bytes * self._promise_share)
+        return JoinedRows.nbytes_for(budget_bytes) + 2 * _queue_bytes(budget_bytes) + shares
+
+    def _least_bytes(self) -> int:
+        least, state_bytes = 0, SharedState.least_bytes(self.schemas, self.key)
+        while least < self._fixed_bytes(least) + state_bytes:
+            least = self._fixed_bytes(least) + state_bytes
+        return least
 
     # --- contract -----------------------------------------------------------------------------------------------
 
@@ -131,7 +156,7 @@ class StreamJoin:
         """Work on all that waits; then both streams are over, and what is still unmatched is known."""
         while any(self._queues):
             yield from self.step()
-        for side in SIDES:
+        for side in SIDES if self._promise_share else ():
             nothing = pa.RecordBatch.from_pylist([], schema=self.schemas[side])
             marks = KeyMarks(np.zeros(1, dtype=np.int64), pa.nulls(1, self.key.dtype), pa.nulls(1, self.key.dtype))
             yield from self._work(side, PunctuatedBatch(nothing, marks))
@@ -148,8 +173,60 @@ class StreamJoin:
                 "Sb": self.state.side_bytes(SIDES[1]),
                 "punctuations": sum(promises.nbytes for promises in self.promises),
                 "results": self._rows.nbytes,
+                "clean-up": self._clean_up_bytes,
             },
         )
+
+    def snapshot(self) -> bytes:
+        """Return all state, between two steps."""
+        header, tables = self._state()
+        return pack_snapshot({"join": self._identity(), **header}, tables)
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go on where a snapshot of the same join was taken; only for a join that has done nothing yet."""
+        header, tables = unpack_snapshot(snapshot)
+        if self.metrics != StreamMetrics() or any(self._queues):
+            raise OperatorMisuse("restore() needs a join that has done nothing yet: make a new one")
+        for what, mine in self._identity().items():
+            if header["join"].get(what) != mine:
+                raise SnapshotMismatch(
+                    f"the snapshot is of a join with {what} {header['join'].get(what)!r}, this one has {mine!r}: "
+                    "restore it into the join that it was taken of"
+                )
+        self._set_state(header, tables)
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.name,
+            "on": list(self.key.names),
+            "how": self.how,
+            "left": self.schemas[LEFT].to_string(),
+            "right": self.schemas[RIGHT].to_string(),
+        }
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+        tables = self.state.tables()
+        for side in SIDES:
+            rows, marks = queue_tables(self._queues[side], self.schemas[side], self.key.dtype)
+            tables |= {f"queue {side}": rows, f"marks {side}": marks}
+            tables |= {f"{kind} {side}": table for kind, table in self.promises[side].tables().items()}
+        header = {"now": self._now, "last_run": self._last_run, "shapes": self.state.shapes()}
+        return {**header, "metrics": self.metrics.as_dict()}, tables
+
+    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+        self.state.set_tables(tables, header["shapes"])
+        for side in SIDES:
+            waiting = queued_batch(tables[f"queue {side}"], tables[f"marks {side}"])
+            if len(waiting) or len(waiting.marks):
+                self._queues[side].append(waiting)
+            self.promises[side].set_tables(
+                {kind: tables[f"{kind} {side}"] for kind in ("punctuated", "unpurged", "unpassed")}
+            )
+        self._now, self._last_run = header["now"], header["last_run"]
+        self.metrics = StreamMetrics(**header["metrics"])
+
+    def close(self) -> None:
+        """Give back what lies outside of memory."""
 
     def take_aside(self) -> list[tuple[Side, pa.RecordBatch]]:
         """Return the tuples that contradicted a punctuation since the last time, with their stream."""
@@ -159,20 +236,28 @@ class StreamJoin:
     # --- whose turn it is: algorithms choose --------------------------------------------------------------------
 
     def _next_side(self) -> Side | None:
-        """Return the stream to take a run from, or None when both queues are empty."""
-        raise NotImplementedError
+        """Return the stream to take a run from, or None when both queues are empty: by default the one behind."""
+        waiting = [side for side in SIDES if self._queues[side]]
+        if len(waiting) == 2:
+            return LEFT if self.metrics.left_in <= self.metrics.right_in else RIGHT
+        return waiting[0] if waiting else None
 
     def _run_rows(self, side: Side) -> int:
         """Return how many tuples a run may have."""
-        raise NotImplementedError
+        return _RUN_ROWS
+
+    def _implied(self, side: Side, codes: _Int64s) -> Implied:
+        """Return what the keys of a run say about those that come, and which of them should not have come."""
+        nothing = np.empty(0, dtype=np.int64)
+        return Implied(np.zeros(codes.size, dtype=np.bool_), nothing, nothing)
 
     def _goes_first(self, side: Side, codes: KeyCodes) -> _Bools | None:
         """Return which tuples of a run are worked on before the others; None for the order in which they came."""
         return None
 
     def _is_kept(self, side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
-        """Return which tuples of a run go into the state, after all of them have probed the other one."""
-        raise NotImplementedError
+        """Return which tuples of a run, all of which have probed the other state, go into their own; by default all."""
+        return np.ones(codes.size, dtype=np.bool_)
 
     def _after_run(self, side: Side) -> Iterator[PunctuatedBatch]:
         """Do what follows a run: purge, pass punctuations on."""
@@ -201,28 +286,40 @@ class StreamJoin:
         return run
 
     def _work(self, side: Side, run: PunctuatedBatch) -> Iterator[PunctuatedBatch]:
-        self._now += 1
         if side == LEFT:
             self.metrics.left_in += len(run)
         else:
             self.metrics.right_in += len(run)
         self.metrics.punctuations_in += len(run.marks)
         codes, rows = self.key.codes(side, run.rows), run.rows
+        if not self._promise_share:
+            yield from self._join(side, rows, codes)
+            return
         lows, highs = self.key.ranges(run.marks)
         wrong = self.promises[side].contradicted(codes.code, run.marks.at, lows, highs)
         if codes.valid is not None:
             wrong &= codes.valid
         if wrong.any():
             rows, codes = self._without(side, rows, codes, wrong, "after a punctuation that excludes it")
+        asking = np.arange(codes.code.size) if codes.valid is None else np.flatnonzero(codes.valid)
+        implied = self._implied(side, codes.code[asking])
+        if implied.wrong.any():
+            wrong = np.zeros(codes.code.size, dtype=np.bool_)
+            wrong[asking] = implied.wrong
+            rows, codes = self._without(side, rows, codes, wrong, "out of the order in which its stream should arrive")
         first = self._goes_first(side, codes)
         if first is not None:
             yield from self._join(side, *_chosen(rows, codes, first))
             yield from self._after_run(side)
             rows, codes = _chosen(rows, codes, ~first)
         yield from self._join(side, rows, codes)
+        self._promise(side, lows, highs)
+        self._promise(side, implied.lows, implied.highs)
+        yield from self._after_run(side)
+
+    def _promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> None:
         # A left tuple that matches nothing leaves as well: then only the left stream ends what leaves with a key.
         self.promises[side].add(lows, highs, pass_on=side == LEFT or self.how == "inner")
-        yield from self._after_run(side)
 
     def _without(
         self, side: Side, rows: pa.RecordBatch, codes: KeyCodes, wrong: _Bools, why: str
@@ -242,6 +339,8 @@ class StreamJoin:
         return _chosen(rows, codes, ~wrong)
 
     def _join(self, side: Side, rows: pa.RecordBatch, codes: KeyCodes) -> Iterator[PunctuatedBatch]:
+        self._now += 1
+        arrived = self._last_run = self._now
         matched = np.zeros(rows.num_rows, dtype=np.bool_)
         asking = np.arange(rows.num_rows) if codes.valid is None else np.flatnonzero(codes.valid)
         yield from self._probe(side, rows, codes.code, asking, matched)
@@ -251,7 +350,7 @@ class StreamJoin:
         if side == LEFT and self.how == "left":
             alone = np.flatnonzero(~kept & ~matched)
             yield from self._left_alone(rows.take(pa.array(alone)).columns)
-        yield from self._insert(side, rows, codes.code, np.flatnonzero(kept), matched)
+        yield from self._insert(side, rows, codes.code, np.flatnonzero(kept), matched, arrived)
 
     def _probe(
         self, side: Side, rows: pa.RecordBatch, codes: _Int64s, asking: _Int64s, matched: _Bools
@@ -270,7 +369,11 @@ class StreamJoin:
                 yield self._deliver(self._rows.pairs(side, columns, window.store.take(slots[portion])))
 
     def _portions(
-        self, rows: pa.RecordBatch, own: _Int64s, fixed_bytes: int, text_bytes: _Int64s | None
+        self,
+        rows: pa.RecordBatch,
+        own: npt.NDArray[np.signedinteger],
+        fixed_bytes: int,
+        text_bytes: _Int64s | None,
     ) -> Iterator[slice]:
         per_row = rows.nbytes / max(1, rows.num_rows) + fixed_bytes
         if text_bytes is not None and own.size:
@@ -280,27 +383,27 @@ class StreamJoin:
             yield slice(start, start + step)
 
     def _insert(
-        self, side: Side, rows: pa.RecordBatch, codes: _Int64s, kept: _Int64s, matched: _Bools
+        self, side: Side, rows: pa.RecordBatch, codes: _Int64s, kept: _Int64s, matched: _Bools, arrived: int
     ) -> Iterator[PunctuatedBatch]:
+        window = self.state.windows[side]
         at = 0
         while at < kept.size:
             batch = rows.take(pa.array(kept[at:]))
             fitting = self.state.make_room(side, batch)
             if fitting == 0:
-                yield from self._overflow(side)
-                fitting = self.state.make_room(side, batch)
-                assert fitting, "there is room after an overflow"
+                yield from self._overflow(side)  # there is room afterwards, or an error
+                continue
             chosen = kept[at : at + fitting]
-            numbers = np.full(fitting, self._now, dtype=np.int64)
-            slots = self.state.windows[side].insert(codes[chosen], batch.slice(0, fitting), numbers)
-            self.state.windows[side].matched[slots] = matched[chosen]
+            numbers = np.full(fitting, arrived, dtype=np.int64)
+            slots = window.insert(codes[chosen], batch.slice(0, fitting), numbers)
+            window.matched[slots] = matched[chosen]
             at += fitting
 
     # --- what leaves --------------------------------------------------------------------------------------------
 
     def _deliver(self, rows: pa.RecordBatch) -> PunctuatedBatch:
         self.metrics.rows_out += rows.num_rows
-        return PunctuatedBatch(rows, KeyMarks.none(self.key.dtype))
+        return PunctuatedBatch.without_marks(rows, self.key.dtype)
 
     def _left_alone(self, columns: list[pa.Array]) -> Iterator[PunctuatedBatch]:
         if len(columns[0]):
@@ -319,3 +422,7 @@ class StreamJoin:
 def _chosen(rows: pa.RecordBatch, codes: KeyCodes, chosen: _Bools) -> tuple[pa.RecordBatch, KeyCodes]:
     valid = None if codes.valid is None else codes.valid[chosen]
     return rows.filter(pa.array(chosen)), KeyCodes(codes.code[chosen], valid)
+
+
+def _queue_bytes(budget_bytes: int) -> int:
+    return max(_LEAST_QUEUE_BYTES, int(budget_bytes * _QUEUE_SHARE))

@@ -1,0 +1,88 @@
+"""What the way in which a stream arrives says about the keys that it sends no more (S4 ll. 507-522).
+
+- any: nothing.
+- clustered: tuples of a key come one after the other; when another key comes, the one before is over.
+- ascending, descending: when a key comes, all smaller (larger) ones are over.
+"""
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Arrival", "ArrivalOrder", "Implied"]
+
+Arrival: TypeAlias = Literal["any", "clustered", "ascending", "descending"]
+
+_LIMITS = np.iinfo(np.int64)
+
+_Bools = npt.NDArray[np.bool_]
+_Int64s = npt.NDArray[np.int64]
+
+
+class Implied(NamedTuple):
+    """What a run says: which of its tuples do not come as they should, and which ranges of keys are over."""
+
+    wrong: _Bools
+    lows: _Int64s
+    highs: _Int64s
+
+
+class ArrivalOrder:
+    """Follows one stream.
+
+    Examples
+    --------
+    >>> order = ArrivalOrder("clustered")
+    >>> order.observe(np.array([3, 3, 5])).lows.tolist(), order.observe(np.array([5, 8])).lows.tolist()
+    ([3], [5])
+    """
+
+    def __init__(self, arrival: Arrival) -> None:
+        self.arrival = arrival
+        self._last: int | None = None
+
+    def observe(self, codes: _Int64s) -> Implied:
+        """Look at the keys of a run, none of them NULL, none of them excluded by what was known before."""
+        nothing = np.empty(0, dtype=np.int64)
+        right = np.zeros(codes.size, dtype=np.bool_)
+        if self.arrival == "any" or not codes.size:
+            return Implied(right, nothing, nothing)
+        if self.arrival == "clustered":
+            return self._clusters(codes)
+        return self._order(codes)
+
+    def _clusters(self, codes: _Int64s) -> Implied:
+        starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
+        values = codes[starts]
+        wrong = np.zeros(codes.size, dtype=np.bool_)
+        again = np.ones(values.size, dtype=np.bool_)
+        again[np.unique(values, return_index=True)[1]] = False
+        if self._last is not None:
+            again[1:] |= values[1:] == self._last
+        if again.any():
+            wrong = np.repeat(again, np.diff(np.append(starts, codes.size)))
+            values = values[~again]
+        over = values[:-1]
+        if self._last is not None and values[0] != self._last:
+            over = np.append(self._last, over)
+        self._last = int(values[-1])
+        return Implied(wrong, over, over)
+
+    def _order(self, codes: _Int64s) -> Implied:
+        ascends = self.arrival == "ascending"
+        first = codes[0] if self._last is None else np.int64(self._last)
+        furthest = (np.maximum if ascends else np.minimum).accumulate(np.append(first, codes))
+        wrong = codes < furthest[:-1] if ascends else codes > furthest[:-1]
+        self._last = int(furthest[-1])
+        low, high = (_LIMITS.min, self._last - 1) if ascends else (self._last + 1, _LIMITS.max)
+        if not _LIMITS.min <= low <= high <= _LIMITS.max:
+            return Implied(wrong, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return Implied(wrong, np.array([low], dtype=np.int64), np.array([high], dtype=np.int64))
+
+    def state(self) -> Any:
+        """Return what `set_state` takes."""
+        return self._last
+
+    def set_state(self, state: Any) -> None:
+        self._last = state
