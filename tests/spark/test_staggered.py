@@ -240,7 +240,9 @@ def test_a_budget_that_is_told_is_enough(spark: SparkSession, tmp_path: Path) ->
     def join(memory: int) -> None:
         ss.join(stream, table, on="id", algorithm="cmeshjoin", memory=memory, completion="staggered", b=1)
 
-    with pytest.raises(BudgetTooSmall, match=r"memory=20000 bytes, which 2 tasks .* give at least \d+ bytes") as caught:
+    with pytest.raises(
+        BudgetTooSmall, match=r"which 2 tasks .* leaves each 10000 bytes, .* give at least \d+ bytes"
+    ) as caught:
         join(20_000)
     told = int(str(caught.value).split("give at least ")[1].split()[0])
     join(told)
