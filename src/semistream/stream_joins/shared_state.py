@@ -20,6 +20,7 @@ from semistream.stream_joins.join_key import SIDES, JoinKey, Side, other
 __all__ = ["SharedState"]
 
 _FIRST_CAPACITY = 256
+_LEAST_CAPACITY = 8
 _SPARE = 1.25  # of what a state holds, when it gives memory up
 
 _Int32s = npt.NDArray[np.int32]
@@ -83,7 +84,9 @@ class SharedState:
     @staticmethod
     def least_bytes(schemas: tuple[pa.Schema, pa.Schema], key: JoinKey) -> int:
         """Return what a state of some tuples of each stream takes."""
-        return sum(sum(WindowShape(8, 0).nbytes(_Codes(key, side), schemas[side], True)) for side in SIDES)
+        return sum(
+            sum(WindowShape(_LEAST_CAPACITY, 0).nbytes(_Codes(key, side), schemas[side], True)) for side in SIDES
+        )
 
     def by_key(self, side: Side) -> FifoMultimap:
         """Return where the tuples of a stream lie, by key."""
@@ -151,7 +154,7 @@ class SharedState:
     def _shrink(self, side: Side) -> None:
         """Let a state give up what it does not use."""
         window = self.windows[side]
-        capacity = max(min(_FIRST_CAPACITY, window.shape.capacity), int(len(window) * _SPARE))
+        capacity = max(_LEAST_CAPACITY, int(len(window) * _SPARE))
         text_bytes = int(window.store.live_ring_bytes * _SPARE)
         smaller = WindowShape(min(window.shape.capacity, capacity), min(window.shape.ring_bytes, text_bytes))
         if smaller != window.shape:
