@@ -59,12 +59,6 @@ class CodeRanges:
         at = np.searchsorted(self._lows, codes, side="right") - 1
         return (at >= 0) & (codes <= self._highs[np.maximum(at, 0)])
 
-    def covers(self, low: int, high: int) -> bool:
-        """Whether all codes from ``low`` to ``high`` are in the set."""
-        self._merge()
-        at = int(np.searchsorted(self._lows, low, side="right")) - 1
-        return at >= 0 and high <= int(self._highs[at])
-
     def ranges(self) -> tuple[_Int64s, _Int64s]:
         """Return the ends of all ranges, ascending."""
         self._merge()

@@ -32,6 +32,10 @@ class KeyCodes(NamedTuple):
         """Return the codes from ``start`` to ``stop``."""
         return KeyCodes(self.code[start:stop], None if self.valid is None else self.valid[start:stop])
 
+    def valid_rows(self) -> npt.NDArray[np.int64]:
+        """Return the positions of keys that are not NULL."""
+        return np.arange(self.code.size) if self.valid is None else np.flatnonzero(self.valid)
+
 
 def _is_integer_like(dtype: pa.DataType) -> bool:
     return pt.is_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument, SchemaMismatch
@@ -15,8 +14,6 @@ from semistream.stream_joins.join_key import LEFT, RIGHT, JoinKey, Side
 __all__ = ["JoinedRows", "StreamHow"]
 
 StreamHow: TypeAlias = Literal["inner", "left"]
-
-_Int32s = npt.NDArray[np.int32]
 
 
 class JoinedRows:

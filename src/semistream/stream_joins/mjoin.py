@@ -199,12 +199,11 @@ class Mjoin(ThreeStages):
         yield from super()._join(side, rows, codes)
         if self._is_one[side]:
             # Step 2 of rule 1: what matched a key that comes once has met all that it can.
-            valid = codes.code if codes.valid is None else codes.code[codes.valid]
-            yield from self._remove(other(side), valid)
+            yield from self._remove(other(side), codes.code[codes.valid_rows()])
 
     def _repeated(self, side: Side, codes: KeyCodes) -> _Bools:
         """Return which tuples have a key that their stream has had, as far as the state tells."""
-        asking = np.arange(codes.code.size) if codes.valid is None else np.flatnonzero(codes.valid)
+        asking = codes.valid_rows()
         repeated = np.zeros(codes.code.size, dtype=np.bool_)
         repeated[asking] = self.state.by_key(side).count(codes.code[asking]) > 0
         repeated[np.delete(asking, np.unique(codes.code[asking], return_index=True)[1])] = True

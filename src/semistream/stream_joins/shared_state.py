@@ -23,7 +23,6 @@ _FIRST_CAPACITY = 256
 _LEAST_CAPACITY = 8
 _SPARE = 1.25  # of what a state holds, when it gives memory up
 
-_Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -93,11 +92,6 @@ class SharedState:
         codes = self.windows[side].codes
         assert isinstance(codes, FifoMultimap)
         return codes
-
-    @property
-    def nbytes(self) -> int:
-        """What both states take now."""
-        return sum(window.hash_bytes + window.queue_bytes for window in self.windows)
 
     def side_bytes(self, side: Side) -> int:
         """What one of them takes."""

@@ -48,7 +48,6 @@ _LEAST_QUEUE_BYTES = 4 << 10
 _RUN_ROWS = 16_384
 
 _Bools = npt.NDArray[np.bool_]
-_Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -101,6 +100,10 @@ class StreamJoin:
         self._aside: list[tuple[Side, pa.RecordBatch]] = []
         self._now = 0  # counts what is done, so that it can be told what was before what
         self._last_run = 0
+        self._open()
+
+    def _open(self) -> None:
+        """Make what an algorithm has beside the state."""
 
     def _fixed_bytes(self, budget_bytes: int) -> int:
         """Return what all but the state takes."""
@@ -301,7 +304,7 @@ class StreamJoin:
             wrong &= codes.valid
         if wrong.any():
             rows, codes = self._without(side, rows, codes, wrong, "after a punctuation that excludes it")
-        asking = np.arange(codes.code.size) if codes.valid is None else np.flatnonzero(codes.valid)
+        asking = codes.valid_rows()
         implied = self._implied(side, codes.code[asking])
         if implied.wrong.any():
             wrong = np.zeros(codes.code.size, dtype=np.bool_)
@@ -342,7 +345,7 @@ class StreamJoin:
         self._now += 1
         arrived = self._last_run = self._now
         matched = np.zeros(rows.num_rows, dtype=np.bool_)
-        asking = np.arange(rows.num_rows) if codes.valid is None else np.flatnonzero(codes.valid)
+        asking = codes.valid_rows()
         yield from self._probe(side, rows, codes.code, asking, matched)
         kept = np.zeros(rows.num_rows, dtype=np.bool_)
         kept[asking] = self._is_kept(side, codes.code[asking], matched[asking])

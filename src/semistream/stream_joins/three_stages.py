@@ -23,14 +23,12 @@ import pyarrow as pa
 
 from semistream.core.errors import StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.core.semantics import On
 from semistream.core.sizes import format_bytes
 from semistream.kernels.multimap import FifoMultimap
 from semistream.kernels.xxh64 import SEED, hash_int64
 from semistream.stream_joins.disk_parts import DiskParts, PastTuples
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side, other
-from semistream.stream_joins.joined_rows import StreamHow
-from semistream.stream_joins.stream_join import Contradiction, StreamJoin
+from semistream.stream_joins.stream_join import StreamJoin
 
 __all__ = ["ThreeStages"]
 
@@ -40,7 +38,6 @@ _TUPLE_BYTES = 96  # of a tuple being cleaned up, beside its columns: hash entry
 _NEVER = np.iinfo(np.int64).max
 
 _Bools = npt.NDArray[np.bool_]
-_Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -56,17 +53,7 @@ class ThreeStages(StreamJoin):
 
     _clean_up_share = 1 / 8
 
-    def __init__(
-        self,
-        left: pa.Schema,
-        right: pa.Schema,
-        on: On,
-        budget_bytes: int,
-        *,
-        how: StreamHow = "inner",
-        contradiction: Contradiction = "error",
-    ) -> None:
-        super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
+    def _open(self) -> None:
         self._message_bytes = self._clean_up_bytes // 4
         self.parts = DiskParts(self.schemas, _PARTITIONS, self._message_bytes)
         self._clean_time = np.zeros(_PARTITIONS, dtype=np.int64)
@@ -159,7 +146,7 @@ class ThreeStages(StreamJoin):
     def _last_met(self, side: Side, partition: int) -> int:
         return max(int(self._clean_time[partition]), *self._met.get((side, partition), [0]))
 
-    def _have_met(self, partition: int, side: Side, own: "_Times", opposite: "_Times") -> _Bools:
+    def _have_met(self, partition: int, side: Side, own: _Times, opposite: _Times) -> _Bools:
         """Return which pairs, of a tuple of a stream and one of the other, have left before."""
         later = np.maximum(own.arrived, opposite.arrived)
         met: _Bools = (later < np.minimum(own.departed, opposite.departed)) | (later <= self._clean_time[partition])
