@@ -52,7 +52,7 @@ from semistream.core.sizes import format_bytes
 from semistream.kernels.code_ranges import CodeRanges
 from semistream.kernels.key_codes import KeyCodes
 from semistream.stream_joins.arrival import Arrival, ArrivalOrder, Implied
-from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side, other
+from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
 from semistream.stream_joins.joined_rows import StreamHow
 from semistream.stream_joins.scheduling import PriorityScheduling, RandomScheduling, StreamScheduling
 from semistream.stream_joins.stream_join import Contradiction
@@ -99,7 +99,7 @@ class Mjoin(ThreeStages):
         self,
         left: pa.Schema,
         right: pa.Schema,
-        on: On,
+        on: On | JoinKey,
         budget_bytes: int,
         *,
         how: StreamHow = "inner",
@@ -243,6 +243,13 @@ class Mjoin(ThreeStages):
         if sum(len(window) for window in self.state.windows) == held:
             yield from super()._overflow(side)
 
+    def settle(self) -> Iterator[PunctuatedBatch]:
+        """Let all pairs meet, purge, and pass punctuations on."""
+        yield from super().settle()
+        yield from self._purge()
+        for side in SIDES:
+            yield from self._pass_on(side)
+
     def _end(self) -> Iterator[PunctuatedBatch]:
         yield from self._purge()
         yield from super()._end()
@@ -294,11 +301,10 @@ class Mjoin(ThreeStages):
     def _identity(self) -> dict[str, Any]:
         return {**super()._identity(), "relation": list(self._is_one), "arrival": [a.arrival for a in self._arrivals]}
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        header, tables = super()._state()
-        return {**header, "arrivals": [order.state() for order in self._arrivals]}, tables
+    def _state_header(self) -> dict[str, Any]:
+        return {**super()._state_header(), "arrivals": [order.state() for order in self._arrivals]}
 
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        super()._set_state(header, tables)
+    def _set_header(self, header: dict[str, Any]) -> None:
+        super()._set_header(header)
         for order, state in zip(self._arrivals, header["arrivals"], strict=True):
             order.set_state(state)

@@ -3,12 +3,14 @@
 S4 ll. 585-605: the punctuation collection and the punctuated range PR of a stream.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.kernels.code_ranges import CodeRanges
-from semistream.stream_joins.stream_snapshot import range_table, table_ranges
+from semistream.stream_joins.stream_snapshot import range_rows, ranges_of_rows
 
 __all__ = ["Promises"]
 
@@ -90,20 +92,24 @@ class Promises:
             wrong |= (codes >= lows[number]) & (codes <= highs[number]) & (place >= at[number])
         return wrong
 
-    def tables(self) -> dict[str, pa.Table]:
-        """Return all that `set_tables` takes, for a snapshot."""
+    def portions(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield all that `put_back` takes, for a snapshot."""
         kinds = {
             "punctuated": self.punctuated.ranges(),
             "unpurged": _joined(self._unpurged),
             "unpassed": _joined(self._unpassed),
         }
-        return {kind: range_table(*ranges) for kind, ranges in kinds.items()}
+        for kind, (lows, highs) in kinds.items():
+            if lows.size:
+                yield kind, range_rows(lows, highs)
 
-    def set_tables(self, tables: dict[str, pa.Table]) -> None:
+    def put_back(self, kind: str, rows: pa.RecordBatch) -> None:
         """Take over what another one has promised."""
-        self.punctuated.add(*table_ranges(tables["punctuated"]))
-        self._unpurged = [table_ranges(tables["unpurged"])]
-        self._unpassed = [table_ranges(tables["unpassed"])]
+        ranges = ranges_of_rows(rows)
+        if kind == "punctuated":
+            self.punctuated.add(*ranges)
+        else:
+            {"unpurged": self._unpurged, "unpassed": self._unpassed}[kind].append(ranges)
 
 
 def _joined(ranges: list[tuple[_Int64s, _Int64s]]) -> tuple[_Int64s, _Int64s]:
