@@ -130,6 +130,42 @@ def test_punctuations_that_never_merge_are_told_when_they_fill_their_memory() ->
         list(op.step())
 
 
+def test_keys_that_never_merge_are_forgotten_once_neither_stream_sends_them() -> None:
+    op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 64 << 10)
+    rows = 0
+    for start in range(0, 40_000, 100):
+        keys = list(range(start, start + 100, 2))
+        marks: list[tuple[int, int | None, int | None]] = [(len(keys), key, key) for key in keys]
+        for side in (LEFT, RIGHT):
+            _offer(op, side, batch(side, keys, start, marks))
+            rows += sum(out.rows.num_rows for out in op.step())
+            assert op.memory().total_bytes <= op.budget_bytes
+    assert rows == 20_000
+    assert sum(len(window) for window in op.state.windows) == 0
+
+
+def test_keys_that_come_once_are_forgotten_once_the_other_stream_sends_them_no_more() -> None:
+    op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 64 << 10, relation="one-to-many")
+    for start in range(0, 40_000, 100):
+        keys = list(range(start, start + 100, 2))
+        marks: list[tuple[int, int | None, int | None]] = [(len(keys), key, key) for key in keys]
+        for side, batch_marks in ((LEFT, []), (RIGHT, marks)):
+            _offer(op, side, batch(side, keys, start, batch_marks))
+            list(op.step())
+    assert op.metrics.rows_out == 20_000
+    assert sum(len(window) for window in op.state.windows) == 0
+
+
+def test_a_key_that_comes_once_is_told_after_it_was_purged_too() -> None:
+    op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", _BUDGET, relation="one-to-many", purge_every=1)
+    _offer(op, LEFT, batch(LEFT, [5], 0, []))
+    _offer(op, RIGHT, batch(RIGHT, [5], 0, [(1, 5, 5)]))
+    list(op.settle())
+    _offer(op, LEFT, batch(LEFT, [5], 1, []))
+    with pytest.raises(ContradictedPunctuation, match=r"a tuple with key=5 came after a punctuation"):
+        list(op.step())
+
+
 def test_auctions_with_bids_in_little_memory() -> None:
     auctions = Auctions(count=3000, bids=5, open_auctions=100, seed=2)
     parts: list[tuple[Side, PunctuatedBatch]] = []

@@ -374,6 +374,12 @@ class StreamJoin:
         self._promise(side, implied.lows, implied.highs)
         yield from self._after_run(side)
 
+    def promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> Iterator[PunctuatedBatch]:
+        """Take in punctuations as ranges of codes; they stand after all tuples of the stream that were worked on."""
+        self.metrics.punctuations_in += lows.size
+        self._promise(side, lows, highs)
+        yield from self._after_run(side)
+
     def _promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> None:
         # A left tuple that matches nothing leaves as well: then only the left stream ends what leaves with a key.
         self.promises[side].add(lows, highs, pass_on=side == LEFT or self.how == "inner")
