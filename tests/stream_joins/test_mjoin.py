@@ -138,7 +138,7 @@ def test_keys_that_never_merge_are_forgotten_once_neither_stream_sends_them() ->
         marks: list[tuple[int, int | None, int | None]] = [(len(keys), key, key) for key in keys]
         for side in (LEFT, RIGHT):
             _offer(op, side, batch(side, keys, start, marks))
-            rows += sum(out.rows.num_rows for out in op.step())
+            rows += sum(out.rows.num_rows for out in op.settle())
             assert op.memory().total_bytes <= op.budget_bytes
     assert rows == 20_000
     assert sum(len(window) for window in op.state.windows) == 0
@@ -151,7 +151,7 @@ def test_keys_that_come_once_are_forgotten_once_the_other_stream_sends_them_no_m
         marks: list[tuple[int, int | None, int | None]] = [(len(keys), key, key) for key in keys]
         for side, batch_marks in ((LEFT, []), (RIGHT, marks)):
             _offer(op, side, batch(side, keys, start, batch_marks))
-            list(op.step())
+            list(op.settle())
     assert op.metrics.rows_out == 20_000
     assert sum(len(window) for window in op.state.windows) == 0
 
