@@ -30,11 +30,11 @@ def observation_name(join_id: str) -> str:
     return name if count == 1 else f"{name}-{count}"
 
 
-def observed(joined: DataFrame, observation: str | Observation) -> DataFrame:
-    """Return the joined rows alone; the metrics of their tasks are observed."""
+def observed(joined: DataFrame, observation: str | Observation, texts: str = "tasks") -> DataFrame:
+    """Return the joined rows alone; the metrics of their tasks are observed, as texts under a name."""
     tasks = F.collect_list(METRICS_COLUMN)
     totals = F.aggregate(tasks, F.create_map().cast("map<string, bigint>"), _added)
-    watched = joined.observe(observation, totals.alias("totals"), tasks.alias("tasks"))
+    watched = joined.observe(observation, totals.alias("totals"), tasks.alias(texts))
     return watched.where(F.col(METRICS_COLUMN).isNull()).drop(METRICS_COLUMN)
 
 

@@ -1,0 +1,1 @@
+"""Joins of two streams on Spark, which punctuations keep small."""

@@ -1,0 +1,49 @@
+"""Tuples that contradict a punctuation, set aside in Parquet files.
+
+A file is named by query, micro-batch and bucket: a batch that is replayed writes the same files again. It is whole
+under its name, or not there.
+"""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semistream.stream_joins.join_key import LEFT, Side
+
+__all__ = ["AsideFiles"]
+
+
+class AsideFiles:
+    """The files of one bucket in one micro-batch, below a folder for each stream; made when there is a tuple."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._folder = Path(folder)
+        self._name = name
+        self._writers: dict[Side, tuple[Any, Path]] = {}
+        self._open = ExitStack()
+
+    def put(self, side: Side, rows: pa.RecordBatch) -> None:
+        """Add tuples of a stream."""
+        if side not in self._writers:
+            folder = self._folder / ("left" if side == LEFT else "right")
+            folder.mkdir(parents=True, exist_ok=True)
+            unfinished = folder / f".{self._name}.{os.getpid()}"  # Spark and others read no files with a dot
+            self._writers[side] = self._open.enter_context(pq.ParquetWriter(unfinished, rows.schema)), unfinished
+        self._writers[side][0].write_batch(rows)
+
+    def publish(self) -> None:
+        """Give the files their names."""
+        self._open.close()
+        for _, unfinished in self._writers.values():
+            unfinished.replace(unfinished.parent / f"{self._name}.parquet")
+        self._writers = {}
+
+    def close(self) -> None:
+        """Remove what was not published."""
+        self._open.close()
+        for _, unfinished in self._writers.values():
+            unfinished.unlink(missing_ok=True)

@@ -1,0 +1,122 @@
+"""Both streams on their way to the buckets: blobs of tuples, and of punctuations.
+
+A punctuation of one key goes to the bucket of that key, one of a range of keys to all buckets.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+
+from semistream.core.errors import InvalidArgument
+from semistream.core.punctuated_batch import KeyMarks
+from semistream.runtime.spark.arrow_schema import relabel
+from semistream.runtime.spark.packing import blob_array, blob_bytes, gathered_bytes, pack
+from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
+from semistream.runtime.spark.state_keys import state_keys
+from semistream.stream_joins.bucket_key import Buckets
+from semistream.stream_joins.join_key import Side
+
+__all__ = ["MARK_SCHEMA", "PACKED_COLUMNS", "TUPLES", "kind_of", "pack_part"]
+
+PACKED_COLUMNS = "key int, kind int, part int, number bigint, blob binary"
+"""A blob: the bucket's key, what is in it, the part of the streams, and the blob's number in it."""
+
+MARK_SCHEMA = pa.schema([("low", pa.int64()), ("high", pa.int64())])
+"""Punctuations as ranges of codes."""
+
+TUPLES, MARKS = range(2)
+
+_Int64s = npt.NDArray[np.int64]
+
+
+def kind_of(side: Side, content: int) -> int:
+    """Return the number under which tuples or punctuations of a stream travel."""
+    return 2 * side + content
+
+
+def pack_part(task: tuple[PunctuatedPlan, Side, bool], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pack the rows of one part of a stream, behind which its punctuations are; runs on executors."""
+    plan, side, is_punctuated = task
+    context = TaskContext.get()
+    assert context is not None
+    part = context.partitionId()
+    packing = _Packing(plan, side, part, is_punctuated)
+    keys = state_keys(plan.buckets)
+    for number, (bucket, content, blob) in enumerate(packing.blobs(batches)):
+        columns = [
+            pa.array([keys[bucket]], pa.int32()),
+            pa.array([kind_of(side, content)], pa.int32()),
+            pa.array([part], pa.int32()),
+            pa.array([number]),
+            blob_array(blob),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, ["key", "kind", "part", "number", "blob"])
+
+
+class _Packing:
+    """Cuts a part of a stream into the blobs of buckets."""
+
+    def __init__(self, plan: PunctuatedPlan, side: Side, part: int, is_punctuated: bool) -> None:
+        self._schema = plan.schemas[side]
+        self._side = side
+        self._key = plan.key()
+        self._buckets = Buckets(plan.buckets)
+        self._null_bucket = part % plan.buckets  # NULL matches nothing anywhere, and no bucket should get them all
+        self._is_punctuated = is_punctuated
+        self._held_bytes, self._most_bytes = gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
+
+    def blobs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.Buffer]]:
+        gathered: list[pa.RecordBatch] = []
+        for batch in batches:
+            gathered.append(batch)
+            if sum(held.nbytes for held in gathered) >= self._held_bytes:
+                yield from self._cut(pa.concat_batches(gathered))
+                gathered = []
+        if gathered:
+            yield from self._cut(pa.concat_batches(gathered))
+
+    def _cut(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.Buffer]]:
+        columns = len(self._schema)
+        rows = batch.select(range(columns))
+        if self._is_punctuated:
+            is_mark = batch.column(columns)
+            if is_mark.true_count:
+                marks = batch.select([columns + 1, columns + 2]).filter(is_mark)
+                yield from self._cut_marks(marks.column(0), marks.column(1))
+                rows = rows.filter(pa.compute.invert(is_mark))
+        rows = relabel(rows, self._schema)
+        codes = self._key.codes(self._side, rows)
+        ids = self._buckets.of(codes.code)
+        if codes.valid is not None:
+            ids = np.where(codes.valid, ids, self._null_bucket)
+        for bucket, chosen in self._by_bucket(ids):
+            for blob in pack([rows.take(pa.array(chosen))], self._most_bytes):
+                yield bucket, TUPLES, blob
+
+    def _cut_marks(self, low: pa.Array, high: pa.Array) -> Iterator[tuple[int, int, pa.Buffer]]:
+        lows, highs = self._key.ranges(KeyMarks(np.zeros(len(low), dtype=np.int64), low, high))
+        wrong = np.flatnonzero(lows > highs)
+        if wrong.size:
+            raise InvalidArgument(
+                f"a punctuation excludes keys from {low[wrong[0]]} to {high[wrong[0]]}, and none is: give low <= high"
+            )
+        constant = lows == highs
+        of = np.where(constant, self._buckets.of(lows), -1)
+        everywhere = np.flatnonzero(~constant)
+        for bucket in range(self._buckets.count):
+            chosen = np.concatenate([np.flatnonzero(of == bucket), everywhere])
+            if chosen.size:
+                marks = pa.RecordBatch.from_arrays([lows[chosen], highs[chosen]], schema=MARK_SCHEMA)
+                for blob in pack([marks], self._most_bytes):
+                    yield bucket, MARKS, blob
+
+    def _by_bucket(self, ids: _Int64s) -> Iterator[tuple[int, _Int64s]]:
+        order = np.argsort(ids, kind="stable")
+        bounds = np.searchsorted(ids[order], np.arange(self._buckets.count + 1))
+        for bucket in range(self._buckets.count):
+            chosen = order[bounds[bucket] : bounds[bucket + 1]]
+            if chosen.size:
+                yield bucket, chosen

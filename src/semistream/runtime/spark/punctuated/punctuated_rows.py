@@ -1,0 +1,91 @@
+"""Which rows of a DataFrame are punctuations, and what they say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
+from pyspark.sql.types import BooleanType
+
+from semistream.core.errors import InvalidArgument, UnknownColumn
+from semistream.stream_joins.join_key import LEFT, RIGHT, Side
+
+__all__ = ["PunctuatedRows", "rows_by_side"]
+
+SIDE_NAMES = {"left": LEFT, "right": RIGHT}
+
+
+@dataclass(frozen=True)
+class PunctuatedRows:
+    """Rows that promise something instead of being tuples.
+
+    Columns that are given by name, other than the key, are there for the punctuations alone: they do not leave the
+    join. Expressions leave all columns as they are.
+
+    Parameters
+    ----------
+    when
+        A boolean column or expression: where it is true, the row is a punctuation.
+    low, high
+        The smallest and the largest key that come no more; NULL is an open end, and so is one that is left out. With
+        neither, the row's own key comes no more.
+
+    Examples
+    --------
+    >>> PunctuatedRows("is_end").when
+    'is_end'
+    """
+
+    when: "str | Column"
+    low: "str | Column | None" = None
+    high: "str | Column | None" = None
+
+    def __post_init__(self) -> None:
+        for what in ("when", "low", "high"):
+            given = getattr(self, what)
+            if not isinstance(given, str | Column) and not (given is None and what != "when"):
+                raise InvalidArgument(f"{what}={given!r} of punctuations must be a column's name or a Column")
+
+    @property
+    def is_range(self) -> bool:
+        """Whether they exclude more than their own key."""
+        return self.low is not None or self.high is not None
+
+    def own_columns(self, key: str) -> set[str]:
+        """Return the columns that are there for the punctuations alone."""
+        return {given for given in (self.when, self.low, self.high) if isinstance(given, str)} - {key}
+
+    def columns(self, data: DataFrame, key: str, side: str) -> list[Column]:
+        """Return whether a row is a punctuation, and the ends of what it excludes."""
+        for given in (self.when, self.low, self.high):
+            if isinstance(given, str) and given not in data.columns:
+                raise UnknownColumn(f"the {side} stream has no column {given!r}: it has {', '.join(data.columns)}")
+        when = _column(data, self.when)
+        if not isinstance(data.select(when).schema[0].dataType, BooleanType):
+            raise InvalidArgument(
+                f"punctuations={{{side!r}: {self.when!r}}} must be a boolean column: give one that is true where a row "
+                "is a punctuation"
+            )
+        key_type = data.schema[key].dataType
+        own_end = F.lit(None) if self.is_range else _column(data, key)
+        ends = [own_end if given is None else _column(data, given) for given in (self.low, self.high)]
+        return [F.coalesce(when, F.lit(False)), *(end.cast(key_type) for end in ends)]
+
+
+def _column(data: DataFrame, given: "str | Column") -> Column:
+    return data[f"`{given.replace('`', '``')}`"] if isinstance(given, str) else given
+
+
+def rows_by_side(punctuations: object) -> dict[Side, PunctuatedRows]:
+    """Return what the argument ``punctuations`` says of each stream."""
+    if punctuations is None:
+        return {}
+    if not isinstance(punctuations, Mapping) or set(punctuations) - set(SIDE_NAMES):
+        raise InvalidArgument(
+            f"punctuations={punctuations!r} must say which rows of 'left', 'right' or both are punctuations, as "
+            "{'right': 'is_end'} with a boolean column"
+        )
+    return {
+        SIDE_NAMES[side]: given if isinstance(given, PunctuatedRows) else PunctuatedRows(given)
+        for side, given in punctuations.items()
+    }

@@ -1,0 +1,152 @@
+"""One micro-batch of one bucket of two streams.
+
+A micro-batch has no order inside. A punctuation in it is taken to stand behind all tuples of its stream in the same
+micro-batch, so that no tuple contradicts it that came along with it. What leaves is all that can be known at
+the end of the micro-batch, which is a function of what has come: a batch that is replayed lets the same rows out, with
+another memory too.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.punctuated_batch import PunctuatedBatch
+from semistream.kernels.key_codes import KeyCodes
+from semistream.runtime.spark.packing import unpack
+from semistream.runtime.spark.punctuated.aside import AsideFiles
+from semistream.runtime.spark.punctuated.packing import MARK_SCHEMA, MARKS, TUPLES, kind_of
+from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
+from semistream.runtime.spark.punctuated.state import PunctuatedState
+from semistream.runtime.spark.task_metrics import MemoryPeak, TaskMetrics
+from semistream.stream_joins.arrival import Arrival
+from semistream.stream_joins.bucket_key import Buckets
+from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side
+from semistream.stream_joins.mjoin import Mjoin
+
+__all__ = ["PunctuatedTurn"]
+
+_LIMITS = np.iinfo(np.int64)
+
+_Int64s = npt.NDArray[np.int64]
+
+
+class PunctuatedTurn:
+    """Brings a bucket from one micro-batch to the next."""
+
+    def __init__(self, plan: PunctuatedPlan, bucket: int, state: PunctuatedState, aside: AsideFiles | None) -> None:
+        self._plan = plan
+        self._bucket = bucket
+        self._state = state
+        self._aside = aside
+        self._memory = MemoryPeak()
+        self._counters: dict[str, int] = {}
+        self._budget_bytes = 0
+
+    def run(self, blobs: Mapping[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
+        """Join what came and yield the rows that leave; the state is saved at the end.
+
+        Parameters
+        ----------
+        blobs
+            By `kind_of` stream and content.
+        """
+        op = self._plan.make(self._bucket)
+        try:
+            self._state.restore(op)
+            before = op.metrics.as_dict()
+            for side in self._order():
+                yield from self._rows(op, self._tuples(op, side, blobs[kind_of(side, TUPLES)]))
+                yield from self._rows(op, self._marks(op, side, blobs[kind_of(side, MARKS)]))
+            yield from self._rows(op, op.settle())
+            self._state.save(op)
+            self._note(op, before)
+        finally:
+            op.close()
+
+    def _order(self) -> tuple[Side, Side]:
+        """Return the streams, first the one whose promises let tuples of the other be dropped as they come."""
+        return (RIGHT, LEFT) if self._plan.relation == "many-to-one" else SIDES
+
+    def _tuples(self, op: Mjoin, side: Side, blobs: Iterable[bytes]) -> Iterator[PunctuatedBatch]:
+        """Offer the tuples of a stream; in the end, its arrival promises what it promises."""
+        furthest = _Furthest(self._plan.arrivals[side])
+        for rows in unpack(blobs, self._plan.schemas[side]):
+            if furthest.matters:
+                furthest.look_at(op.key.codes(side, rows))
+            rest = PunctuatedBatch.without_marks(rows, op.key.dtype)
+            while len(rest):
+                rest = rest.split(op.offer(side, rest))[1]
+                if len(rest):
+                    yield from op.step()
+        while op.queued(side):
+            yield from op.step()
+        yield from op.promise(side, *furthest.promised())
+
+    def _marks(self, op: Mjoin, side: Side, blobs: Iterable[bytes]) -> Iterator[PunctuatedBatch]:
+        """Take in the punctuations of a stream, all of whose tuples have been worked on."""
+        buckets = Buckets(self._plan.buckets)
+        for marks in unpack(blobs, MARK_SCHEMA):
+            low, high = (np.asarray(column) for column in marks.columns)
+            lows, highs = buckets.block_ranges(self._bucket, low, high)
+            some = lows <= highs  # of a narrow range a bucket may have no key
+            yield from op.promise(side, lows[some], highs[some])
+
+    def _rows(self, op: Mjoin, results: Iterable[PunctuatedBatch]) -> Iterator[pa.RecordBatch]:
+        for result in results:
+            self._memory.note(op.memory().components)
+            self._put_aside(op)
+            if len(result):
+                yield result.rows
+        self._memory.note(op.memory().components)
+        self._put_aside(op)
+
+    def _put_aside(self, op: Mjoin) -> None:
+        for side, rows in op.take_aside():
+            assert self._aside is not None
+            self._aside.put(side, rows)
+
+    def _note(self, op: Mjoin, before: dict[str, int]) -> None:
+        self._counters = {name: count - before[name] for name, count in op.metrics.as_dict().items()}
+        self._counters["left_held"], self._counters["right_held"] = (
+            len(op.state.windows[side]) + sum(op.parts.rows(side, partition) for partition in op.parts.used)
+            for side in SIDES
+        )
+        self._counters["state_bytes"] = self._state.nbytes
+        self._budget_bytes = op.budget_bytes
+
+    def metrics(self, partition: int) -> TaskMetrics:
+        """Return what the micro-batch counted, after `run`."""
+        return TaskMetrics(
+            partition=partition,
+            bucket=self._bucket,
+            version=0,
+            counters=self._counters,
+            budget_bytes=self._budget_bytes,
+            memory_bytes=self._memory.total_bytes,
+            memory=dict(self._memory.components),
+        )
+
+
+class _Furthest:
+    """The furthest key of a stream that comes in order: all that a micro-batch, which has no order, says of it."""
+
+    def __init__(self, arrival: Arrival) -> None:
+        self.matters = arrival != "any"
+        self._ascends = arrival == "ascending"
+        self._code: int | None = None
+
+    def look_at(self, codes: KeyCodes) -> None:
+        here = codes.code[codes.valid_rows()]
+        if here.size:
+            best = max if self._ascends else min
+            furthest = int(here.max() if self._ascends else here.min())
+            self._code = furthest if self._code is None else best(self._code, furthest)
+
+    def promised(self) -> tuple[_Int64s, _Int64s]:
+        """Return the range of the keys that come no more."""
+        if self._code is None:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        low, high = (_LIMITS.min, self._code - 1) if self._ascends else (self._code + 1, _LIMITS.max)
+        return np.array([low], dtype=np.int64), np.array([high], dtype=np.int64)
