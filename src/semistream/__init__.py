@@ -24,6 +24,7 @@ from semistream.runtime.local import Replay, operator, run
 from semistream.runtime.spark.join_metrics import JoinMetrics
 from semistream.runtime.spark.pyspark_version import require_pyspark
 from semistream.runtime.spark.register_sources import register_sources
+from semistream.runtime.spark.stream_join_metrics import StreamJoinMetrics
 from semistream.storage import MasterTable, open_table, stage
 from semistream.storage.distributed import register_engine
 
@@ -32,6 +33,8 @@ register_engine("pyspark", "semistream.runtime.spark.engine")
 if TYPE_CHECKING:
     from semistream.runtime.spark.join import enrich, join
     from semistream.runtime.spark.metrics import metrics
+    from semistream.runtime.spark.punctuated.join import punctuated_join
+    from semistream.runtime.spark.punctuated.punctuated_rows import PunctuatedRows
 
 __all__ = [
     "JoinMetrics",
@@ -39,9 +42,11 @@ __all__ = [
     "MemoryReport",
     "Metrics",
     "Operator",
+    "PunctuatedRows",
     "Replay",
     "SemistreamError",
     "SheddingConfig",
+    "StreamJoinMetrics",
     "__version__",
     "algorithm_names",
     "between",
@@ -51,6 +56,7 @@ __all__ = [
     "metrics",
     "open_table",
     "operator",
+    "punctuated_join",
     "register_sources",
     "run",
     "stage",
@@ -61,6 +67,8 @@ _ON_SPARK = {
     "enrich": "semistream.runtime.spark.join",
     "join": "semistream.runtime.spark.join",
     "metrics": "semistream.runtime.spark.metrics",
+    "PunctuatedRows": "semistream.runtime.spark.punctuated.punctuated_rows",
+    "punctuated_join": "semistream.runtime.spark.punctuated.join",
 }
 
 

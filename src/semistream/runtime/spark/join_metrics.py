@@ -1,10 +1,9 @@
 """Metrics of a join as Python objects, read from a query's progress."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from semistream.core.errors import InvalidArgument
+from semistream.runtime.spark.observed_rows import observed_in_progress, row_by_name
 from semistream.runtime.spark.task_metrics import COUNTERS, TaskMetrics
 
 __all__ = ["JoinMetrics"]
@@ -147,25 +146,15 @@ class JoinMetrics:
     @classmethod
     def all_from_progress(cls, progress: object) -> "dict[str, JoinMetrics]":
         """Return the metrics of all joins of a query in one micro-batch, by name."""
-        fields: Any = progress
-        batch_id = fields["batchId"] if isinstance(fields, Mapping) else fields.batchId
-        observed = fields["observedMetrics"] if isinstance(fields, Mapping) else fields.observedMetrics
-        found = {name: cls.from_observed(name, row, batch_id) for name, row in (observed or {}).items()}
+        batch_id, observed = observed_in_progress(progress)
+        found = {name: cls.from_observed(name, row, batch_id) for name, row in observed.items()}
         return {name: metrics for name, metrics in found.items() if metrics is not None}
 
     @classmethod
     def from_observed(cls, name: str, fields: object, batch_id: int | None = None) -> "JoinMetrics | None":
         """Return the metrics in a row that Spark observed; None when it is not of a join."""
-        row = _named(fields)
+        row = row_by_name(fields)
         if row.keys() != {"totals", "tasks"}:
             return None
         tasks = map(TaskMetrics.from_json, row["tasks"])
         return cls(name=name, batch_id=batch_id, tasks=tuple(sorted(tasks, key=lambda task: task.partition)))
-
-
-def _named(row: Any) -> dict[str, Any]:
-    """Return an observed row by column: a Row, a dict, or on Spark Connect a Row of values and their schema."""
-    fields: dict[str, Any] = row.asDict() if hasattr(row, "asDict") else dict(row)
-    if fields.keys() == {"values", "schema"}:
-        return dict(zip((column["name"] for column in fields["schema"]["fields"]), fields["values"], strict=True))
-    return fields

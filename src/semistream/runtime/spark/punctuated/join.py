@@ -114,7 +114,7 @@ def punctuated_join(
     slots
         Tasks that an executor runs at once, where Spark's configuration does not tell or tells wrong.
     name
-        Under which metrics appear in the query's progress; see `semistream.metrics`.
+        Under which metrics appear in the query's progress; see `semistream.StreamJoinMetrics`.
 
     Raises
     ------

@@ -19,6 +19,7 @@ from semistream.runtime.spark.punctuated.aside import AsideFiles
 from semistream.runtime.spark.punctuated.packing import MARK_SCHEMA, MARKS, TUPLES, kind_of
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.punctuated.state import PunctuatedState
+from semistream.runtime.spark.stream_join_metrics import STATE_COUNTERS
 from semistream.runtime.spark.task_metrics import MemoryPeak, TaskMetrics
 from semistream.stream_joins.arrival import Arrival
 from semistream.stream_joins.bucket_key import Buckets
@@ -109,11 +110,11 @@ class PunctuatedTurn:
 
     def _note(self, op: Mjoin, before: dict[str, int]) -> None:
         self._counters = {name: count - before[name] for name, count in op.metrics.as_dict().items()}
-        self._counters["left_held"], self._counters["right_held"] = (
+        held = (
             len(op.state.windows[side]) + sum(op.parts.rows(side, partition) for partition in op.parts.used)
             for side in SIDES
         )
-        self._counters["state_bytes"] = self._state.nbytes
+        self._counters |= dict(zip(STATE_COUNTERS, (*held, self._state.nbytes), strict=True))
         self._budget_bytes = op.budget_bytes
 
     def metrics(self, partition: int) -> TaskMetrics:
