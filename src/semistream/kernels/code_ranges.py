@@ -54,10 +54,10 @@ class CodeRanges:
     def contains(self, codes: _Int64s) -> _Bools:
         """Return for every code whether it is in the set."""
         self._merge()
-        if not self._lows.size:
-            return np.zeros(codes.size, dtype=np.bool_)
-        at = np.searchsorted(self._lows, codes, side="right") - 1
-        return (at >= 0) & (codes <= self._highs[np.maximum(at, 0)])
+        inside = np.zeros(codes.size, dtype=np.bool_)
+        if self._lows.size:
+            _find_inside(self._lows, self._highs, codes, inside)
+        return inside
 
     def ranges(self) -> tuple[_Int64s, _Int64s]:
         """Return the ends of all ranges, ascending."""
@@ -74,6 +74,19 @@ class CodeRanges:
         count = _merge_sorted(lows, highs)
         self._lows, self._highs = lows[:count].copy(), highs[:count].copy()
         self._new = []
+
+
+@kernel
+def _find_inside(lows: _Int64s, highs: _Int64s, codes: _Int64s, inside: _Bools) -> None:
+    for row in range(codes.size):
+        # The last range that begins at the code or before it; no branch depends on the code.
+        at = 0
+        remaining = lows.size
+        while remaining > 1:
+            half = remaining // 2
+            at += half * (lows[at + half] <= codes[row])
+            remaining -= half
+        inside[row] = (lows[at] <= codes[row]) & (codes[row] <= highs[at])
 
 
 @kernel

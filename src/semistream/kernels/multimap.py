@@ -44,6 +44,7 @@ from semistream.kernels.multimap_entries import (
     delete_keys,
     expire_entries,
     fill_keys_with_at_least,
+    find_present,
     index_entries,
     insert_entries,
 )
@@ -64,6 +65,7 @@ __all__ = ["NO_SLOT", "FifoMultimap"]
 
 _LOAD_FACTOR = 0.5
 
+_Bools = npt.NDArray[np.bool_]
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
@@ -178,6 +180,12 @@ class FifoMultimap:
         count_entries(self._directory.values, self._tags.values, self._key_count.values, codes, out)
         return out
 
+    def has(self, codes: _Int64s) -> _Bools:
+        """Return which codes have entries."""
+        present = np.empty(codes.size, dtype=np.bool_)
+        find_present(self._directory.values, codes, present)
+        return present
+
     def pairs(self, rows: _Int32s, cursors: _Int32s, at: int, out_rows: _Int32s, out_slots: _Int32s) -> tuple[int, int]:
         """Fill the output with (row, slot) pairs of the probed ``rows`` and return (new ``at``, how many).
 
@@ -229,7 +237,7 @@ class FifoMultimap:
 
     def delete(self, codes: _Int64s) -> _Int32s:
         """Remove all entries of these keys and return their slots: key by key, oldest first."""
-        slots = np.empty(int(self.count(codes).sum()), dtype=np.int32)
+        slots = np.empty(min(int(self.count(codes).sum()), len(self)), dtype=np.int32)
         removed = delete_keys(
             self._directory.values,
             self._tags.values,

@@ -23,10 +23,12 @@ __all__ = [
     "delete_keys",
     "expire_entries",
     "fill_keys_with_at_least",
+    "find_present",
     "index_entries",
     "insert_entries",
 ]
 
+_Bools = npt.NDArray[np.bool_]
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 _Tags = npt.NDArray[np.uint8]
@@ -192,6 +194,13 @@ def count_entries(directory: _Int64s, tags: _Tags, key_count: _Int32s, codes: _I
             packed = directory[line_of(directory, mix(codes[at]), codes[at]), 1]
             out[at] = 0 if packed == 0 else key_count[first_entry(packed)]
     return touched
+
+
+@kernel
+def find_present(directory: _Int64s, codes: _Int64s, present: _Bools) -> None:
+    """Say of every code whether it has entries."""
+    for at in range(codes.size):
+        present[at] = directory[line_of(directory, mix(codes[at]), codes[at]), 1] != 0
 
 
 @kernel

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.kernels.code_ranges import CodeRanges
+from semistream.kernels.codes_in_run import follow_their_mark
 from semistream.stream_joins.stream_snapshot import range_table, table_ranges
 
 __all__ = ["Promises"]
@@ -80,14 +81,12 @@ class Promises:
         wrong = self.punctuated.contains(codes)
         if not at.size:
             return wrong
-        place = np.arange(codes.size)
         constant = lows == highs
         if constant.any():
-            values, first = np.unique(lows[constant], return_index=True)  # ``at`` ascends: the first is the earliest
-            found = np.minimum(np.searchsorted(values, codes), values.size - 1)
-            wrong |= (values[found] == codes) & (place >= at[constant][first][found])
+            wrong |= follow_their_mark(codes, lows[constant], at[constant])
         for number in np.flatnonzero(~constant).tolist():
-            wrong |= (codes >= lows[number]) & (codes <= highs[number]) & (place >= at[number])
+            after = codes[at[number] :]
+            wrong[at[number] :] |= (after >= lows[number]) & (after <= highs[number])
         return wrong
 
     def tables(self) -> dict[str, pa.Table]:

@@ -1,0 +1,76 @@
+"""What the codes of a run say about one another: which came before in it, and which follow a mark on them.
+
+A run is short beside the state, so a hash table over it, of positions in the order of arrival, stays in the cache.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+from semistream.kernels.hash_directory import mix
+
+__all__ = ["follow_their_mark", "repeat_in_run"]
+
+_Bools = npt.NDArray[np.bool_]
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+def repeat_in_run(codes: _Int64s) -> _Bools:
+    """Return which codes have come before among these.
+
+    Examples
+    --------
+    >>> repeat_in_run(np.array([7, 3, 7])).tolist()
+    [False, False, True]
+    """
+    repeated = np.empty(codes.size, dtype=np.bool_)
+    _find_repeated(codes, _table_for(codes.size), repeated)
+    return repeated
+
+
+def follow_their_mark(codes: _Int64s, marks: _Int64s, at: _Int64s) -> _Bools:
+    """Return which codes stand after a mark of the same code: mark i after ``at[i]`` of the codes, ascending.
+
+    Examples
+    --------
+    >>> follow_their_mark(np.array([7, 3, 7]), np.array([7]), np.array([1])).tolist()
+    [False, False, True]
+    """
+    following = np.empty(codes.size, dtype=np.bool_)
+    _find_following(codes, marks, at, _table_for(marks.size), following)
+    return following
+
+
+def _table_for(codes: int) -> _Int32s:
+    """Return an empty table; at most half of its places will be taken."""
+    return np.zeros(1 << max(4, (2 * codes - 1).bit_length()), dtype=np.int32)
+
+
+@kernel
+def _place_of(table: _Int32s, entries: _Int64s, code: np.int64) -> np.int64:
+    """Return the place of the entry with this code, or the empty one where it belongs; entries count from 1."""
+    last = np.int64(table.size - 1)
+    place = np.int64(mix(code) >> np.uint64(33)) & last
+    while table[place] != 0 and entries[table[place] - 1] != code:
+        place = (place + 1) & last
+    return place
+
+
+@kernel
+def _find_repeated(codes: _Int64s, table: _Int32s, repeated: _Bools) -> None:
+    for row in range(codes.size):
+        place = _place_of(table, codes, codes[row])
+        repeated[row] = table[place] != 0
+        if table[place] == 0:
+            table[place] = np.int32(row + 1)
+
+
+@kernel
+def _find_following(codes: _Int64s, marks: _Int64s, at: _Int64s, table: _Int32s, following: _Bools) -> None:
+    mark = 0
+    for row in range(codes.size):
+        while mark < marks.size and at[mark] <= row:
+            table[_place_of(table, marks, marks[mark])] = np.int32(mark + 1)
+            mark += 1
+        following[row] = table[_place_of(table, marks, codes[row])] != 0
