@@ -126,6 +126,7 @@ class MultimapAgainstPlain(RuleBasedStateMachine):
     def count(self, count: int) -> None:
         codes = np.concatenate([self._draw(count), self._some_present()])
         assert self.fast.count(codes).tolist() == self.plain.count(codes).tolist()
+        assert self.fast.has(codes).tolist() == (self.plain.count(codes) > 0).tolist()
 
     @rule(position=st.integers(0, 50), count=st.integers(0, 50))
     def newest(self, position: int, count: int) -> None:

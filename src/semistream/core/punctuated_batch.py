@@ -63,6 +63,11 @@ class KeyMarks:
         return cls(np.full(len(lows), at, dtype=np.int64), low, high)
 
 
+def _parts(marks: KeyMarks, start: int, stop: int) -> tuple[pa.Array, pa.Array]:
+    low = marks.low.slice(start, stop - start)
+    return low, low if marks.high is marks.low else marks.high.slice(start, stop - start)
+
+
 @lru_cache
 def _no_marks(dtype: pa.DataType) -> KeyMarks:
     nothing = pa.array([], dtype)
@@ -109,8 +114,8 @@ class PunctuatedBatch:
         """Return the first ``count`` rows and the others; a punctuation between them belongs to the first."""
         first = int(np.searchsorted(self.marks.at, count, side="right"))
         marks = self.marks
-        before = KeyMarks(marks.at[:first], marks.low.slice(0, first), marks.high.slice(0, first))
-        after = KeyMarks(marks.at[first:] - count, marks.low.slice(first), marks.high.slice(first))
+        before = KeyMarks(marks.at[:first], *_parts(marks, 0, first))
+        after = KeyMarks(marks.at[first:] - count, *_parts(marks, first, len(marks)))
         return PunctuatedBatch(self.rows.slice(0, count), before), PunctuatedBatch(self.rows.slice(count), after)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.kernels.compile import kernel
-from semistream.kernels.hash_directory import mix
+from semistream.kernels.hash_directory import BLOCK, mix
 
 __all__ = ["follow_their_mark", "repeat_in_run"]
 
@@ -43,15 +43,20 @@ def follow_their_mark(codes: _Int64s, marks: _Int64s, at: _Int64s) -> _Bools:
 
 
 def _table_for(codes: int) -> _Int32s:
-    """Return an empty table; at most half of its places will be taken."""
-    return np.zeros(1 << max(4, (2 * codes - 1).bit_length()), dtype=np.int32)
+    """Return an empty table; at most a quarter of its places will be taken, so that most codes meet none of them."""
+    return np.zeros(1 << max(4, (4 * codes - 1).bit_length()), dtype=np.int32)
+
+
+@kernel
+def _home(table: _Int32s, code: np.int64) -> np.int64:
+    return np.int64(mix(code) >> np.uint64(33)) & np.int64(table.size - 1)
 
 
 @kernel
 def _place_of(table: _Int32s, entries: _Int64s, code: np.int64) -> np.int64:
     """Return the place of the entry with this code, or the empty one where it belongs; entries count from 1."""
     last = np.int64(table.size - 1)
-    place = np.int64(mix(code) >> np.uint64(33)) & last
+    place = _home(table, code)
     while table[place] != 0 and entries[table[place] - 1] != code:
         place = (place + 1) & last
     return place
@@ -68,9 +73,19 @@ def _find_repeated(codes: _Int64s, table: _Int32s, repeated: _Bools) -> None:
 
 @kernel
 def _find_following(codes: _Int64s, marks: _Int64s, at: _Int64s, table: _Int32s, following: _Bools) -> None:
-    mark = 0
-    for row in range(codes.size):
-        while mark < marks.size and at[mark] <= row:
-            table[_place_of(table, marks, marks[mark])] = np.int32(mark + 1)
-            mark += 1
-        following[row] = table[_place_of(table, marks, codes[row])] != 0
+    for mark in range(marks.size):
+        place = _place_of(table, marks, marks[mark])
+        if table[place] == 0:  # the first mark of a code stands before the others
+            table[place] = np.int32(mark + 1)
+    likely = np.empty(BLOCK, dtype=np.int64)
+    for start in range(0, codes.size, BLOCK):
+        # Most codes have no mark: those that may have one are set aside without a branch, and looked at afterwards.
+        num_likely = np.int64(0)
+        for row in range(start, min(start + BLOCK, codes.size)):
+            following[row] = False
+            likely[num_likely] = row
+            num_likely += np.int64(table[_home(table, codes[row])] != 0)
+        for position in range(num_likely):
+            at_row = likely[position]
+            entry = table[_place_of(table, marks, codes[at_row])]
+            following[at_row] = entry != 0 and at[entry - 1] <= at_row

@@ -269,9 +269,20 @@ class Mjoin(ThreeStages):
         codes, _ = self.state.by_key(side).keys_with_at_least(1)
         return codes[ranges.contains(codes)]
 
+    def _remove(self, side: Side, codes: _Int64s) -> Iterator[PunctuatedBatch]:
+        held = len(self.state.windows[side])
+        yield from super()._remove(side, codes)
+        if len(self.state.windows[side]) < held:
+            self.promises[side].left_state(codes)
+
+    def _flush(self, partitions: _Int64s) -> None:
+        super()._flush(partitions)
+        for promises in self.promises:
+            promises.left_state(None)  # and at a clean-up, which begins so, keys leave the disk
+
     def _pass_on(self, side: Side) -> Iterator[PunctuatedBatch]:
         """Let punctuations out whose results are all out (ll. 458-461): no tuple of the stream can match any more."""
-        lows, highs = self.promises[side].unpassed()
+        lows, highs = self.promises[side].take_passable()
         if not lows.size:
             return
         waits = self.state.by_key(side).has(lows) | self._is_on_disk(side, lows)  # of constants
@@ -282,8 +293,8 @@ class Mjoin(ThreeStages):
             inside = at < codes.size
             inside[inside] = codes[at[inside]] <= highs[~constant][inside]
             waits[~constant] = inside | self.parts.has(side).any()
+        self.promises[side].hold_back(lows[waits], highs[waits])
         if not waits.all():
-            self.promises[side].set_unpassed(lows[waits], highs[waits])
             done = np.flatnonzero(~waits)
             self.metrics.punctuations_out += done.size
             yield PunctuatedBatch(self._rows.none, self.key.marks(lows[done], highs[done]))

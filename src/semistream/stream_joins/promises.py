@@ -10,6 +10,7 @@ import pyarrow as pa
 from semistream.kernels.code_ranges import CodeRanges
 from semistream.kernels.codes_in_run import follow_their_mark
 from semistream.stream_joins.stream_snapshot import range_table, table_ranges
+from semistream.stream_joins.unpassed import Unpassed, joined_ranges
 
 __all__ = ["Promises"]
 
@@ -29,12 +30,12 @@ class Promises:
     def __init__(self) -> None:
         self.punctuated = CodeRanges()
         self._unpurged: list[tuple[_Int64s, _Int64s]] = []
-        self._unpassed: list[tuple[_Int64s, _Int64s]] = []
+        self._unpassed = Unpassed()
 
     @property
     def nbytes(self) -> int:
-        waiting = (*self._unpurged, *self._unpassed)
-        return self.punctuated.nbytes + sum(lows.nbytes + highs.nbytes for lows, highs in waiting)
+        unpurged = sum(lows.nbytes + highs.nbytes for lows, highs in self._unpurged)
+        return self.punctuated.nbytes + unpurged + self._unpassed.nbytes
 
     @property
     def num_unpurged(self) -> int:
@@ -44,7 +45,7 @@ class Promises:
     @property
     def num_unpassed(self) -> int:
         """How many punctuations have not been passed on."""
-        return sum(lows.size for lows, _ in self._unpassed)
+        return len(self._unpassed)
 
     def add(self, lows: _Int64s, highs: _Int64s, *, pass_on: bool) -> None:
         """Take in punctuations."""
@@ -53,20 +54,28 @@ class Promises:
         self.punctuated.add(lows, highs)
         self._unpurged.append((lows, highs))
         if pass_on:
-            self._unpassed.append((lows, highs))
+            self._unpassed.add(lows, highs)
 
     def take_unpurged(self) -> tuple[_Int64s, _Int64s]:
         """Return the ranges of all punctuations since the last time."""
-        taken, self._unpurged = _joined(self._unpurged), []
+        taken, self._unpurged = joined_ranges(self._unpurged), []
         return taken
 
     def unpassed(self) -> tuple[_Int64s, _Int64s]:
         """Return the ranges of all punctuations that have not been passed on."""
-        return _joined(self._unpassed)
+        return self._unpassed.ranges()
 
-    def set_unpassed(self, lows: _Int64s, highs: _Int64s) -> None:
-        """Say which of them remain."""
-        self._unpassed = [(lows, highs)] if lows.size else []
+    def left_state(self, codes: _Int64s | None) -> None:
+        """Say that no tuple of the stream with one of these keys is in its state any more; None for any keys."""
+        self._unpassed.left_state(codes)
+
+    def take_passable(self) -> tuple[_Int64s, _Int64s]:
+        """Take out the punctuations not passed on of which it is not known that tuples in the state hold them back."""
+        return self._unpassed.take_passable()
+
+    def hold_back(self, lows: _Int64s, highs: _Int64s) -> None:
+        """Put punctuations back: tuples in the state hold them back."""
+        self._unpassed.hold_back(lows, highs)
 
     def contradicted(self, codes: _Int64s, at: _Int64s, lows: _Int64s, highs: _Int64s) -> _Bools:
         """Return which of some tuples are excluded by what was promised before them.
@@ -93,8 +102,8 @@ class Promises:
         """Return all that `set_tables` takes, for a snapshot."""
         kinds = {
             "punctuated": self.punctuated.ranges(),
-            "unpurged": _joined(self._unpurged),
-            "unpassed": _joined(self._unpassed),
+            "unpurged": joined_ranges(self._unpurged),
+            "unpassed": self._unpassed.ranges(),
         }
         return {kind: range_table(*ranges) for kind, ranges in kinds.items()}
 
@@ -102,12 +111,4 @@ class Promises:
         """Take over what another one has promised."""
         self.punctuated.add(*table_ranges(tables["punctuated"]))
         self._unpurged = [table_ranges(tables["unpurged"])]
-        self._unpassed = [table_ranges(tables["unpassed"])]
-
-
-def _joined(ranges: list[tuple[_Int64s, _Int64s]]) -> tuple[_Int64s, _Int64s]:
-    empty = np.empty(0, dtype=np.int64)
-    return (
-        np.concatenate([empty, *(lows for lows, _ in ranges)]),
-        np.concatenate([empty, *(highs for _, highs in ranges)]),
-    )
+        self._unpassed.add(*table_ranges(tables["unpassed"]))
