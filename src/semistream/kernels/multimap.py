@@ -40,6 +40,7 @@ from semistream.kernels.hash_directory import (
     tag_of,
 )
 from semistream.kernels.multimap_entries import (
+    count_by_hash,
     count_entries,
     delete_keys,
     expire_entries,
@@ -217,6 +218,12 @@ class FifoMultimap:
         # Where a key's line is depends on what came and went: nobody is to go by that.
         order = np.argsort(codes)
         return codes[order], counts[order]
+
+    def entries_by_hash(self, parts: int) -> _Int64s:
+        """Return how many entries have keys of each part, by the remainder of their XXH64 hash."""
+        counts = np.zeros(parts, dtype=np.int64)
+        count_by_hash(self._directory.values, self._key_count.values, counts)
+        return counts
 
     def expire(self, count: int) -> _Int32s:
         """Remove the ``count`` oldest entries and return their slots, oldest first."""

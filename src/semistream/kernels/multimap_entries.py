@@ -17,8 +17,10 @@ from semistream.kernels.hash_directory import (
     touch,
 )
 from semistream.kernels.multimap_lists import DISTINCT, FREE_FIRST, FREE_LAST, NO_SLOT, Q_FIRST, Q_LAST, SIZE, release
+from semistream.kernels.xxh64 import SEED, hash_word
 
 __all__ = [
+    "count_by_hash",
     "count_entries",
     "delete_keys",
     "expire_entries",
@@ -194,6 +196,16 @@ def count_entries(directory: _Int64s, tags: _Tags, key_count: _Int32s, codes: _I
             packed = directory[line_of(directory, mix(codes[at]), codes[at]), 1]
             out[at] = 0 if packed == 0 else key_count[first_entry(packed)]
     return touched
+
+
+@kernel
+def count_by_hash(directory: _Int64s, key_count: _Int32s, counts: _Int64s) -> None:
+    """Add the entries of every key to the count of its part: its hash modulo their number."""
+    for line in range(directory.shape[0]):
+        packed = directory[line, 1]
+        if packed != 0:
+            hashed = hash_word(np.uint64(directory[line, 0]), np.uint64(SEED))
+            counts[hashed % np.uint64(counts.size)] += key_count[first_entry(packed)]
 
 
 @kernel

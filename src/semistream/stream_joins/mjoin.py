@@ -154,7 +154,7 @@ class Mjoin(ThreeStages):
 
     def _end_of_cluster(self, side: Side, rows: int) -> int:
         """Return where the cluster ends that a run would cut: 1-NC goes on with it (ll. 745-759)."""
-        batch = self._queues[side][0]
+        batch = self._queues[side].first
         if len(batch) <= rows:
             return rows
         last = self.key.codes(side, batch.rows.slice(rows - 1, 1)).code[0]

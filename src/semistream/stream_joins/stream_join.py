@@ -11,7 +11,6 @@ meets when the later of its two runs is worked on. Algorithms differ in whose tu
 in what leaves the state.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -37,6 +36,7 @@ from semistream.stream_joins.joined_rows import JoinedRows, StreamHow
 from semistream.stream_joins.promises import Promises
 from semistream.stream_joins.shared_state import SharedState
 from semistream.stream_joins.stream_metrics import StreamMetrics
+from semistream.stream_joins.stream_queue import StreamQueue
 from semistream.stream_joins.stream_snapshot import queue_tables, queued_batch
 
 __all__ = ["Contradiction", "StreamJoin"]
@@ -90,7 +90,7 @@ class StreamJoin:
         self.metrics = StreamMetrics()
         self.promises = (Promises(), Promises())
         self._contradiction = contradiction
-        self._queues: tuple[deque[PunctuatedBatch], deque[PunctuatedBatch]] = (deque(), deque())
+        self._queues = (StreamQueue(), StreamQueue())
         require_at_least(budget_bytes, self._least_bytes(), self.name)
         self._queue_bytes = _queue_bytes(budget_bytes)
         self._clean_up_bytes = int(budget_bytes * self._clean_up_share)
@@ -124,7 +124,7 @@ class StreamJoin:
 
     def queued(self, side: Side) -> int:
         """How many tuples of a stream wait in its queue."""
-        return sum(len(batch) for batch in self._queues[side])
+        return self._queues[side].num_rows
 
     def offer(self, side: Side, batch: PunctuatedBatch) -> int:
         """Put tuples from the front of a batch, and the punctuations among them, into a queue; return how many.
@@ -137,7 +137,7 @@ class StreamJoin:
                 f"types {[str(dtype) for dtype in batch.rows.schema.types]}: it was declared with "
                 f"{self.schemas[side].names}"
             )
-        room = self._queue_bytes - sum(held.rows.nbytes for held in self._queues[side])
+        room = self._queue_bytes - self._queues[side].nbytes
         per_row = max(1.0, batch.rows.nbytes / max(1, len(batch)))
         taken = min(len(batch), max(int(room / per_row), 0 if self._queues[side] else 1))
         if taken == len(batch):
@@ -167,7 +167,7 @@ class StreamJoin:
 
     def memory(self) -> MemoryReport:
         """Return the bytes held by each component."""
-        queues = sum(held.rows.nbytes for queue in self._queues for held in queue)
+        queues = sum(queue.nbytes for queue in self._queues)
         return MemoryReport(
             self.budget_bytes,
             {
@@ -281,12 +281,7 @@ class StreamJoin:
     # --- a run --------------------------------------------------------------------------------------------------
 
     def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
-        batch = self._queues[side].popleft()
-        if len(batch) <= most_rows:
-            return batch
-        run, rest = batch.split(most_rows)
-        self._queues[side].appendleft(rest)
-        return run
+        return self._queues[side].take(most_rows)
 
     def _work(self, side: Side, run: PunctuatedBatch) -> Iterator[PunctuatedBatch]:
         if side == LEFT:
