@@ -48,3 +48,35 @@ def test_many_constants_in_any_order_become_one_range() -> None:
         ranges.contains(part)
     assert len(ranges) == 1
     assert ranges.nbytes == 16
+
+
+@settings(deadline=None)
+@given(first=_RANGES, second=_RANGES)
+def test_what_two_sets_have_in_common_and_what_is_left_without_it(
+    first: list[tuple[int, int]], second: list[tuple[int, int]]
+) -> None:
+    everything = _array(list(range(-40, 45)))
+    sets = []
+    for some in (first, second):
+        ranges = CodeRanges()
+        ranges.add(_array([low for low, _ in some]), _array([low + more for low, more in some]))
+        sets.append(ranges)
+    ours, others = sets
+    both = ours.contains(everything) & others.contains(everything)
+    only = ours.contains(everything) & ~both
+    lows, highs = ours.common(others)
+    common = CodeRanges()
+    common.add(lows, highs)
+    assert common.contains(everything).tolist() == both.tolist()
+    ours.remove(lows, highs)
+    assert ours.contains(everything).tolist() == only.tolist()
+    left_lows, left_highs = ours.ranges()
+    assert (left_lows[1:] > left_highs[:-1] + 1).all()
+
+
+def test_the_ends_of_all_codes_can_be_taken_out() -> None:
+    ranges, everything = CodeRanges(), CodeRanges()
+    everything.add(_array([_LIMITS.min]), _array([_LIMITS.max]))
+    ranges.add(_array([_LIMITS.min, 5, _LIMITS.max]), _array([_LIMITS.min, 6, _LIMITS.max]))
+    everything.remove(*everything.common(ranges))
+    assert [end.tolist() for end in everything.ranges()] == [[_LIMITS.min + 1, 7], [4, _LIMITS.max - 1]]

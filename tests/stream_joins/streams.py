@@ -30,6 +30,25 @@ class Streams:
         batches = [batch.rows.to_pylist() for each, batch in self.offers if each == side]
         return [tuple(row.values()) for rows in batches for row in rows]
 
+    def first(self, count: int) -> "Streams":
+        """Return what is offered first."""
+        return Streams(self.offers[:count])
+
+    def excluded(self, side: Side, key: int | None) -> bool:
+        """Whether a stream has promised not to send a key any more."""
+        return any(
+            key is not None and (low is None or key >= low) and (high is None or key <= high)
+            for each, batch in self.offers
+            if each == side
+            for low, high in zip(batch.marks.low.to_pylist(), batch.marks.high.to_pylist(), strict=True)
+        )
+
+    def settled(self, how: str) -> "Counter[Row]":
+        """Return what can be known of the join before the streams are over."""
+        known = {row[:-1] for row in self.joined("left") if row[0] is None or self.excluded(RIGHT, row[0])}
+        out = self.joined(how)
+        return Counter({row: n for row, n in out.items() if row[-1] is not None or row[:-1] in known})
+
     def joined(self, how: str) -> "Counter[Row]":
         """Return the join of all rows, worked out by hand."""
         by_key: dict[int, list[Row]] = {}
@@ -91,11 +110,15 @@ def streams(draw: st.DrawFn, *, unique: tuple[bool, bool] = (False, False)) -> S
 
 
 def run(
-    make: Callable[[], StreamJoin], given: Streams, steps: Iterable[int], moves: Iterable[bool] = ()
+    make: Callable[[], StreamJoin],
+    given: Streams,
+    steps: Iterable[int],
+    moves: Iterable[bool] = (),
+    settles: Iterable[bool] = (),
 ) -> "Counter[Row]":
     """Join the streams, with some steps after each offer, and return the rows; all promises are checked on the way.
 
-    Where ``moves`` says so, another join goes on from a snapshot.
+    Where ``moves`` says so, another join goes on from a snapshot; where ``settles`` does, all that can be known is out.
     """
     op = make()
     out: Counter[Row] = Counter()
@@ -113,8 +136,8 @@ def run(
             excluded.extend(zip(result.marks.low.to_pylist(), result.marks.high.to_pylist(), strict=True))
             assert op.memory().total_bytes <= op.budget_bytes, str(op.memory())
 
-    counts, moving = iter(steps), iter(moves)
-    for side, batch in given.offers:
+    counts, moving, settling = iter(steps), iter(moves), iter(settles)
+    for number, (side, batch) in enumerate(given.offers):
         rest = batch
         while True:
             taken = op.offer(side, rest)
@@ -124,6 +147,9 @@ def run(
             take(op.step())
         for _ in range(next(counts, 1)):
             take(op.step())
+        if next(settling, False):
+            take(op.settle())
+            assert out == given.first(number + 1).settled(op.how)
         if next(moving, False):
             snapshot, before = op.snapshot(), op
             op = make()

@@ -58,6 +58,7 @@ def test_mjoin(relation: Any, data: st.DataObject) -> None:
         made.append(Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", budget, how=how, **options))  # type: ignore[arg-type]
         return made[-1]
 
-    assert run(make, given_streams, data.draw(_STEPS), data.draw(_MOVES)) == given_streams.joined(how)
+    steps, moves, settles = data.draw(_STEPS), data.draw(_MOVES), data.draw(_MOVES)
+    assert run(make, given_streams, steps, moves, settles) == given_streams.joined(how)
     assert all(len(window) == 0 for window in made[-1].state.windows), "all streams are over: nothing can match"
     assert not made[-1].parts.used

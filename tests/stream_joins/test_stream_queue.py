@@ -24,3 +24,8 @@ def test_a_queue_knows_what_waits(sizes: list[int], takes: list[int]) -> None:
         del waiting[: len(taken)]
         assert queue.num_rows == len(waiting) == sum(len(some) for some in queue)
         assert queue.nbytes == sum(some.rows.nbytes for some in queue)
+    while len(queue):
+        last = queue.pop().rows.column(0).to_pylist()
+        assert last == waiting[len(waiting) - len(last) :]
+        del waiting[len(waiting) - len(last) :]
+    assert queue.nbytes == queue.num_rows == len(waiting) == 0

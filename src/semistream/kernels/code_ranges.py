@@ -64,6 +64,18 @@ class CodeRanges:
         self._merge()
         return self._lows, self._highs
 
+    def common(self, other: "CodeRanges") -> tuple[_Int64s, _Int64s]:
+        """Return the ranges of the codes that are in both sets, ascending."""
+        lows, highs = np.empty((2, len(self) + len(other)), dtype=np.int64)
+        count = _intersect(self._lows, self._highs, other._lows, other._highs, lows, highs)
+        return lows[:count], highs[:count]
+
+    def remove(self, lows: _Int64s, highs: _Int64s) -> None:
+        """Take out ranges of codes that do not touch each other, ascending."""
+        kept_lows, kept_highs = np.empty((2, len(self) + lows.size), dtype=np.int64)
+        count = _subtract(self._lows, self._highs, lows, highs, kept_lows, kept_highs)
+        self._lows, self._highs = kept_lows[:count].copy(), kept_highs[:count].copy()
+
     def _merge(self) -> None:
         if not self._new:
             return
@@ -100,5 +112,53 @@ def _merge_sorted(lows: _Int64s, highs: _Int64s) -> int:
         else:
             lows[count] = lows[at]
             highs[count] = highs[at]
+            count += 1
+    return count
+
+
+@kernel
+def _intersect(
+    lows: _Int64s, highs: _Int64s, other_lows: _Int64s, other_highs: _Int64s, out_lows: _Int64s, out_highs: _Int64s
+) -> int:
+    """Write what two lists of ranges have in common, all ascending, and return how many ranges that are."""
+    count = at = other_at = 0
+    while at < lows.size and other_at < other_lows.size:
+        low = max(lows[at], other_lows[other_at])
+        high = min(highs[at], other_highs[other_at])
+        if low <= high:
+            out_lows[count] = low
+            out_highs[count] = high
+            count += 1
+        if highs[at] < other_highs[other_at]:
+            at += 1
+        else:
+            other_at += 1
+    return count
+
+
+@kernel
+def _subtract(
+    lows: _Int64s, highs: _Int64s, gone_lows: _Int64s, gone_highs: _Int64s, out_lows: _Int64s, out_highs: _Int64s
+) -> int:
+    """Write what is left of some ranges without others, all ascending, and return how many ranges that are."""
+    count = gone_at = 0
+    for at in range(lows.size):
+        low = lows[at]
+        is_over = False
+        while gone_at < gone_lows.size and gone_highs[gone_at] < low:
+            gone_at += 1
+        while gone_at < gone_lows.size and gone_lows[gone_at] <= highs[at] and not is_over:
+            if gone_lows[gone_at] > low:
+                out_lows[count] = low
+                out_highs[count] = gone_lows[gone_at] - 1
+                count += 1
+            if gone_highs[gone_at] >= highs[at]:
+                is_over = True  # the same range may reach into the next one
+            else:
+                low = gone_highs[gone_at] + 1
+                gone_at += 1
+        if not is_over:
+            out_lows[count] = low
+            out_highs[count] = highs[at]
             count += 1
     return count

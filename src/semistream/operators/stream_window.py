@@ -236,7 +236,10 @@ class StreamWindow:
 
     def live_tuples(self) -> LiveTuples:
         """Return a copy of all tuples, oldest first."""
-        slots = self.codes.oldest(len(self))
+        return self.tuples(self.codes.oldest(len(self)))
+
+    def tuples(self, slots: _Int32s) -> LiveTuples:
+        """Return a copy of some tuples."""
         return LiveTuples(
             batch=pa.RecordBatch.from_arrays(self.store.take(slots), schema=self._schema),
             matched=self.matched[slots],

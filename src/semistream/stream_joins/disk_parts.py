@@ -9,20 +9,17 @@ Times count what the join did: a tuple came ``arrived``, and left the memory ``d
 can be told from them.
 """
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.errors import SpoolWriteFailed
-from semistream.operators.spool_segments import SegmentReader, SegmentWriter
 from semistream.stream_joins.join_key import SIDES, Side
 
-__all__ = ["DiskParts", "PastTuples"]
+__all__ = ["DiskParts", "Part", "PartStore", "PastTuples"]
 
 _TIMES = [pa.field("arrived", pa.int64()), pa.field("departed", pa.int64()), pa.field("matched", pa.bool_())]
 
@@ -58,40 +55,43 @@ class PastTuples:
         )
 
 
-class _Part:
-    """The tuples of one stream in one partition: messages of a file, in the order in which they were put."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.rows = 0
-        self.sizes: list[int] = []
-        self._writer: SegmentWriter | None = None
+class Part(Protocol):
+    """The tuples of one stream in one partition, in messages, in the order in which they were put."""
 
     def append(self, batch: pa.RecordBatch) -> None:
-        if self._writer is None:
-            self._writer = SegmentWriter(self.path)
-        self.sizes.append(self._writer.append(len(self.sizes), 0, batch.num_rows, batch.serialize()))
-        self.rows += batch.num_rows
+        """Add a message."""
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        if not self.sizes:
-            return
-        end, offset = sum(self.sizes), 0
-        reader = SegmentReader(self.path)
-        try:
-            for number, size in enumerate(self.sizes):
-                yield reader.read(offset, end, number, schema)[1]
-                offset += size
-        finally:
-            reader.close()
+        """Yield all messages."""
+
+    def reference(self) -> list[str] | None:
+        """Return under which names they last longer than the join; None when they go with it."""
 
     def remove(self) -> None:
-        if self._writer is not None:
-            self._writer.remove()
+        """Forget them all."""
+
+
+class PartStore(Protocol):
+    """Where parts lie: in files, or in a state store."""
+
+    def new_part(self) -> Part:
+        """Return a part without tuples."""
+
+    def old_part(self, reference: list[str]) -> Part:
+        """Return the part that a reference names."""
+
+    def close(self) -> None:
+        """Give up what goes with the join."""
+
+
+@dataclass
+class _Held:
+    part: Part
+    rows: int = 0
 
 
 class DiskParts:
-    """Tuples of both streams in files of their own, in a folder that goes with the join.
+    """Tuples of both streams by partition.
 
     Parameters
     ----------
@@ -99,14 +99,15 @@ class DiskParts:
         What is read and written at once: at most so much of a part is in memory.
     """
 
-    def __init__(self, schemas: tuple[pa.Schema, pa.Schema], partitions: int, message_bytes: int) -> None:
+    def __init__(
+        self, schemas: tuple[pa.Schema, pa.Schema], partitions: int, message_bytes: int, store: PartStore
+    ) -> None:
         self.partitions = partitions
+        self._store = store
         self._message_bytes = message_bytes
         self._schemas = tuple(pa.schema([*schema, *_TIMES]) for schema in schemas)
         self._stream_schemas = schemas
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._files = 0
-        self._parts: dict[tuple[Side, int], _Part] = {}
+        self._parts: dict[tuple[Side, int], _Held] = {}
 
     def has(self, side: Side) -> _Bools:
         """Return for every partition whether it has tuples of a stream."""
@@ -123,39 +124,43 @@ class DiskParts:
 
     def rows(self, side: Side, partition: int) -> int:
         """How many tuples of a stream a partition has."""
-        part = self._parts.get((side, partition))
-        return 0 if part is None else part.rows
+        held = self._parts.get((side, partition))
+        return 0 if held is None else held.rows
 
     def put(self, side: Side, partition: int, tuples: PastTuples) -> None:
         """Add tuples to a part, in messages of bounded size."""
         if not len(tuples):
             return
-        part = self._parts.get((side, partition))
-        if part is None:
-            part = self._parts[side, partition] = self._new_part()
-        self._write(side, part, tuples)
+        held = self._parts.get((side, partition))
+        if held is None:
+            held = self._parts[side, partition] = self._new_part()
+        self._write(side, held, tuples)
 
     def read(self, side: Side, partition: int) -> Iterator[PastTuples]:
         """Yield the tuples of a part, a message at a time."""
-        part = self._parts.get((side, partition))
-        for batch in part.read(self._schemas[side]) if part is not None else ():
+        held = self._parts.get((side, partition))
+        for batch in held.part.read(self._schemas[side]) if held is not None else ():
             yield self._past(side, batch)
 
     def replacing(self, partition: int) -> "_Replacement":
         """Return what gathers the tuples that take the place of all that a partition has."""
         return _Replacement(self, partition)
 
-    def tables(self) -> "dict[tuple[Side, int], pa.Table]":
-        """Return all tuples by stream and partition, for a snapshot."""
-        return {
-            place: pa.Table.from_batches(part.read(self._schemas[place[0]]), self._schemas[place[0]])
-            for place, part in self._parts.items()
-        }
+    def references(self) -> list[tuple[Side, int, int, list[str] | None]]:
+        """Return stream, partition, rows and reference of each part, for a snapshot."""
+        return [(side, partition, held.rows, held.part.reference()) for (side, partition), held in self._parts.items()]
 
-    def set_table(self, side: Side, partition: int, table: pa.Table) -> None:
-        """Take over the tuples of a part."""
-        for batch in table.to_batches():
-            self.put(side, partition, self._past(side, batch))
+    def adopt(self, side: Side, partition: int, rows: int, reference: list[str]) -> None:
+        """Take over a part that has lasted."""
+        self._parts[side, partition] = _Held(self._store.old_part(reference), rows)
+
+    def messages(self, side: Side, partition: int) -> Iterator[pa.RecordBatch]:
+        """Yield a part as it lies."""
+        yield from self._parts[side, partition].part.read(self._schemas[side])
+
+    def put_message(self, side: Side, partition: int, batch: pa.RecordBatch) -> None:
+        """Take over what `messages` has yielded."""
+        self.put(side, partition, self._past(side, batch))
 
     def _past(self, side: Side, batch: pa.RecordBatch) -> PastTuples:
         columns = len(self._stream_schemas[side])
@@ -166,32 +171,21 @@ class DiskParts:
         return PastTuples(rows, arrived, departed, matched)
 
     def close(self) -> None:
-        """Remove all files."""
-        for part in self._parts.values():
-            part.remove()
+        """Give up what goes with the join."""
         self._parts = {}
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        self._store.close()
 
-    def _new_part(self) -> _Part:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="semistream-parts-")
-        self._files += 1
-        return _Part(Path(self._folder.name) / f"part-{self._files}")
+    def _new_part(self) -> _Held:
+        return _Held(self._store.new_part())
 
-    def _write(self, side: Side, part: _Part, tuples: PastTuples) -> None:
+    def _write(self, side: Side, held: _Held, tuples: PastTuples) -> None:
         columns = [pa.array(tuples.arrived), pa.array(tuples.departed), pa.array(tuples.matched)]
         batch = pa.RecordBatch.from_arrays([*tuples.rows.columns, *columns], schema=self._schemas[side])
         step = max(1, int(len(tuples) * self._message_bytes / max(1, batch.nbytes)))
-        try:
-            for start in range(0, len(tuples), step):
-                part.append(batch.slice(start, step))
-        except OSError as error:
-            raise SpoolWriteFailed(
-                f"{part.path} cannot take a part of the state ({error.strerror}): make room on that disk, or give the "
-                "join more memory, or let TMPDIR name another disk"
-            ) from error
+        for start in range(0, len(tuples), step):
+            message = batch.slice(start, step)
+            held.part.append(message)
+            held.rows += message.num_rows
 
 
 class _Replacement:
@@ -200,7 +194,7 @@ class _Replacement:
     def __init__(self, parts: DiskParts, partition: int) -> None:
         self._parts = parts
         self._partition = partition
-        self._new: dict[Side, _Part] = {}
+        self._new: dict[Side, _Held] = {}
 
     def put(self, side: Side, tuples: PastTuples) -> None:
         if len(tuples):
@@ -212,6 +206,6 @@ class _Replacement:
         for side in SIDES:
             old = self._parts._parts.pop((side, self._partition), None)
             if old is not None:
-                old.remove()
+                old.part.remove()
             if side in self._new:
                 self._parts._parts[side, self._partition] = self._new[side]

@@ -34,7 +34,10 @@ D3  A tuple without a match is dropped too when its key is punctuated (text, l. 
     paper's own argument of ll. 597-604 supports): nothing that comes can match it, and all that was there has been
     probed.
 D4  That a key of the "one" side comes once is used for what it says of the other side (ll. 507-510), and checked where
-    the earlier tuple is still in the state: a second one is reported like a tuple that was excluded.
+    the earlier tuple is still in the state or has left it for a punctuation: a second one is reported like a tuple
+    that was excluded.
+D5  Keys that both streams have punctuated are forgotten when the ranges of keys fill their share of the memory; the
+    paper's punctuated range grows for ever where keys do not lie next to each other.
 """
 
 from collections.abc import Iterator
@@ -53,7 +56,7 @@ from semistream.kernels.code_ranges import CodeRanges
 from semistream.kernels.codes_in_run import repeat_in_run
 from semistream.kernels.key_codes import KeyCodes
 from semistream.stream_joins.arrival import Arrival, ArrivalOrder, Implied
-from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side, other
+from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
 from semistream.stream_joins.joined_rows import StreamHow
 from semistream.stream_joins.scheduling import PriorityScheduling, RandomScheduling, StreamScheduling
 from semistream.stream_joins.stream_join import Contradiction
@@ -100,7 +103,7 @@ class Mjoin(ThreeStages):
         self,
         left: pa.Schema,
         right: pa.Schema,
-        on: On,
+        on: On | JoinKey,
         budget_bytes: int,
         *,
         how: StreamHow = "inner",
@@ -203,7 +206,14 @@ class Mjoin(ThreeStages):
         yield from super()._join(side, rows, codes)
         if self._is_one[side]:
             # Step 2 of rule 1: what matched a key that comes once has met all that it can.
-            yield from self._remove(other(side), codes.valid_codes())
+            came = codes.valid_codes()
+            yield from self._remove(other(side), came)
+            self._comes_not_again(side, came[self._comes_no_more(other(side), came)])
+
+    def _comes_not_again(self, side: Side, codes: _Int64s) -> None:
+        """Note keys that are over for the other stream, and have come in this one, in which they come once."""
+        if codes.size:
+            self.promises[side].punctuated.add(codes, codes)
 
     def _repeated(self, side: Side, codes: KeyCodes) -> _Bools:
         """Return which tuples have a key that their stream has had, as far as the state tells."""
@@ -217,11 +227,25 @@ class Mjoin(ThreeStages):
         if unpurged >= self._purge_every or (unpurged and self._is_crowded()):  # triggers 1 and 2, ll. 633-638
             yield from self._purge()
         if self._is_crowded():
+            yield from self._forget()
+        if self._is_crowded():
             ranges = sum(len(promises.punctuated) for promises in self.promises)
             raise StateTooLarge(
                 f"punctuations fill the {format_bytes(self._promise_bytes)} that they have: {ranges} ranges of keys "
-                "that do not touch, and what waits to be passed on: give more memory, or punctuate ranges"
+                "that do not touch, and what waits to be passed on: give more memory, or punctuate ranges, or both "
+                "streams, or say with relation= in which a key comes once"
             )
+
+    def _forget(self) -> Iterator[PunctuatedBatch]:
+        """Forget keys that neither stream sends any more: all that is lost is to notice that one does (D5)."""
+        for partition in self.parts.used:  # what is on disk may be known to match nothing by them
+            yield from self._clean_up(partition)
+        left, right = (promises.punctuated for promises in self.promises)
+        lows, highs = left.common(right)
+        left.remove(lows, highs)
+        right.remove(lows, highs)
+        for side in SIDES:
+            yield from self._pass_on(side)
 
     def _is_crowded(self) -> bool:
         return sum(promises.nbytes for promises in self.promises) > self._promise_bytes
@@ -244,6 +268,13 @@ class Mjoin(ThreeStages):
         if sum(len(window) for window in self.state.windows) == held:
             yield from super()._overflow(side)
 
+    def settle(self) -> Iterator[PunctuatedBatch]:
+        """Let all pairs meet, purge, and pass punctuations on."""
+        yield from super().settle()
+        yield from self._purge()
+        for side in SIDES:
+            yield from self._pass_on(side)
+
     def _end(self) -> Iterator[PunctuatedBatch]:
         yield from self._purge()
         yield from super()._end()
@@ -256,7 +287,10 @@ class Mjoin(ThreeStages):
             lows, highs = self.promises[side].take_unpurged()
             if lows.size:
                 codes = self._keys_within(other(side), lows, highs)
-                yield from self._remove(other(side), codes[self._is_over(other(side), codes)])
+                over = codes[self._is_over(other(side), codes)]
+                if self._is_one[other(side)]:
+                    self._comes_not_again(other(side), over[self.state.by_key(other(side)).count(over) > 0])
+                yield from self._remove(other(side), over)
         for side in SIDES:
             yield from self._pass_on(side)
 
@@ -304,11 +338,10 @@ class Mjoin(ThreeStages):
     def _identity(self) -> dict[str, Any]:
         return {**super()._identity(), "relation": list(self._is_one), "arrival": [a.arrival for a in self._arrivals]}
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        header, tables = super()._state()
-        return {**header, "arrivals": [order.state() for order in self._arrivals]}, tables
+    def _state_header(self) -> dict[str, Any]:
+        return {**super()._state_header(), "arrivals": [order.state() for order in self._arrivals]}
 
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        super()._set_state(header, tables)
+    def _set_header(self, header: dict[str, Any]) -> None:
+        super()._set_header(header)
         for order, state in zip(self._arrivals, header["arrivals"], strict=True):
             order.set_state(state)

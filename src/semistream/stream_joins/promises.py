@@ -3,13 +3,15 @@
 S4 ll. 585-605: the punctuation collection and the punctuated range PR of a stream.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.kernels.code_ranges import CodeRanges
 from semistream.kernels.codes_in_run import follow_their_mark
-from semistream.stream_joins.stream_snapshot import range_table, table_ranges
+from semistream.stream_joins.stream_snapshot import range_rows, ranges_of_rows
 from semistream.stream_joins.unpassed import Unpassed, joined_ranges
 
 __all__ = ["Promises"]
@@ -98,17 +100,23 @@ class Promises:
             wrong[at[number] :] |= (after >= lows[number]) & (after <= highs[number])
         return wrong
 
-    def tables(self) -> dict[str, pa.Table]:
-        """Return all that `set_tables` takes, for a snapshot."""
+    def portions(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield all that `put_back` takes, for a snapshot."""
         kinds = {
             "punctuated": self.punctuated.ranges(),
             "unpurged": joined_ranges(self._unpurged),
             "unpassed": self._unpassed.ranges(),
         }
-        return {kind: range_table(*ranges) for kind, ranges in kinds.items()}
+        for kind, (lows, highs) in kinds.items():
+            if lows.size:
+                yield kind, range_rows(lows, highs)
 
-    def set_tables(self, tables: dict[str, pa.Table]) -> None:
+    def put_back(self, kind: str, rows: pa.RecordBatch) -> None:
         """Take over what another one has promised."""
-        self.punctuated.add(*table_ranges(tables["punctuated"]))
-        self._unpurged = [table_ranges(tables["unpurged"])]
-        self._unpassed.add(*table_ranges(tables["unpassed"]))
+        ranges = ranges_of_rows(rows)
+        if kind == "punctuated":
+            self.punctuated.add(*ranges)
+        elif kind == "unpurged":
+            self._unpurged.append(ranges)
+        else:
+            self._unpassed.add(*ranges)

@@ -7,20 +7,22 @@
 A state grows while there is memory, doubling; when there is none, the other gives up what it does not use.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.errors import SnapshotMismatch
 from semistream.kernels.key_codes import KeyCodes
 from semistream.kernels.multimap import FifoMultimap
-from semistream.operators.stream_window import LiveTuples, StreamWindow, VarlenSizes, WindowShape
+from semistream.operators.stream_window import StreamWindow, VarlenSizes, WindowShape
 from semistream.stream_joins.join_key import SIDES, JoinKey, Side, other
 
 __all__ = ["SharedState"]
 
 _FIRST_CAPACITY = 256
 _LEAST_CAPACITY = 8
+_SPAN_RUNS = 64  # whose tuples are saved together
 _SPARE = 1.25  # of what a state holds, when it gives memory up
 
 _Int64s = npt.NDArray[np.int64]
@@ -109,23 +111,21 @@ class SharedState:
             self._grow(side, batch, self._state_bytes - self.side_bytes(other(side)))
         return window.fitting_rows(batch)
 
-    def tables(self) -> dict[str, pa.Table]:
-        """Return the tuples of both streams, for a snapshot."""
-        return {f"state {side}": self.windows[side].live_tuples().to_table() for side in SIDES}
-
-    def shapes(self) -> list[list[int]]:
-        """Return how the memory is shared out."""
-        return [[window.shape.capacity, window.shape.ring_bytes] for window in self.windows]
-
-    def set_tables(self, tables: dict[str, pa.Table], shapes: list[list[int]]) -> None:
-        """Take over the tuples of another state, into one that is empty and has at least its memory."""
-        wanted = [WindowShape(capacity, ring_bytes) for capacity, ring_bytes in shapes]
-        if sum(self._bytes(side, wanted[side]) for side in SIDES) > self._state_bytes:
-            raise SnapshotMismatch("the snapshot was taken with more memory: give at least as much")
-        # What becomes smaller does so first.
-        for side in sorted(SIDES, key=lambda side: wanted[side].capacity - self.windows[side].shape.capacity):
-            self.windows[side].resize(wanted[side])
-            self.windows[side].put_back(LiveTuples.from_table(tables[f"state {side}"], self._schemas[side]))
+    def portions(self, side: Side, most_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Yield the tuples of a stream, oldest first, each portion from one span of time, for a snapshot."""
+        window = self.windows[side]
+        slots = window.codes.oldest(len(window))
+        spans = window.number[slots] // _SPAN_RUNS
+        ends = [*(np.flatnonzero(np.diff(spans)) + 1).tolist(), slots.size]
+        start = 0
+        for end in ends if slots.size else ():
+            sizes = window.store.sizes(slots[start:end])
+            per_row = window.store.fixed_bytes + (0.0 if sizes is None else float(sizes.mean()))
+            step = max(1, int(most_bytes / max(1.0, per_row)))
+            for at in range(start, end, step):
+                tuples = window.tuples(slots[at : min(at + step, end)])
+                yield from tuples.to_table().to_batches()
+            start = end
 
     def _measure(self, side: Side, batch: pa.RecordBatch) -> None:
         new, old, seen = VarlenSizes.of(batch), self._text[side], self._seen[side]

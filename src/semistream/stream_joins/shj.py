@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from semistream.core.errors import StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.sizes import format_bytes
-from semistream.stream_joins.join_key import LEFT, Side
+from semistream.stream_joins.join_key import LEFT
 from semistream.stream_joins.stream_join import StreamJoin
 
 __all__ = ["Shj"]
@@ -25,7 +25,7 @@ class Shj(StreamJoin):
 
     name = "shj"
 
-    def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
+    def _make_space(self) -> None:
         held = sum(len(window) for window in self.state.windows)
         raise StateTooLarge(
             f"shj keeps every tuple, and its {held} tuples fill the memory of {format_bytes(self.budget_bytes)}: "

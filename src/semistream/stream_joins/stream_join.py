@@ -11,7 +11,7 @@ meets when the later of its two runs is worked on. Algorithms differ in whose tu
 in what leaves the state.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -30,6 +30,7 @@ from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
 from semistream.core.semantics import On
 from semistream.kernels.key_codes import KeyCodes
 from semistream.operators.snapshots import pack_snapshot, unpack_snapshot
+from semistream.operators.stream_window import LiveTuples
 from semistream.stream_joins.arrival import Implied
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
 from semistream.stream_joins.joined_rows import JoinedRows, StreamHow
@@ -37,7 +38,7 @@ from semistream.stream_joins.promises import Promises
 from semistream.stream_joins.shared_state import SharedState
 from semistream.stream_joins.stream_metrics import StreamMetrics
 from semistream.stream_joins.stream_queue import StreamQueue
-from semistream.stream_joins.stream_snapshot import queue_tables, queued_batch
+from semistream.stream_joins.stream_snapshot import gathered, mark_rows, marks_of_rows
 
 __all__ = ["Contradiction", "StreamJoin"]
 
@@ -75,7 +76,7 @@ class StreamJoin:
         self,
         left: pa.Schema,
         right: pa.Schema,
-        on: On,
+        on: On | JoinKey,
         budget_bytes: int,
         *,
         how: StreamHow = "inner",
@@ -85,7 +86,7 @@ class StreamJoin:
             raise InvalidArgument(f"contradiction={contradiction!r} is unknown: use 'error', 'aside' or 'ignore'")
         self.schemas = (left, right)
         self.how = how
-        self.key = JoinKey(left, right, on)
+        self.key = on if isinstance(on, JoinKey) else JoinKey(left, right, on)
         self.budget_bytes = budget_bytes
         self.metrics = StreamMetrics()
         self.promises = (Promises(), Promises())
@@ -180,14 +181,33 @@ class StreamJoin:
             },
         )
 
+    def settle(self) -> Iterator[PunctuatedBatch]:
+        """Work on all that waits, and let everything out that can be known of what has come."""
+        while any(self._queues):
+            yield from self.step()
+
     def snapshot(self) -> bytes:
         """Return all state, between two steps."""
-        header, tables = self._state()
-        return pack_snapshot({"join": self._identity(), **header}, tables)
+        return pack_snapshot(*gathered(self.state_header(), self.state_portions(self._rows.max_bytes)))
 
     def restore(self, snapshot: bytes) -> None:
         """Go on where a snapshot of the same join was taken; only for a join that has done nothing yet."""
         header, tables = unpack_snapshot(snapshot)
+        self.set_state(header, ((name, rows) for name, table in tables.items() for rows in table.to_batches()))
+
+    def state_header(self) -> dict[str, Any]:
+        """Return the small part of the state, as JSON has it."""
+        return {"join": self._identity(), **self._state_header()}
+
+    def state_portions(self, most_bytes: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the large part of the state, in portions under names; several may have the same name.
+
+        A portion holds about ``most_bytes``, and what has not changed tends to be in the same portions as before.
+        """
+        yield from self._state_portions(most_bytes)
+
+    def set_state(self, header: dict[str, Any], portions: Iterable[tuple[str, pa.RecordBatch]]) -> None:
+        """Take over what `state_header` and `state_portions` have said of a join like this one."""
         if self.metrics != StreamMetrics() or any(self._queues):
             raise OperatorMisuse("restore() needs a join that has done nothing yet: make a new one")
         for what, mine in self._identity().items():
@@ -196,7 +216,11 @@ class StreamJoin:
                     f"the snapshot is of a join with {what} {header['join'].get(what)!r}, this one has {mine!r}: "
                     "restore it into the join that it was taken of"
                 )
-        self._set_state(header, tables)
+        self._set_header(header)
+        for name, rows in portions:
+            kind, *place = name.split()
+            self._put_back(kind, list(map(int, place)), rows)
+        self.metrics = StreamMetrics(**header["metrics"])
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -207,26 +231,51 @@ class StreamJoin:
             "right": self.schemas[RIGHT].to_string(),
         }
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        tables = self.state.tables()
-        for side in SIDES:
-            rows, marks = queue_tables(self._queues[side], self.schemas[side], self.key.dtype)
-            tables |= {f"queue {side}": rows, f"marks {side}": marks}
-            tables |= {f"{kind} {side}": table for kind, table in self.promises[side].tables().items()}
-        header = {"now": self._now, "last_run": self._last_run, "shapes": self.state.shapes()}
-        return {**header, "metrics": self.metrics.as_dict()}, tables
+    def _state_header(self) -> dict[str, Any]:
+        return {"now": self._now, "last_run": self._last_run, "metrics": self.metrics.as_dict()}
 
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self.state.set_tables(tables, header["shapes"])
+    def _state_portions(self, most_bytes: int) -> Iterator[tuple[str, pa.RecordBatch]]:
         for side in SIDES:
-            waiting = queued_batch(tables[f"queue {side}"], tables[f"marks {side}"])
-            if len(waiting) or len(waiting.marks):
-                self._queues[side].append(waiting)
-            self.promises[side].set_tables(
-                {kind: tables[f"{kind} {side}"] for kind in ("punctuated", "unpurged", "unpassed")}
-            )
+            for tuples in self.state.portions(side, most_bytes):
+                yield f"state {side}", tuples
+            for kind, ranges in self.promises[side].portions():
+                yield f"{kind} {side}", ranges
+            waiting = [batch for batch in self._queues[side] if len(batch) or len(batch.marks)]
+            for number, batch in enumerate(waiting):
+                yield f"queue {side} {number}", batch.rows
+                yield f"marks {side} {number}", mark_rows(batch.marks, self.key.dtype)
+
+    def _set_header(self, header: dict[str, Any]) -> None:
         self._now, self._last_run = header["now"], header["last_run"]
-        self.metrics = StreamMetrics(**header["metrics"])
+
+    def _put_back(self, kind: str, place: list[int], rows: pa.RecordBatch) -> None:
+        """Take over a portion."""
+        side = SIDES[place[0]]
+        if kind == "state":
+            self._put_back_tuples(side, rows)
+        elif kind == "queue":
+            self._queues[side].append(PunctuatedBatch.without_marks(rows, self.key.dtype))
+        elif kind == "marks":
+            no_rows = pa.RecordBatch.from_pylist([], schema=self.schemas[side])
+            held = self._queues[side].pop().rows if len(self._queues[side]) > place[1] else no_rows
+            self._queues[side].append(PunctuatedBatch(held, marks_of_rows(rows)))
+        else:
+            self.promises[side].put_back(kind, rows)
+
+    def _put_back_tuples(self, side: Side, rows: pa.RecordBatch) -> None:
+        tuples = LiveTuples.from_table(pa.Table.from_batches([rows]), self.schemas[side])
+        assert tuples.number is not None
+        codes, at = self.key.codes(side, tuples.batch).code, 0
+        while at < codes.size:
+            fitting = self.state.make_room(side, tuples.batch.slice(at))
+            if fitting == 0:
+                self._make_space()
+                continue
+            some = slice(at, at + fitting)
+            window = self.state.windows[side]
+            slots = window.insert(codes[some], tuples.batch.slice(at, fitting), tuples.number[some])
+            window.matched[slots] = tuples.matched[some]
+            at += fitting
 
     def close(self) -> None:
         """Give back what lies outside of memory."""
@@ -276,6 +325,11 @@ class StreamJoin:
 
     def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
         """Make room in the state, which is full."""
+        self._make_space()
+        yield from ()
+
+    def _make_space(self) -> None:
+        """Take tuples out of the memory, or raise an error that says why that cannot be."""
         raise NotImplementedError
 
     # --- a run --------------------------------------------------------------------------------------------------
@@ -311,6 +365,12 @@ class StreamJoin:
         yield from self._join(side, rows, codes)
         self._promise(side, lows, highs)
         self._promise(side, implied.lows, implied.highs)
+        yield from self._after_run(side)
+
+    def promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> Iterator[PunctuatedBatch]:
+        """Take in punctuations as ranges of codes; they stand after all tuples of the stream that were worked on."""
+        self.metrics.punctuations_in += lows.size
+        self._promise(side, lows, highs)
         yield from self._after_run(side)
 
     def _promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> None:

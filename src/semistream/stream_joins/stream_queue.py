@@ -38,17 +38,25 @@ class StreamQueue:
 
     def take(self, most_rows: int) -> PunctuatedBatch:
         """Take out the first batch, or so many of its rows; what is left of it stays first."""
-        batch, nbytes = self._batches.popleft()
-        self.nbytes -= nbytes
-        self.num_rows -= len(batch)
+        batch = self._discounted(self._batches.popleft())
         if len(batch) <= most_rows:
             return batch
         taken, rest = batch.split(most_rows)
         self._batches.appendleft(self._counted(rest))
         return taken
 
+    def pop(self) -> PunctuatedBatch:
+        """Take out the last batch."""
+        return self._discounted(self._batches.pop())
+
     def _counted(self, batch: PunctuatedBatch) -> tuple[PunctuatedBatch, int]:
         nbytes = int(batch.rows.nbytes)  # Arrow works it out anew every time
         self.nbytes += nbytes
         self.num_rows += len(batch)
         return batch, nbytes
+
+    def _discounted(self, counted: tuple[PunctuatedBatch, int]) -> PunctuatedBatch:
+        batch, nbytes = counted
+        self.nbytes -= nbytes
+        self.num_rows -= len(batch)
+        return batch

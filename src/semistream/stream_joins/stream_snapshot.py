@@ -1,52 +1,44 @@
-"""Parts of a join of two streams as tables, for its snapshot, and back."""
+"""Parts of the state of a join of two streams as record batches, and back."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
+from semistream.core.punctuated_batch import KeyMarks
 
-__all__ = ["one_batch", "queue_tables", "queued_batch", "range_table", "table_ranges"]
+__all__ = ["gathered", "mark_rows", "marks_of_rows", "range_rows", "ranges_of_rows"]
 
 _Int64s = npt.NDArray[np.int64]
 
 
-def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """Return a table in one piece."""
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+def gathered(
+    header: dict[str, Any], portions: Iterable[tuple[str, pa.RecordBatch]]
+) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    """Return the header, and portions of one name as one table."""
+    batches: dict[str, list[pa.RecordBatch]] = {}
+    for name, rows in portions:
+        batches.setdefault(name, []).append(rows)
+    return header, {name: pa.Table.from_batches(several) for name, several in batches.items()}
 
 
-def range_table(lows: _Int64s, highs: _Int64s) -> pa.Table:
-    """Return ranges of codes as a table."""
-    return pa.table({"low": lows, "high": highs})
+def range_rows(lows: _Int64s, highs: _Int64s) -> pa.RecordBatch:
+    """Return ranges of codes as rows."""
+    return pa.record_batch({"low": lows, "high": highs})
 
 
-def table_ranges(table: pa.Table) -> tuple[_Int64s, _Int64s]:
-    """Return what `range_table` was given."""
-    return np.array(table["low"], dtype=np.int64), np.array(table["high"], dtype=np.int64)
+def ranges_of_rows(rows: pa.RecordBatch) -> tuple[_Int64s, _Int64s]:
+    """Return what `range_rows` was given."""
+    return np.array(rows.column(0), dtype=np.int64), np.array(rows.column(1), dtype=np.int64)
 
 
-def queue_tables(
-    queue: Iterable[PunctuatedBatch], schema: pa.Schema, key_type: pa.DataType
-) -> tuple[pa.Table, pa.Table]:
-    """Return what waits in a queue: the rows, and the punctuations among them."""
-    rows, at, lows, highs = [], [np.empty(0, dtype=np.int64)], [pa.array([], key_type)], [pa.array([], key_type)]
-    count = 0
-    for batch in queue:
-        rows.append(batch.rows)
-        at.append(batch.marks.at + count)
-        lows.append(batch.marks.low.cast(key_type))
-        highs.append(batch.marks.high.cast(key_type))
-        count += len(batch)
-    marks = pa.table({"at": np.concatenate(at), "low": pa.concat_arrays(lows), "high": pa.concat_arrays(highs)})
-    return pa.Table.from_batches(rows, schema), marks
+def mark_rows(marks: KeyMarks, key_type: pa.DataType) -> pa.RecordBatch:
+    """Return punctuations as rows."""
+    return pa.record_batch({"at": marks.at, "low": marks.low.cast(key_type), "high": marks.high.cast(key_type)})
 
 
-def queued_batch(rows: pa.Table, marks: pa.Table) -> PunctuatedBatch:
-    """Return what `queue_tables` was given, in one piece."""
-    marks_batch = one_batch(marks)
-    at = np.array(marks_batch.column(0), dtype=np.int64)
-    return PunctuatedBatch(one_batch(rows), KeyMarks(at, marks_batch.column(1), marks_batch.column(2)))
+def marks_of_rows(rows: pa.RecordBatch) -> KeyMarks:
+    """Return what `mark_rows` was given."""
+    return KeyMarks(np.array(rows.column(0), dtype=np.int64), rows.column(1), rows.column(2))

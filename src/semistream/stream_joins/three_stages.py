@@ -26,8 +26,9 @@ from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.sizes import format_bytes
 from semistream.kernels.multimap import FifoMultimap
 from semistream.kernels.xxh64 import SEED, hash_int64
-from semistream.stream_joins.disk_parts import DiskParts, PastTuples
+from semistream.stream_joins.disk_parts import DiskParts, PartStore, PastTuples
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side, other
+from semistream.stream_joins.part_files import PartFiles
 from semistream.stream_joins.stream_join import StreamJoin
 
 __all__ = ["ThreeStages"]
@@ -55,9 +56,13 @@ class ThreeStages(StreamJoin):
 
     def _open(self) -> None:
         self._message_bytes = self._clean_up_bytes // 4
-        self.parts = DiskParts(self.schemas, _PARTITIONS, self._message_bytes)
+        self.keep_parts_in(PartFiles())
         self._clean_time = np.zeros(_PARTITIONS, dtype=np.int64)
         self._met: dict[tuple[Side, int], list[int]] = {}
+
+    def keep_parts_in(self, store: PartStore) -> None:
+        """Let what goes to disk go into a store, in place of files; only for a join that has done nothing yet."""
+        self.parts = DiskParts(self.schemas, _PARTITIONS, self._message_bytes, store)
 
     def _partition_of(self, codes: _Int64s) -> _Int64s:
         hashes = np.full(codes.size, SEED, dtype=np.uint64)
@@ -73,6 +78,10 @@ class ThreeStages(StreamJoin):
     # --- overflow -----------------------------------------------------------------------------------------------
 
     def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
+        self._make_space()
+        yield from ()
+
+    def _make_space(self) -> None:
         held = sum(len(window) for window in self.state.windows)
         if held == 0:
             raise StateTooLarge(
@@ -85,7 +94,6 @@ class ThreeStages(StreamJoin):
         largest_first = np.argsort(-tuples, kind="stable")
         enough = int(np.searchsorted(np.cumsum(tuples[largest_first]), held * _FLUSHED_SHARE)) + 1
         self._flush(largest_first[:enough])
-        yield from ()
 
     def _flush(self, partitions: _Int64s) -> None:
         """Move what is in memory of some partitions to disk."""
@@ -228,19 +236,36 @@ class ThreeStages(StreamJoin):
             codes, _ = self.state.by_key(side).keys_with_at_least(1)
             yield from self._remove(side, codes)
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        header, tables = super()._state()
-        parts = self.parts.tables()
-        met = [[side, partition, times] for (side, partition), times in self._met.items()]
-        header |= {"parts": [list(place) for place in parts], "clean_time": self._clean_time.tolist(), "met": met}
-        return header, {**tables, **{f"part {side} {partition}": table for (side, partition), table in parts.items()}}
+    def settle(self) -> Iterator[PunctuatedBatch]:
+        """Let all pairs meet."""
+        yield from super().settle()
+        while (partition := self._to_clean_up()) is not None:
+            yield from self._clean_up(partition)
 
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        super()._set_state(header, tables)
-        for side, partition in header["parts"]:
-            self.parts.set_table(side, partition, tables[f"part {side} {partition}"])
+    def _state_header(self) -> dict[str, Any]:
+        met = [[side, partition, times] for (side, partition), times in self._met.items()]
+        lasting = [place for place in self.parts.references() if place[-1] is not None]
+        return {**super()._state_header(), "clean_time": self._clean_time.tolist(), "met": met, "parts": lasting}
+
+    def _state_portions(self, most_bytes: int) -> Iterator[tuple[str, pa.RecordBatch]]:
+        yield from super()._state_portions(most_bytes)
+        for side, partition, _, reference in self.parts.references():
+            if reference is None:
+                for message in self.parts.messages(side, partition):
+                    yield f"part {side} {partition}", message
+
+    def _set_header(self, header: dict[str, Any]) -> None:
+        super()._set_header(header)
         self._clean_time[:] = header["clean_time"]
         self._met = {(side, partition): times for side, partition, times in header["met"]}
+        for side, partition, rows, reference in header["parts"]:
+            self.parts.adopt(side, partition, rows, reference)
+
+    def _put_back(self, kind: str, place: list[int], rows: pa.RecordBatch) -> None:
+        if kind == "part":
+            self.parts.put_message(SIDES[place[0]], place[1], rows)
+        else:
+            super()._put_back(kind, place, rows)
 
     def close(self) -> None:
         """Remove the files."""

@@ -13,28 +13,19 @@ what the executor's own disk has is not asked for (`ChunkFiles`).
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from semistream._version import __version__
 from semistream.core.errors import SnapshotMismatch
 from semistream.operators.image import set_image, take_image
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.spark.chunk_files import ChunkFiles, chunk_name
+from semistream.runtime.spark.chunk_store import ChunkStore
 from semistream.runtime.spark.epoch import Epoch, require_same_join
 
-__all__ = ["BucketState", "ChunkStore", "Header"]
+__all__ = ["BucketState", "Header"]
 
 _CHUNK_BYTES = 512 << 10
-
-
-class ChunkStore(Protocol):
-    """What keeps the values of one bucket from one micro-batch to the next."""
-
-    def header(self) -> bytes | None: ...
-    def set_header(self, content: bytes) -> None: ...
-    def chunk(self, name: str) -> bytes: ...
-    def put_chunk(self, name: str, content: memoryview) -> None: ...
-    def remove_chunk(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from semistream.storage import MasterTable, row_bits
 __all__ = [
     "PACKED_COLUMNS",
     "Bucketing",
+    "blob_array",
     "blob_bytes",
     "gathered_bytes",
     "operator_bytes",
@@ -125,6 +126,12 @@ def _portions(batch: pa.RecordBatch, most_bytes: int) -> list[pa.RecordBatch]:
         return [batch] if batch.num_rows else []
     portions = byte_portions(row_bits(batch) // 8, most_bytes)
     return [batch.slice(portion.start, portion.stop - portion.start) for portion in portions]
+
+
+def blob_array(blob: pa.Buffer) -> pa.Array:
+    """Return an array that holds one blob, without copying it."""
+    offsets = pa.array([0, blob.size], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, blob])
 
 
 def unpack(blobs: Iterable[bytes | pa.Buffer], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

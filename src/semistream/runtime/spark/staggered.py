@@ -32,27 +32,32 @@ from semistream.runtime.spark.blob_order import BlobOrder
 from semistream.runtime.spark.bucket_state import BucketState
 from semistream.runtime.spark.bucket_turn import BucketTurn
 from semistream.runtime.spark.chunk_files import ChunkFiles
+from semistream.runtime.spark.chunk_store import TURN_COLUMNS, SparkChunks, require_rocksdb, turn_frame
 from semistream.runtime.spark.epoch import Tick, identity_of
 from semistream.runtime.spark.executor_folder import executor_folder
 from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.observed import observed
 from semistream.runtime.spark.output_columns import as_declared
-from semistream.runtime.spark.packing import PACKED_COLUMNS, Bucketing, blob_bytes, gathered_bytes, pack, unpack
+from semistream.runtime.spark.packing import (
+    PACKED_COLUMNS,
+    Bucketing,
+    blob_array,
+    blob_bytes,
+    gathered_bytes,
+    pack,
+    unpack,
+)
 from semistream.runtime.spark.pending_marks import PendingMarks
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.shipped import shipped
 from semistream.runtime.spark.state_keys import state_keys
-from semistream.runtime.spark.task_metrics import METRICS_COLUMN
 from semistream.runtime.spark.ticks import TICK_PART, tick_stream
 
 __all__ = ["staggered_join"]
 
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 _Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
-_TURN = f"blob binary, {METRICS_COLUMN} string"
 
 
 def staggered_join(stream: DataFrame, plan: JoinPlan, declared: StructType, observation: str) -> DataFrame:
@@ -72,7 +77,7 @@ def staggered_join(stream: DataFrame, plan: JoinPlan, declared: StructType, obse
     stream = with_numbered_columns(stream)
     packed = stream.mapInArrow(shipped(__name__, "pack_part", plan), PACKED_COLUMNS)
     by_bucket = packed.union(tick_stream(stream.sparkSession, plan)).groupBy("key")
-    turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), _TURN, "Append", "None")
+    turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), TURN_COLUMNS, "Append", "None")
     blobs = observed(turns, observation)
     schemas = spec.output_schema, arrow_schema(declared)
     return blobs.mapInArrow(shipped(__name__, "unpack_part", schemas), declared)
@@ -93,12 +98,7 @@ def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
             f"{sorted(plan.on.values())}: stage the table with that key, or with buckets=1"
         )
     conf = stream.sparkSession.conf
-    provider = conf.get(_PROVIDER, "")
-    if "RocksDB" not in (provider or ""):
-        raise InvalidArgument(
-            f"completion='staggered' needs the state store RocksDB, the session has {provider!r}: "
-            f"spark.conf.set({_PROVIDER!r}, {_ROCKSDB!r})"
-        )
+    require_rocksdb(conf, "completion='staggered'")
     partitions = int(conf.get(_PARTITIONS, "200") or 200)
     if partitions > plan.table.buckets:
         warnings.warn(
@@ -119,13 +119,7 @@ def pack_part(plan: JoinPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     relabelled = (relabel(batch, plan.stream_schema) for batch in batches)
     for number, (bucket, blob) in enumerate(bucketing.blobs(relabelled)):
         columns = [pa.array([keys[bucket]], pa.int32()), pa.array([part], pa.int32()), pa.array([number])]
-        yield pa.RecordBatch.from_arrays([*columns, _one(blob)], ["key", "part", "number", "blob"])
-
-
-def _one(blob: pa.Buffer) -> pa.Array:
-    """Return an array that holds one blob, without copying it."""
-    offsets = pa.array([0, blob.size], pa.int32()).buffers()[1]
-    return pa.Array.from_buffers(pa.binary(), 1, [None, offsets, blob])
+        yield pa.RecordBatch.from_arrays([*columns, blob_array(blob)], ["key", "part", "number", "blob"])
 
 
 def unpack_part(schemas: tuple[pa.Schema, pa.Schema], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -136,32 +130,6 @@ def unpack_part(schemas: tuple[pa.Schema, pa.Schema], batches: Iterable[pa.Recor
             yield pa.RecordBatch.from_arrays(as_declared(rows, declared), schema=declared)
 
 
-class _SparkChunks:
-    """The state of the bucket that is being worked on."""
-
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._header = handle.getValueState("header", "content binary")
-        self._chunks = handle.getMapState("chunks", "name string", "content binary")
-
-    def header(self) -> bytes | None:
-        value = self._header.get()
-        return None if value is None else bytes(value[0])
-
-    def set_header(self, content: bytes) -> None:
-        self._header.update((content,))
-
-    def chunk(self, name: str) -> bytes:
-        value = self._chunks.getValue((name,))
-        assert value is not None, f"chunk {name} is missing in the state store"
-        return bytes(value[0])
-
-    def put_chunk(self, name: str, content: memoryview) -> None:
-        self._chunks.updateValue((name,), (bytes(content),))
-
-    def remove_chunk(self, name: str) -> None:
-        self._chunks.removeKey((name,))
-
-
 class _BucketProcessor(StatefulProcessor):
     """Gives each bucket its turn."""
 
@@ -169,7 +137,7 @@ class _BucketProcessor(StatefulProcessor):
         self._plan = plan
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._chunks = _SparkChunks(handle)
+        self._chunks = SparkChunks(handle)
         self._identity = identity_of(self._plan)
         self._bucket = {key: bucket for bucket, key in enumerate(state_keys(self._plan.table.buckets))}
 
@@ -187,13 +155,13 @@ class _BucketProcessor(StatefulProcessor):
                     else:
                         blobs.add(part, number, blob)
             for blob in pack(turn.run(ticks, unpack(blobs, plan.stream_schema)), blob_bytes(plan.task_bytes)):
-                yield _frame(blob.to_pybytes(), None)
+                yield turn_frame(blob.to_pybytes(), None)
         context = TaskContext.get()
         assert context is not None
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert batch is not None
         PendingMarks(plan.notes(), turn.marks).update(bucket, int(batch), turn.pending)
-        yield _frame(None, turn.metrics(context.partitionId()).to_json())
+        yield turn_frame(None, turn.metrics(context.partitionId()).to_json())
 
     def close(self) -> None:
         pass
@@ -202,8 +170,3 @@ class _BucketProcessor(StatefulProcessor):
 def _chunk_files(plan: JoinPlan, bucket: int) -> ChunkFiles | None:
     folder = executor_folder(plan.join_id)
     return None if folder is None else ChunkFiles(os.path.join(folder, f"bucket-{bucket}"))
-
-
-def _frame(blob: bytes | None, metrics: str | None) -> _Frame:
-    columns = [pa.array([blob], pa.binary()), pa.array([metrics], pa.string())]
-    return pa.RecordBatch.from_arrays(columns, ["blob", METRICS_COLUMN]).to_pandas()
