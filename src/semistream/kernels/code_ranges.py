@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.kernels.compile import kernel
+from semistream.kernels.hash_directory import BLOCK
 
 __all__ = ["CodeRanges"]
 
@@ -90,15 +91,21 @@ class CodeRanges:
 
 @kernel
 def _find_inside(lows: _Int64s, highs: _Int64s, codes: _Int64s, inside: _Bools) -> None:
-    for row in range(codes.size):
-        # The last range that begins at the code or before it; no branch depends on the code.
-        at = 0
-        remaining = lows.size
-        while remaining > 1:
-            half = remaining // 2
-            at += half * (lows[at + half] <= codes[row])
+    # Per code, the last range known to begin at it or before it. The codes of a block are searched for in step, so that
+    # no branch depends on a code and the memory system fetches for many at a time.
+    at = np.empty(BLOCK, dtype=np.uint64)
+    for start in range(0, codes.size, BLOCK):
+        count = min(BLOCK, codes.size - start)
+        at[:count] = 0
+        remaining = np.uint64(lows.size)
+        while remaining > np.uint64(1):
+            half = remaining >> np.uint64(1)
+            for row in range(count):
+                at[row] += half * np.uint64(lows[at[row] + half] <= codes[start + row])
             remaining -= half
-        inside[row] = (lows[at] <= codes[row]) & (codes[row] <= highs[at])
+        for row in range(count):
+            code = codes[start + row]
+            inside[start + row] = (lows[at[row]] <= code) & (code <= highs[at[row]])
 
 
 @kernel

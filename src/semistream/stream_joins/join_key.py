@@ -78,8 +78,10 @@ class JoinKey:
 
     def marks(self, lows: _Int64s, highs: _Int64s) -> KeyMarks:
         """Return punctuations that exclude ranges of codes."""
-        ends = [self._ends(codes, open_end) for codes, open_end in ((lows, _LIMITS.min), (highs, _LIMITS.max))]
-        return KeyMarks(np.zeros(lows.size, dtype=np.int64), ends[0], ends[1])
+        low = self._ends(lows, _LIMITS.min)
+        is_shared = lows is highs and not low.null_count and not (highs == _LIMITS.max).any()  # constants
+        high = low if is_shared else self._ends(highs, _LIMITS.max)
+        return KeyMarks(np.zeros(lows.size, dtype=np.int64), low, high)
 
     def _ends(self, codes: _Int64s, open_end: int) -> pa.Array:
         values, is_open = values_of_order_codes(codes, self.dtype), codes == open_end

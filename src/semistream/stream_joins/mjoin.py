@@ -331,7 +331,9 @@ class Mjoin(ThreeStages):
         if not waits.all():
             done = np.flatnonzero(~waits)
             self.metrics.punctuations_out += done.size
-            yield PunctuatedBatch(self._rows.none, self.key.marks(lows[done], highs[done]))
+            done_lows = lows[done]
+            done_highs = done_lows if constant.all() else highs[done]
+            yield PunctuatedBatch(self._rows.none, self.key.marks(done_lows, done_highs))
 
     # --- snapshot -----------------------------------------------------------------------------------------------
 
