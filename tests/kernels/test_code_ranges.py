@@ -80,3 +80,12 @@ def test_the_ends_of_all_codes_can_be_taken_out() -> None:
     ranges.add(_array([_LIMITS.min, 5, _LIMITS.max]), _array([_LIMITS.min, 6, _LIMITS.max]))
     everything.remove(*everything.common(ranges))
     assert [end.tolist() for end in everything.ranges()] == [[_LIMITS.min + 1, 7], [4, _LIMITS.max - 1]]
+
+
+def test_many_codes_in_many_ranges() -> None:
+    ranges = CodeRanges()
+    lows = np.arange(0, 30_000, 10)
+    ranges.add(lows, lows + 3)
+    codes = np.random.default_rng(1).integers(-20, 30_020, 1000)
+    expected = (codes % 10 <= 3) & (codes >= 0) & (codes < 30_000)
+    assert ranges.contains(codes).tolist() == expected.tolist()

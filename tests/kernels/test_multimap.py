@@ -22,6 +22,7 @@ from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.hash_directory import BLOCK, home_line, mix, tag_of
 from semistream.kernels.multimap import FifoMultimap
 from semistream.kernels.multimap_plain import PlainFifoMultimap
+from semistream.kernels.xxh64 import SEED, hash_int64
 from tests.kernels.memory import resident_bytes
 
 _Int64s = npt.NDArray[np.int64]
@@ -126,6 +127,7 @@ class MultimapAgainstPlain(RuleBasedStateMachine):
     def count(self, count: int) -> None:
         codes = np.concatenate([self._draw(count), self._some_present()])
         assert self.fast.count(codes).tolist() == self.plain.count(codes).tolist()
+        assert self.fast.has(codes).tolist() == (self.plain.count(codes) > 0).tolist()
 
     @rule(position=st.integers(0, 50), count=st.integers(0, 50))
     def newest(self, position: int, count: int) -> None:
@@ -137,6 +139,15 @@ class MultimapAgainstPlain(RuleBasedStateMachine):
         assert (np.diff(codes.astype(object)) > 0).all(), "different keys, in ascending order"
         expected = self.plain.keys_with_at_least(count)
         assert dict(zip(codes.tolist(), counts.tolist(), strict=True)) == expected
+
+    @rule(parts=st.integers(1, 9))
+    def entries_by_hash(self, parts: int) -> None:
+        expected = np.zeros(parts, dtype=np.int64)
+        for code, count in self.plain.keys_with_at_least(1).items():
+            hashes = np.full(1, SEED, dtype=np.uint64)
+            hash_int64(np.array([code], dtype=np.int64), hashes)
+            expected[int(hashes[0]) % parts] += count
+        assert self.fast.entries_by_hash(parts).tolist() == expected.tolist()
 
     @rule(
         capacity=st.one_of(st.just(1), st.sampled_from(_CAPACITIES), st.integers(1, _MAX_CAPACITY)),

@@ -12,6 +12,7 @@ batch carries its punctuations beside its rows, each with its place among them.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,7 @@ class KeyMarks:
     @classmethod
     def none(cls, dtype: pa.DataType) -> "KeyMarks":
         """Return no punctuations, for keys of a type."""
-        return cls(np.empty(0, dtype=np.int64), pa.array([], dtype), pa.array([], dtype))
+        return _no_marks(dtype)
 
     @classmethod
     def of_pattern(cls, pattern: Pattern, at: int, dtype: pa.DataType) -> "KeyMarks":
@@ -62,6 +63,17 @@ class KeyMarks:
         return cls(np.full(len(lows), at, dtype=np.int64), low, high)
 
 
+def _parts(marks: KeyMarks, start: int, stop: int) -> tuple[pa.Array, pa.Array]:
+    low = marks.low.slice(start, stop - start)
+    return low, low if marks.high is marks.low else marks.high.slice(start, stop - start)
+
+
+@lru_cache
+def _no_marks(dtype: pa.DataType) -> KeyMarks:
+    nothing = pa.array([], dtype)
+    return KeyMarks(np.empty(0, dtype=np.int64), nothing, nothing)
+
+
 @dataclass(frozen=True)
 class PunctuatedBatch:
     """Rows of one stream, with the punctuations that stand among them."""
@@ -71,8 +83,9 @@ class PunctuatedBatch:
 
     def __post_init__(self) -> None:
         at = self.marks.at
-        assert (np.diff(at) >= 0).all()
-        assert at.size == 0 or 0 <= at[0] <= at[-1] <= self.rows.num_rows
+        if at.size:
+            assert (at[1:] >= at[:-1]).all()
+            assert 0 <= at[0] <= at[-1] <= self.rows.num_rows
 
     def __len__(self) -> int:
         return self.rows.num_rows
@@ -101,8 +114,8 @@ class PunctuatedBatch:
         """Return the first ``count`` rows and the others; a punctuation between them belongs to the first."""
         first = int(np.searchsorted(self.marks.at, count, side="right"))
         marks = self.marks
-        before = KeyMarks(marks.at[:first], marks.low.slice(0, first), marks.high.slice(0, first))
-        after = KeyMarks(marks.at[first:] - count, marks.low.slice(first), marks.high.slice(first))
+        before = KeyMarks(marks.at[:first], *_parts(marks, 0, first))
+        after = KeyMarks(marks.at[first:] - count, *_parts(marks, first, len(marks)))
         return PunctuatedBatch(self.rows.slice(0, count), before), PunctuatedBatch(self.rows.slice(count), after)
 
 

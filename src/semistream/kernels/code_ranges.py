@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.kernels.compile import kernel
+from semistream.kernels.hash_directory import BLOCK
 
 __all__ = ["CodeRanges"]
 
@@ -54,10 +55,10 @@ class CodeRanges:
     def contains(self, codes: _Int64s) -> _Bools:
         """Return for every code whether it is in the set."""
         self._merge()
-        if not self._lows.size:
-            return np.zeros(codes.size, dtype=np.bool_)
-        at = np.searchsorted(self._lows, codes, side="right") - 1
-        return (at >= 0) & (codes <= self._highs[np.maximum(at, 0)])
+        inside = np.zeros(codes.size, dtype=np.bool_)
+        if self._lows.size:
+            _find_inside(self._lows, self._highs, codes, inside)
+        return inside
 
     def ranges(self) -> tuple[_Int64s, _Int64s]:
         """Return the ends of all ranges, ascending."""
@@ -86,6 +87,25 @@ class CodeRanges:
         count = _merge_sorted(lows, highs)
         self._lows, self._highs = lows[:count].copy(), highs[:count].copy()
         self._new = []
+
+
+@kernel
+def _find_inside(lows: _Int64s, highs: _Int64s, codes: _Int64s, inside: _Bools) -> None:
+    # Per code, the last range known to begin at it or before it. The codes of a block are searched for in step, so that
+    # no branch depends on a code and the memory system fetches for many at a time.
+    at = np.empty(BLOCK, dtype=np.uint64)
+    for start in range(0, codes.size, BLOCK):
+        count = min(BLOCK, codes.size - start)
+        at[:count] = 0
+        remaining = np.uint64(lows.size)
+        while remaining > np.uint64(1):
+            half = remaining >> np.uint64(1)
+            for row in range(count):
+                at[row] += half * np.uint64(lows[at[row] + half] <= codes[start + row])
+            remaining -= half
+        for row in range(count):
+            code = codes[start + row]
+            inside[start + row] = (lows[at[row]] <= code) & (code <= highs[at[row]])
 
 
 @kernel

@@ -36,6 +36,18 @@ class KeyCodes(NamedTuple):
         """Return the positions of keys that are not NULL."""
         return np.arange(self.code.size) if self.valid is None else np.flatnonzero(self.valid)
 
+    def valid_codes(self) -> npt.NDArray[np.int64]:
+        """Return the codes of keys that are not NULL; those of `valid_rows`."""
+        return self.code if self.valid is None else self.code[self.valid]
+
+    def at_valid(self, said: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return what is said of every key, when ``said`` is of `valid_codes`: False for NULL."""
+        if self.valid is None:
+            return said
+        everywhere = np.zeros(self.code.size, dtype=np.bool_)
+        everywhere[self.valid] = said
+        return everywhere
+
 
 def _is_integer_like(dtype: pa.DataType) -> bool:
     return pt.is_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype))

@@ -40,10 +40,12 @@ from semistream.kernels.hash_directory import (
     tag_of,
 )
 from semistream.kernels.multimap_entries import (
+    count_by_hash,
     count_entries,
     delete_keys,
     expire_entries,
     fill_keys_with_at_least,
+    find_present,
     index_entries,
     insert_entries,
 )
@@ -64,6 +66,7 @@ __all__ = ["NO_SLOT", "FifoMultimap"]
 
 _LOAD_FACTOR = 0.5
 
+_Bools = npt.NDArray[np.bool_]
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
@@ -178,6 +181,12 @@ class FifoMultimap:
         count_entries(self._directory.values, self._tags.values, self._key_count.values, codes, out)
         return out
 
+    def has(self, codes: _Int64s) -> _Bools:
+        """Return which codes have entries."""
+        present = np.empty(codes.size, dtype=np.bool_)
+        find_present(self._directory.values, codes, present)
+        return present
+
     def pairs(self, rows: _Int32s, cursors: _Int32s, at: int, out_rows: _Int32s, out_slots: _Int32s) -> tuple[int, int]:
         """Fill the output with (row, slot) pairs of the probed ``rows`` and return (new ``at``, how many).
 
@@ -210,6 +219,12 @@ class FifoMultimap:
         order = np.argsort(codes)
         return codes[order], counts[order]
 
+    def entries_by_hash(self, parts: int) -> _Int64s:
+        """Return how many entries have keys of each part, by the remainder of their XXH64 hash."""
+        counts = np.zeros(parts, dtype=np.int64)
+        count_by_hash(self._directory.values, self._key_count.values, counts)
+        return counts
+
     def expire(self, count: int) -> _Int32s:
         """Remove the ``count`` oldest entries and return their slots, oldest first."""
         assert count <= len(self)
@@ -229,7 +244,7 @@ class FifoMultimap:
 
     def delete(self, codes: _Int64s) -> _Int32s:
         """Remove all entries of these keys and return their slots: key by key, oldest first."""
-        slots = np.empty(int(self.count(codes).sum()), dtype=np.int32)
+        slots = np.empty(min(int(self.count(codes).sum()), len(self)), dtype=np.int32)
         removed = delete_keys(
             self._directory.values,
             self._tags.values,

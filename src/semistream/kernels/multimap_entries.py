@@ -17,16 +17,20 @@ from semistream.kernels.hash_directory import (
     touch,
 )
 from semistream.kernels.multimap_lists import DISTINCT, FREE_FIRST, FREE_LAST, NO_SLOT, Q_FIRST, Q_LAST, SIZE, release
+from semistream.kernels.xxh64 import SEED, hash_word
 
 __all__ = [
+    "count_by_hash",
     "count_entries",
     "delete_keys",
     "expire_entries",
     "fill_keys_with_at_least",
+    "find_present",
     "index_entries",
     "insert_entries",
 ]
 
+_Bools = npt.NDArray[np.bool_]
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 _Tags = npt.NDArray[np.uint8]
@@ -192,6 +196,23 @@ def count_entries(directory: _Int64s, tags: _Tags, key_count: _Int32s, codes: _I
             packed = directory[line_of(directory, mix(codes[at]), codes[at]), 1]
             out[at] = 0 if packed == 0 else key_count[first_entry(packed)]
     return touched
+
+
+@kernel
+def count_by_hash(directory: _Int64s, key_count: _Int32s, counts: _Int64s) -> None:
+    """Add the entries of every key to the count of its part: its hash modulo their number."""
+    for line in range(directory.shape[0]):
+        packed = directory[line, 1]
+        if packed != 0:
+            hashed = hash_word(np.uint64(directory[line, 0]), np.uint64(SEED))
+            counts[hashed % np.uint64(counts.size)] += key_count[first_entry(packed)]
+
+
+@kernel
+def find_present(directory: _Int64s, codes: _Int64s, present: _Bools) -> None:
+    """Say of every code whether it has entries."""
+    for at in range(codes.size):
+        present[at] = directory[line_of(directory, mix(codes[at]), codes[at]), 1] != 0
 
 
 @kernel

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semistream.kernels.compile import kernel
 
-__all__ = ["SEED", "hash_fixed", "hash_int64", "hash_varlen"]
+__all__ = ["SEED", "hash_fixed", "hash_int64", "hash_varlen", "hash_word"]
 
 SEED = 42
 
@@ -86,7 +86,8 @@ def _hash_bytes(data: npt.NDArray[np.uint8], start: int, length: int, seed: np.u
 
 
 @kernel
-def _hash_word(word: np.uint64, seed: np.uint64) -> np.uint64:
+def hash_word(word: np.uint64, seed: np.uint64) -> np.uint64:
+    """Return the hash of an 8-byte integer."""
     value = seed + _P5 + np.uint64(8)
     value = _rotl(value ^ _round(np.uint64(0), word), 27) * _P1 + _P4
     return _avalanche(value)
@@ -96,7 +97,7 @@ def _hash_word(word: np.uint64, seed: np.uint64) -> np.uint64:
 def hash_int64(values: npt.NDArray[np.int64], hashes: npt.NDArray[np.uint64]) -> None:
     """Replace each seed in ``hashes`` by the hash of the row's 8-byte integer under that seed."""
     for row in range(values.size):
-        hashes[row] = _hash_word(np.uint64(values[row]), hashes[row])
+        hashes[row] = hash_word(np.uint64(values[row]), hashes[row])
 
 
 @kernel

@@ -195,7 +195,8 @@ class StreamWindow:
         """Remove all tuples with these codes and return their slots, readable until the next insert."""
         assert isinstance(self.codes, FifoMultimap)
         slots = self.codes.delete(codes)
-        self._free(slots)
+        if slots.size:
+            self._free(slots)
         return slots
 
     def _free(self, slots: _Int32s) -> None:

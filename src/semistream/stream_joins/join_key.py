@@ -71,18 +71,21 @@ class JoinKey:
         ends = []
         for column, open_end in ((marks.low, _LIMITS.min), (marks.high, _LIMITS.max)):
             codes = order_codes(self._conformed(column))
+            if marks.low is marks.high and codes.valid is None:  # constants
+                return codes.code, codes.code
             ends.append(codes.code if codes.valid is None else np.where(codes.valid, codes.code, open_end))
         return ends[0], ends[1]
 
     def marks(self, lows: _Int64s, highs: _Int64s) -> KeyMarks:
         """Return punctuations that exclude ranges of codes."""
-        ends = [
-            pc.if_else(
-                pa.array(codes == open_end), pa.scalar(None, self.dtype), values_of_order_codes(codes, self.dtype)
-            )
-            for codes, open_end in ((lows, _LIMITS.min), (highs, _LIMITS.max))
-        ]
-        return KeyMarks(np.zeros(lows.size, dtype=np.int64), ends[0], ends[1])
+        low = self._ends(lows, _LIMITS.min)
+        is_shared = lows is highs and not low.null_count and not (highs == _LIMITS.max).any()  # constants
+        high = low if is_shared else self._ends(highs, _LIMITS.max)
+        return KeyMarks(np.zeros(lows.size, dtype=np.int64), low, high)
+
+    def _ends(self, codes: _Int64s, open_end: int) -> pa.Array:
+        values, is_open = values_of_order_codes(codes, self.dtype), codes == open_end
+        return pc.if_else(pa.array(is_open), pa.scalar(None, self.dtype), values) if is_open.any() else values
 
     def _conformed(self, column: pa.Array) -> pa.Array:
         return column if column.type == self.dtype else column.cast(self.dtype)

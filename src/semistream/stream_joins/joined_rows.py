@@ -23,6 +23,8 @@ class JoinedRows:
     ----------
     schema
         Of the output: all columns of the left stream, and those of the right one but a key of the same name.
+    none
+        No row, for punctuations that leave by themselves.
     pair_rows, pair_slots
         Space for pairs: as many as leave at once.
     """
@@ -43,6 +45,7 @@ class JoinedRows:
         if how == "left":
             right_fields = [field.with_nullable(True) for field in right_fields]
         self.schema = pa.schema([*left, *right_fields])
+        self.none = pa.RecordBatch.from_pylist([], schema=self.schema)
         self.max_bytes = batch_bytes_for(budget_bytes)
         most_pairs = _most_pairs(budget_bytes)
         self.pair_rows = np.empty(most_pairs, dtype=np.int32)

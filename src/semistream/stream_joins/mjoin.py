@@ -53,6 +53,7 @@ from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.semantics import On
 from semistream.core.sizes import format_bytes
 from semistream.kernels.code_ranges import CodeRanges
+from semistream.kernels.codes_in_run import repeat_in_run
 from semistream.kernels.key_codes import KeyCodes
 from semistream.stream_joins.arrival import Arrival, ArrivalOrder, Implied
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
@@ -156,12 +157,15 @@ class Mjoin(ThreeStages):
 
     def _end_of_cluster(self, side: Side, rows: int) -> int:
         """Return where the cluster ends that a run would cut: 1-NC goes on with it (ll. 745-759)."""
-        batch = self._queues[side][0]
+        batch = self._queues[side].first
         if len(batch) <= rows:
             return rows
-        codes = self.key.codes(side, batch.rows.slice(rows - 1)).code
-        other_key = np.flatnonzero(codes != codes[0])
-        return rows - 1 + int(other_key[0]) if other_key.size else len(batch)
+        last = self.key.codes(side, batch.rows.slice(rows - 1, 1)).code[0]
+        for start in range(rows, len(batch), rows):  # clusters are short beside a batch: its rest is not looked at
+            other_key = np.flatnonzero(self.key.codes(side, batch.rows.slice(start, rows)).code != last)
+            if other_key.size:
+                return start + int(other_key[0])
+        return len(batch)
 
     def _implied(self, side: Side, codes: _Int64s) -> Implied:
         return self._arrivals[side].observe(codes)
@@ -202,7 +206,7 @@ class Mjoin(ThreeStages):
         yield from super()._join(side, rows, codes)
         if self._is_one[side]:
             # Step 2 of rule 1: what matched a key that comes once has met all that it can.
-            came = codes.code[codes.valid_rows()]
+            came = codes.valid_codes()
             yield from self._remove(other(side), came)
             self._comes_not_again(side, came[self._comes_no_more(other(side), came)])
 
@@ -213,11 +217,8 @@ class Mjoin(ThreeStages):
 
     def _repeated(self, side: Side, codes: KeyCodes) -> _Bools:
         """Return which tuples have a key that their stream has had, as far as the state tells."""
-        asking = codes.valid_rows()
-        repeated = np.zeros(codes.code.size, dtype=np.bool_)
-        repeated[asking] = self.state.by_key(side).count(codes.code[asking]) > 0
-        repeated[np.delete(asking, np.unique(codes.code[asking], return_index=True)[1])] = True
-        return repeated
+        keys = codes.valid_codes()
+        return codes.at_valid(repeat_in_run(keys) | self.state.by_key(side).has(keys))
 
     # --- purging and passing on: subtask 5 ----------------------------------------------------------------------
 
@@ -296,32 +297,43 @@ class Mjoin(ThreeStages):
     def _keys_within(self, side: Side, lows: _Int64s, highs: _Int64s) -> _Int64s:
         """Return keys in a state that lie in some ranges; keys that are not there may be among them."""
         if (lows == highs).all():
-            return np.unique(lows)
+            return lows
         ranges = CodeRanges()
         ranges.add(lows, highs)
         codes, _ = self.state.by_key(side).keys_with_at_least(1)
         return codes[ranges.contains(codes)]
 
+    def _remove(self, side: Side, codes: _Int64s) -> Iterator[PunctuatedBatch]:
+        held = len(self.state.windows[side])
+        yield from super()._remove(side, codes)
+        if len(self.state.windows[side]) < held:
+            self.promises[side].left_state(codes)
+
+    def _flush(self, partitions: _Int64s) -> None:
+        super()._flush(partitions)
+        for promises in self.promises:
+            promises.left_state(None)  # and at a clean-up, which begins so, keys leave the disk
+
     def _pass_on(self, side: Side) -> Iterator[PunctuatedBatch]:
         """Let punctuations out whose results are all out (ll. 458-461): no tuple of the stream can match any more."""
-        lows, highs = self.promises[side].unpassed()
+        lows, highs = self.promises[side].take_passable()
         if not lows.size:
             return
-        waits = np.zeros(lows.size, dtype=np.bool_)
+        waits = self.state.by_key(side).has(lows) | self._is_on_disk(side, lows)  # of constants
         constant = lows == highs
-        waits[constant] = (self.state.by_key(side).count(lows[constant]) > 0) | self._is_on_disk(side, lows[constant])
         if not constant.all():
             codes, _ = self.state.by_key(side).keys_with_at_least(1)
             at = np.searchsorted(codes, lows[~constant])
             inside = at < codes.size
             inside[inside] = codes[at[inside]] <= highs[~constant][inside]
             waits[~constant] = inside | self.parts.has(side).any()
-        self.promises[side].set_unpassed(lows[waits], highs[waits])
+        self.promises[side].hold_back(lows[waits], highs[waits])
         if not waits.all():
-            done = ~waits
-            self.metrics.punctuations_out += int(done.sum())
-            nothing = pa.RecordBatch.from_pylist([], schema=self.output_schema)
-            yield PunctuatedBatch(nothing, self.key.marks(lows[done], highs[done]))
+            done = np.flatnonzero(~waits)
+            self.metrics.punctuations_out += done.size
+            done_lows = lows[done]
+            done_highs = done_lows if constant.all() else highs[done]
+            yield PunctuatedBatch(self._rows.none, self.key.marks(done_lows, done_highs))
 
     # --- snapshot -----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.kernels.code_ranges import CodeRanges
+from semistream.kernels.codes_in_run import follow_their_mark
 from semistream.stream_joins.stream_snapshot import range_rows, ranges_of_rows
+from semistream.stream_joins.unpassed import Unpassed, joined_ranges
 
 __all__ = ["Promises"]
 
@@ -30,12 +32,12 @@ class Promises:
     def __init__(self) -> None:
         self.punctuated = CodeRanges()
         self._unpurged: list[tuple[_Int64s, _Int64s]] = []
-        self._unpassed: list[tuple[_Int64s, _Int64s]] = []
+        self._unpassed = Unpassed()
 
     @property
     def nbytes(self) -> int:
-        waiting = (*self._unpurged, *self._unpassed)
-        return self.punctuated.nbytes + sum(lows.nbytes + highs.nbytes for lows, highs in waiting)
+        unpurged = sum(lows.nbytes + highs.nbytes for lows, highs in self._unpurged)
+        return self.punctuated.nbytes + unpurged + self._unpassed.nbytes
 
     @property
     def num_unpurged(self) -> int:
@@ -45,7 +47,7 @@ class Promises:
     @property
     def num_unpassed(self) -> int:
         """How many punctuations have not been passed on."""
-        return sum(lows.size for lows, _ in self._unpassed)
+        return len(self._unpassed)
 
     def add(self, lows: _Int64s, highs: _Int64s, *, pass_on: bool) -> None:
         """Take in punctuations."""
@@ -54,20 +56,28 @@ class Promises:
         self.punctuated.add(lows, highs)
         self._unpurged.append((lows, highs))
         if pass_on:
-            self._unpassed.append((lows, highs))
+            self._unpassed.add(lows, highs)
 
     def take_unpurged(self) -> tuple[_Int64s, _Int64s]:
         """Return the ranges of all punctuations since the last time."""
-        taken, self._unpurged = _joined(self._unpurged), []
+        taken, self._unpurged = joined_ranges(self._unpurged), []
         return taken
 
     def unpassed(self) -> tuple[_Int64s, _Int64s]:
         """Return the ranges of all punctuations that have not been passed on."""
-        return _joined(self._unpassed)
+        return self._unpassed.ranges()
 
-    def set_unpassed(self, lows: _Int64s, highs: _Int64s) -> None:
-        """Say which of them remain."""
-        self._unpassed = [(lows, highs)] if lows.size else []
+    def left_state(self, codes: _Int64s | None) -> None:
+        """Say that no tuple of the stream with one of these keys is in its state any more; None for any keys."""
+        self._unpassed.left_state(codes)
+
+    def take_passable(self) -> tuple[_Int64s, _Int64s]:
+        """Take out the punctuations not passed on of which it is not known that tuples in the state hold them back."""
+        return self._unpassed.take_passable()
+
+    def hold_back(self, lows: _Int64s, highs: _Int64s) -> None:
+        """Put punctuations back: tuples in the state hold them back."""
+        self._unpassed.hold_back(lows, highs)
 
     def contradicted(self, codes: _Int64s, at: _Int64s, lows: _Int64s, highs: _Int64s) -> _Bools:
         """Return which of some tuples are excluded by what was promised before them.
@@ -82,22 +92,20 @@ class Promises:
         wrong = self.punctuated.contains(codes)
         if not at.size:
             return wrong
-        place = np.arange(codes.size)
         constant = lows == highs
         if constant.any():
-            values, first = np.unique(lows[constant], return_index=True)  # ``at`` ascends: the first is the earliest
-            found = np.minimum(np.searchsorted(values, codes), values.size - 1)
-            wrong |= (values[found] == codes) & (place >= at[constant][first][found])
+            wrong |= follow_their_mark(codes, lows[constant], at[constant])
         for number in np.flatnonzero(~constant).tolist():
-            wrong |= (codes >= lows[number]) & (codes <= highs[number]) & (place >= at[number])
+            after = codes[at[number] :]
+            wrong[at[number] :] |= (after >= lows[number]) & (after <= highs[number])
         return wrong
 
     def portions(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield all that `put_back` takes, for a snapshot."""
         kinds = {
             "punctuated": self.punctuated.ranges(),
-            "unpurged": _joined(self._unpurged),
-            "unpassed": _joined(self._unpassed),
+            "unpurged": joined_ranges(self._unpurged),
+            "unpassed": self._unpassed.ranges(),
         }
         for kind, (lows, highs) in kinds.items():
             if lows.size:
@@ -108,13 +116,7 @@ class Promises:
         ranges = ranges_of_rows(rows)
         if kind == "punctuated":
             self.punctuated.add(*ranges)
+        elif kind == "unpurged":
+            self._unpurged.append(ranges)
         else:
-            {"unpurged": self._unpurged, "unpassed": self._unpassed}[kind].append(ranges)
-
-
-def _joined(ranges: list[tuple[_Int64s, _Int64s]]) -> tuple[_Int64s, _Int64s]:
-    empty = np.empty(0, dtype=np.int64)
-    return (
-        np.concatenate([empty, *(lows for lows, _ in ranges)]),
-        np.concatenate([empty, *(highs for _, highs in ranges)]),
-    )
+            self._unpassed.add(*ranges)

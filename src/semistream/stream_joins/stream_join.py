@@ -11,7 +11,6 @@ meets when the later of its two runs is worked on. Algorithms differ in whose tu
 in what leaves the state.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -38,6 +37,7 @@ from semistream.stream_joins.joined_rows import JoinedRows, StreamHow
 from semistream.stream_joins.promises import Promises
 from semistream.stream_joins.shared_state import SharedState
 from semistream.stream_joins.stream_metrics import StreamMetrics
+from semistream.stream_joins.stream_queue import StreamQueue
 from semistream.stream_joins.stream_snapshot import gathered, mark_rows, marks_of_rows
 
 __all__ = ["Contradiction", "StreamJoin"]
@@ -91,7 +91,7 @@ class StreamJoin:
         self.metrics = StreamMetrics()
         self.promises = (Promises(), Promises())
         self._contradiction = contradiction
-        self._queues: tuple[deque[PunctuatedBatch], deque[PunctuatedBatch]] = (deque(), deque())
+        self._queues = (StreamQueue(), StreamQueue())
         require_at_least(budget_bytes, self._least_bytes(), self.name)
         self._queue_bytes = _queue_bytes(budget_bytes)
         self._clean_up_bytes = int(budget_bytes * self._clean_up_share)
@@ -125,7 +125,7 @@ class StreamJoin:
 
     def queued(self, side: Side) -> int:
         """How many tuples of a stream wait in its queue."""
-        return sum(len(batch) for batch in self._queues[side])
+        return self._queues[side].num_rows
 
     def offer(self, side: Side, batch: PunctuatedBatch) -> int:
         """Put tuples from the front of a batch, and the punctuations among them, into a queue; return how many.
@@ -138,7 +138,7 @@ class StreamJoin:
                 f"types {[str(dtype) for dtype in batch.rows.schema.types]}: it was declared with "
                 f"{self.schemas[side].names}"
             )
-        room = self._queue_bytes - sum(held.rows.nbytes for held in self._queues[side])
+        room = self._queue_bytes - self._queues[side].nbytes
         per_row = max(1.0, batch.rows.nbytes / max(1, len(batch)))
         taken = min(len(batch), max(int(room / per_row), 0 if self._queues[side] else 1))
         if taken == len(batch):
@@ -168,7 +168,7 @@ class StreamJoin:
 
     def memory(self) -> MemoryReport:
         """Return the bytes held by each component."""
-        queues = sum(held.rows.nbytes for queue in self._queues for held in queue)
+        queues = sum(queue.nbytes for queue in self._queues)
         return MemoryReport(
             self.budget_bytes,
             {
@@ -335,12 +335,7 @@ class StreamJoin:
     # --- a run --------------------------------------------------------------------------------------------------
 
     def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
-        batch = self._queues[side].popleft()
-        if len(batch) <= most_rows:
-            return batch
-        run, rest = batch.split(most_rows)
-        self._queues[side].appendleft(rest)
-        return run
+        return self._queues[side].take(most_rows)
 
     def _work(self, side: Side, run: PunctuatedBatch) -> Iterator[PunctuatedBatch]:
         if side == LEFT:
@@ -358,11 +353,9 @@ class StreamJoin:
             wrong &= codes.valid
         if wrong.any():
             rows, codes = self._without(side, rows, codes, wrong, "after a punctuation that excludes it")
-        asking = codes.valid_rows()
-        implied = self._implied(side, codes.code[asking])
+        implied = self._implied(side, codes.valid_codes())
         if implied.wrong.any():
-            wrong = np.zeros(codes.code.size, dtype=np.bool_)
-            wrong[asking] = implied.wrong
+            wrong = codes.at_valid(implied.wrong)
             rows, codes = self._without(side, rows, codes, wrong, "out of the order in which its stream should arrive")
         first = self._goes_first(side, codes)
         if first is not None:
@@ -405,31 +398,37 @@ class StreamJoin:
         self._now += 1
         arrived = self._last_run = self._now
         matched = np.zeros(rows.num_rows, dtype=np.bool_)
-        asking = codes.valid_rows()
-        yield from self._probe(side, rows, codes.code, asking, matched)
-        kept = np.zeros(rows.num_rows, dtype=np.bool_)
-        kept[asking] = self._is_kept(side, codes.code[asking], matched[asking])
-        self.metrics.dropped += int(rows.num_rows - kept.sum())
+        yield from self._probe(side, rows, codes, matched)
+        can_match = matched if codes.valid is None else matched[codes.valid]
+        kept = codes.at_valid(self._is_kept(side, codes.valid_codes(), can_match))
+        self.metrics.dropped += rows.num_rows - int(np.count_nonzero(kept))
         if side == LEFT and self.how == "left":
             alone = np.flatnonzero(~kept & ~matched)
             yield from self._left_alone(rows.take(pa.array(alone)).columns)
         yield from self._insert(side, rows, codes.code, np.flatnonzero(kept), matched, arrived)
 
-    def _probe(
-        self, side: Side, rows: pa.RecordBatch, codes: _Int64s, asking: _Int64s, matched: _Bools
-    ) -> Iterator[PunctuatedBatch]:
+    def _probe(self, side: Side, rows: pa.RecordBatch, codes: KeyCodes, matched: _Bools) -> Iterator[PunctuatedBatch]:
         """Deliver the pairs of a run with the state of the other stream."""
         window, by_key = self.state.windows[other(side)], self.state.by_key(other(side))
-        found, cursors = by_key.probe(codes[asking])
+        found, cursors = by_key.probe(codes.valid_codes())
+        asking = None if codes.valid is None else np.flatnonzero(codes.valid).astype(np.int32)
         at = 0
         while at < found.size:
             at, count = by_key.pairs(found, cursors, at, self._rows.pair_rows, self._rows.pair_slots)
-            own, slots = asking[self._rows.pair_rows[:count]], self._rows.pair_slots[:count]
-            matched[own] = True
-            window.matched[slots] = True
+            own, slots = self._rows.pair_rows[:count], self._rows.pair_slots[:count]
+            if asking is not None:
+                own = asking[own]
+            # As many pairs as rows, all of which were found, are one of each row, in order.
+            is_each_once = count == found.size == rows.num_rows and at == count
+            if is_each_once:
+                matched.fill(True)
+            else:
+                matched[own] = True
+            if self.how == "left" and side == RIGHT:  # only left tuples leave without a match
+                window.matched[slots] = True
             for portion in self._portions(rows, own, window.store.fixed_bytes, window.store.sizes(slots)):
-                columns = rows.take(pa.array(own[portion])).columns
-                yield self._deliver(self._rows.pairs(side, columns, window.store.take(slots[portion])))
+                mine = rows[portion] if is_each_once else rows.take(pa.array(own[portion]))
+                yield self._deliver(self._rows.pairs(side, mine.columns, window.store.take(slots[portion])))
 
     def _portions(
         self,
@@ -451,7 +450,7 @@ class StreamJoin:
         window = self.state.windows[side]
         at = 0
         while at < kept.size:
-            batch = rows.take(pa.array(kept[at:]))
+            batch = rows.slice(at) if kept.size == rows.num_rows else rows.take(pa.array(kept[at:]))
             fitting = self.state.make_room(side, batch)
             if fitting == 0:
                 yield from self._overflow(side)  # there is room afterwards, or an error

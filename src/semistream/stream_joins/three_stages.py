@@ -67,7 +67,7 @@ class ThreeStages(StreamJoin):
     def _partition_of(self, codes: _Int64s) -> _Int64s:
         hashes = np.full(codes.size, SEED, dtype=np.uint64)
         hash_int64(codes, hashes)
-        partitions: _Int64s = (hashes % np.uint64(_PARTITIONS)).astype(np.int64)
+        partitions: _Int64s = (hashes % np.uint64(_PARTITIONS)).astype(np.int64)  # as `entries_by_hash`
         return partitions
 
     def _is_on_disk(self, side: Side, codes: _Int64s) -> _Bools:
@@ -90,8 +90,7 @@ class ThreeStages(StreamJoin):
             )
         tuples = np.zeros(_PARTITIONS, dtype=np.int64)
         for each in SIDES:
-            codes, counts = self.state.by_key(each).keys_with_at_least(1)
-            np.add.at(tuples, self._partition_of(codes), counts)
+            tuples += self.state.by_key(each).entries_by_hash(_PARTITIONS)
         largest_first = np.argsort(-tuples, kind="stable")
         enough = int(np.searchsorted(np.cumsum(tuples[largest_first]), held * _FLUSHED_SHARE)) + 1
         self._flush(largest_first[:enough])
