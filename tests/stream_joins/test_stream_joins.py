@@ -43,7 +43,7 @@ def test_xjoin(given_streams: Streams, steps: list[int], moves: list[bool], how:
 @given(data=st.data())
 def test_mjoin(relation: Any, data: st.DataObject) -> None:
     given_streams = data.draw(streams(unique=(relation.startswith("one"), relation.endswith("one"))))
-    how = data.draw(_HOWS)
+    how: Any = data.draw(_HOWS)
     budget = data.draw(_BUDGETS)
     options: dict[str, Any] = {
         "relation": relation,

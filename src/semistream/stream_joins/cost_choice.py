@@ -42,21 +42,21 @@ propagation
     the output waits for go first (value-oriented scheduling) when the half run by which the ``W`` are earlier,
     ``W r t0 / 2``, is more than what another ``F_r + P`` costs those in the queues, ``l Q`` of them.
 
-Scheduling takes from the stream whose tuples gained more when they were last taken (see `GainScheduling`): rows, or
-punctuations of the output, to a second; or, for the memory, the fewest tuples that stayed.
+Scheduling takes from the stream whose next tuples gain more: rows, or punctuations of the output, to a second; or, for
+the memory, fewer tuples that stay. A look at some of them in the queue says so (`semistream.stream_joins.look_ahead`).
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from semistream.stream_joins.join_key import SIDES, Side
+from semistream.stream_joins.look_ahead import Goal
 from semistream.stream_joins.measured_cost import LineCost, RecentRatio
 
-__all__ = ["Clock", "CostChoice", "Goal", "RunFacts", "Settings", "Standing"]
+__all__ = ["Clock", "CostChoice", "Settings", "Standing"]
 
-Goal: TypeAlias = Literal["output", "memory", "propagation"]
 Clock: TypeAlias = Callable[[], float]
 
 # What is assumed before anything was measured, and always when there is no clock.
@@ -71,18 +71,6 @@ _MOST_RUN_ROWS = 65_536
 _MEMORY_TUPLES = 65_536
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class RunFacts:
-    """What one run did: tuples and punctuations that came, rows and punctuations that left, and how the state grew."""
-
-    side: Side
-    tuples: int
-    punctuations: int
-    rows_out: int
-    passed: int
-    growth: int
 
 
 @dataclass(frozen=True)
@@ -127,10 +115,8 @@ class CostChoice:
         self._right_share = RecentRatio(0.5, _MEMORY_TUPLES)
         self._punctuations = RecentRatio(0.0, _MEMORY_TUPLES // 8)
         self._garbage = RecentRatio(1.0, 32)
-        self._gains = [0.0, 0.0]
         self._spent_s = 0.0
         self._purge_spent_s = 0.0
-        self._run_rows = self.settings(Standing(0, 0, 0, 0)).run_rows
 
     # --- measuring ----------------------------------------------------------------------------------------------
 
@@ -164,17 +150,12 @@ class CostChoice:
         self._purge_spent_s += spent_s
         self._purges.observe(looked_at, spent_s)
 
-    def saw_run(self, run: RunFacts) -> None:
+    def saw_run(self, side: Side, tuples: int, punctuations: int) -> None:
         """Learn from the run that was timed last."""
         if self._clock is not None:
-            self._runs[run.side].observe(run.tuples, max(0.0, self._spent_s - self._purge_spent_s))
-        self._right_share.observe(run.tuples * run.side, of=run.tuples)
-        self._punctuations.observe(run.punctuations, of=max(1, run.tuples))
-        gained = {"output": run.rows_out, "memory": -run.growth, "propagation": run.passed}[self._goal]
-        # Half of what is known of a stream is from its last run, if that was a whole one.
-        tuples = max(1, run.tuples)
-        weight = min(1.0, tuples / self._run_rows) / 2
-        self._gains[run.side] += weight * (gained / tuples - self._gains[run.side])
+            self._runs[side].observe(tuples, max(0.0, self._spent_s - self._purge_spent_s))
+        self._right_share.observe(tuples * side, of=tuples)
+        self._punctuations.observe(punctuations, of=max(1, tuples))
 
     def saw_purge(self, punctuations: int, purged: int) -> None:
         """Learn how many tuples punctuations purge."""
@@ -182,11 +163,9 @@ class CostChoice:
 
     # --- choosing -----------------------------------------------------------------------------------------------
 
-    def gain(self, side: Side) -> float:
-        """Return what the tuples of a stream gained of late, for what they cost."""
-        if self._goal == "memory":
-            return self._gains[side]
-        return self._gains[side] * self._run_rows / self._runs[side].seconds(self._run_rows)
+    def weighted(self, side: Side, gain: float, rows: int) -> float:
+        """Return a gain to a tuple as one to what counts: for the memory a tuple, else a second."""
+        return gain if self._goal == "memory" else gain * rows / self._runs[side].seconds(rows)
 
     def settings(self, now: Standing) -> Settings:
         """Return what the model says."""
@@ -209,10 +188,10 @@ class CostChoice:
             every = max(_GARBAGE_SHARE * live / garbage, per_tuple * least)
         else:
             rows, every = min(sqrt(2 * now.queued * (run_s + purge_s) / tuple_s), longest), 1.0
-        self._run_rows = int(min(max(rows, _LEAST_RUN_ROWS), _MOST_RUN_ROWS))
-        earlier_s = now.unpassed * self._run_rows * tuple_s / 2
+        run_rows = int(min(max(rows, _LEAST_RUN_ROWS), _MOST_RUN_ROWS))
+        earlier_s = now.unpassed * run_rows * tuple_s / 2
         by_value = self._goal == "propagation" and earlier_s > (run_s + purge_s) * per_tuple * now.queued
-        return Settings(self._run_rows, max(1, ceil(every)), by_value)
+        return Settings(run_rows, max(1, ceil(every)), by_value)
 
     # --- snapshot -----------------------------------------------------------------------------------------------
 
@@ -221,8 +200,6 @@ class CostChoice:
         return {
             "costs": [cost.state() for cost in (*self._runs, self._purges)],
             "ratios": [ratio.value for ratio in self._ratios()],
-            "gains": list(self._gains),
-            "run_rows": self._run_rows,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -231,8 +208,6 @@ class CostChoice:
             cost.set_state(values)
         for ratio, value in zip(self._ratios(), state["ratios"], strict=True):
             ratio.value = value
-        self._gains[:] = state["gains"]
-        self._run_rows = state["run_rows"]
 
     def _ratios(self) -> tuple[RecentRatio, ...]:
         return (self._right_share, self._punctuations, self._garbage)

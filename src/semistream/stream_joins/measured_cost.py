@@ -3,6 +3,7 @@
 __all__ = ["LineCost", "RecentRatio"]
 
 _FORGOTTEN = 0.05  # of what was seen, at each new observation
+_ASSUMED_WEIGHT = 0.05  # of what was assumed, against an observation
 _SURPRISE = 4.0  # times what was expected: more is taken for something else that ran, or was compiled, meanwhile
 _LEAST_SHARE = 0.01  # of what was assumed at first: no part of a cost becomes nothing
 
@@ -42,7 +43,10 @@ class LineCost:
             (1 - _FORGOTTEN) * old + new for old, new in zip(self._sums, self._terms(elements, seconds), strict=True)
         ]
         turn = fixed_s / per_element_s  # so many elements take as long as the fixed part
-        assumed = [self._terms(n, self._scale * (fixed_s + per_element_s * n)) for n in (0.0, turn)]
+        assumed = [
+            [_ASSUMED_WEIGHT * term for term in self._terms(n, self._scale * (fixed_s + per_element_s * n))]
+            for n in (0.0, turn)
+        ]
         w, wn, wnn, wt, wnt = (sum(terms) for terms in zip(self._sums, *assumed, strict=True))
         slope = (w * wnt - wn * wt) / (w * wnn - wn * wn)
         self.per_element_s = max(slope, _LEAST_SHARE * self._scale * per_element_s)

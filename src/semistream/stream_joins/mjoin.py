@@ -54,9 +54,10 @@ from semistream.core.sizes import format_bytes
 from semistream.kernels.code_ranges import CodeRanges
 from semistream.kernels.key_codes import KeyCodes
 from semistream.stream_joins.arrival import Arrival, ArrivalOrder, Implied
-from semistream.stream_joins.cost_choice import Clock, CostChoice, Goal, RunFacts, Settings, Standing
+from semistream.stream_joins.cost_choice import Clock, CostChoice, Settings, Standing
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side, other
 from semistream.stream_joins.joined_rows import StreamHow
+from semistream.stream_joins.look_ahead import Goal, LookAhead
 from semistream.stream_joins.scheduling import GainScheduling, StreamOrder, stream_scheduling
 from semistream.stream_joins.stream_join import Contradiction
 from semistream.stream_joins.three_stages import ThreeStages
@@ -150,7 +151,8 @@ class Mjoin(ThreeStages):
         self._choice = CostChoice(goal, clock)
         self._chosen = self._choice.settings(Standing(0, 0, 0, 0))
         rows = self._quota or self._chosen.run_rows
-        self._schedule = stream_scheduling(stream_order, first, rows, seed, self._choice.gain)
+        self._look_ahead = LookAhead(goal, self.key, self.state, self.promises, self._is_one)
+        self._schedule = stream_scheduling(stream_order, first, rows, seed, self._gain)
         self._chooses = "chosen" in (stream_order, tuple_order, quota, purge_every)
         self._run = (LEFT, 0, 0)  # the last one: its stream, tuples and punctuations
 
@@ -160,24 +162,15 @@ class Mjoin(ThreeStages):
         if not self._chooses:
             yield from super().step()
             return
-        metrics, held = self.metrics, self._held()
-        steps, rows_out, passed = metrics.steps, metrics.rows_out, metrics.punctuations_out
+        steps = self.metrics.steps
         yield from self._choice.timed_run(super().step())
-        if metrics.steps == steps:
-            return
-        side, tuples, punctuations = self._run
-        self._choice.saw_run(
-            RunFacts(
-                side,
-                tuples,
-                punctuations,
-                metrics.rows_out - rows_out,
-                metrics.punctuations_out - passed,
-                self._held() - held,
-            )
-        )
-        if metrics.steps % _CHOOSE_EVERY == 0:
-            self._choose()
+        if self.metrics.steps > steps:
+            self._choice.saw_run(*self._run)
+            if self.metrics.steps % _CHOOSE_EVERY == 0:
+                self._choose()
+
+    def _gain(self, side: Side, rows: int) -> float:
+        return self._choice.weighted(side, self._look_ahead.gain(side, self._queues[side][0], rows), rows)
 
     def _choose(self) -> None:
         unpurged, unpassed = self._num_unpurged(), sum(promises.num_unpassed for promises in self.promises)

@@ -4,7 +4,7 @@ Runs, not single tuples, are scheduled: a run of one stream is worked on at once
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ __all__ = [
 
 StreamOrder: TypeAlias = Literal["chosen", "random", "priority"]
 
-_TRIED_AFTER = 4
+_MOST_QUOTAS = 32
 
 
 class StreamScheduling(Protocol):
@@ -96,56 +96,54 @@ class PriorityScheduling:
 
 
 class GainScheduling:
-    """Stays with a stream while its runs gain more than those of the other did, and changes at a tie.
+    """The stream whose next run gains more; at a tie, the one of which fewer tuples were taken.
 
-    What a stream would gain is only known when it is tried: after four quotas of the other, it gets a quarter of one.
+    After so many tuples of one stream that gained more, the other has a turn all the same: none waits for ever.
 
     Parameters
     ----------
     gain
-        Returns what the tuples of a stream gained of late (see `semistream.stream_joins.cost_choice`).
+        Returns what the next run of a stream would gain, of at most so many tuples.
     """
 
-    def __init__(self, first: Side, quota: int, gain: Callable[[Side], float]) -> None:
+    def __init__(self, first: Side, quota: int, gain: Callable[[Side, int], float]) -> None:
         self.quota = quota
-        self._current = first
-        self._in_a_row = 0
-        self._is_trial = False
         self._gain = gain
+        self._first = first
+        self._taken = [0, 0]
+        self._last: Side = first
+        self._in_a_row = 0
 
     def next_side(self, waiting: tuple[int, int]) -> Side | None:
-        candidates = [side for side in SIDES if waiting[side]]
-        if not candidates:
-            return None
-        opposite = other(self._current)
-        self._is_trial = len(candidates) == 2 and self._in_a_row >= _TRIED_AFTER * self.quota
-        gains_no_more = self._in_a_row > 0 and self._gain(self._current) <= self._gain(opposite)
-        if len(candidates) == 1:
-            self._turn_to(candidates[0])
-        elif self._is_trial or gains_no_more:
-            self._turn_to(opposite)
-        return self._current
-
-    def _turn_to(self, side: Side) -> None:
-        if side != self._current:
-            self._current, self._in_a_row = side, 0
+        candidates = [side for side in (self._first, other(self._first)) if waiting[side]]
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        if self._in_a_row >= _MOST_QUOTAS * self.quota:
+            return other(self._last)
+        gains = [self._gain(side, self.quota) for side in candidates]
+        if gains[0] == gains[1]:
+            return min(candidates, key=lambda side: self._taken[side])
+        return candidates[0] if gains[0] > gains[1] else candidates[1]
 
     def run_rows(self, side: Side) -> int:
-        return max(1, self.quota // _TRIED_AFTER) if self._is_trial else self.quota
+        return self.quota
 
     def took(self, side: Side, rows: int) -> None:
-        self._in_a_row += max(1, rows)
+        self._in_a_row = max(1, rows) + (self._in_a_row if side == self._last else 0)
+        self._last = side
+        self._taken[side] += max(1, rows)
 
-    def state(self) -> list[Any]:
+    def state(self) -> list[int]:
         """Return what `set_state` takes."""
-        return [self._current, self._in_a_row, self._is_trial]
+        return [*self._taken, self._last, self._in_a_row]
 
-    def set_state(self, state: list[Any]) -> None:
-        self._current, self._in_a_row, self._is_trial = SIDES[state[0]], state[1], state[2]
+    def set_state(self, state: list[int]) -> None:
+        """Go on where another one was."""
+        self._taken, self._last, self._in_a_row = state[:2], SIDES[state[2]], state[3]
 
 
 def stream_scheduling(
-    order: StreamOrder, first: Side, quota: int, seed: int, gain: Callable[[Side], float]
+    order: StreamOrder, first: Side, quota: int, seed: int, gain: Callable[[Side, int], float]
 ) -> StreamScheduling:
     """Return the scheduling of a name."""
     if order == "priority":
