@@ -51,7 +51,7 @@ def test_costs_are_told_apart_on_any_machine(slower: float) -> None:
         elements = number * 7919 % 5000
         cost.observe(elements, slower * (7e-4 + 2e-7 * elements))
     assert cost.fixed_s == pytest.approx(slower * 7e-4, rel=0.2)
-    assert cost.per_element_s == pytest.approx(slower * 2e-7, rel=0.1)
+    assert cost.per_element_s == pytest.approx(slower * 2e-7, rel=0.2)
 
 
 def test_for_the_output_fixed_costs_become_a_small_share() -> None:

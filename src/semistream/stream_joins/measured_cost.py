@@ -3,7 +3,7 @@
 __all__ = ["LineCost", "RecentRatio"]
 
 _FORGOTTEN = 0.05  # of what was seen, at each new observation
-_ASSUMED_WEIGHT = 0.05  # of what was assumed, against an observation
+_ASSUMED_WEIGHT = 0.01  # of what was assumed, against an observation
 _SURPRISE = 4.0  # times what was expected: more is taken for something else that ran, or was compiled, meanwhile
 _LEAST_SHARE = 0.01  # of what was assumed at first: no part of a cost becomes nothing
 

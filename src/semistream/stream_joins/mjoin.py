@@ -68,8 +68,6 @@ Relation: TypeAlias = Literal["many-to-many", "one-to-many", "many-to-one", "one
 Chosen: TypeAlias = Literal["chosen"]
 TupleOrder: TypeAlias = Literal["chosen", "sequential", "value"]
 
-_CHOOSE_EVERY = 4  # steps: a choice takes a while itself
-
 _Bools = npt.NDArray[np.bool_]
 _Int64s = npt.NDArray[np.int64]
 
@@ -162,12 +160,11 @@ class Mjoin(ThreeStages):
         if not self._chooses:
             yield from super().step()
             return
+        self._choose()
         steps = self.metrics.steps
         yield from self._choice.timed_run(super().step())
         if self.metrics.steps > steps:
             self._choice.saw_run(*self._run)
-            if self.metrics.steps % _CHOOSE_EVERY == 0:
-                self._choose()
 
     def _gain(self, side: Side, rows: int) -> float:
         return self._choice.weighted(side, self._look_ahead.gain(side, self._queues[side][0], rows), rows)

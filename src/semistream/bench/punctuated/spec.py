@@ -32,7 +32,7 @@ class PunctuatedSpec:
 
     news: int = 10_000
     memory_auctions: int = 50_000
-    repeats: int = 5
+    repeats: int = 3
     seed: int = 0
     parts: tuple[str, ...] = PARTS
 
