@@ -80,7 +80,7 @@ def _joined(news: News) -> "Counter[tuple[Any, ...]]":
 
 @pytest.mark.parametrize("arrival", ["ordered", "random"])
 @pytest.mark.parametrize("goal", ["output", "memory", "propagation"])
-@pytest.mark.parametrize("stream_order", ["random", "priority"])
+@pytest.mark.parametrize("stream_order", ["random", "priority", "chosen"])
 def test_news_with_their_readers(arrival: Any, goal: Any, stream_order: Any) -> None:
     news = News(count=400, accesses=6, arrival=arrival, seed=1)
     op = Mjoin(
@@ -92,6 +92,7 @@ def test_news_with_their_readers(arrival: Any, goal: Any, stream_order: Any) -> 
         goal=goal,
         stream_order=stream_order,
         quota=50,
+        purge_every=1 if goal == "memory" else "chosen",
     )
     results, held = _run(op, _news_parts(news, 20))
     assert _rows(results) == _joined(news)
@@ -109,7 +110,7 @@ def test_shj_and_xjoin_keep_everything_that_mjoin_forgets() -> None:
     joins: list[StreamJoin] = [
         Shj(NEWS_SCHEMA, ACCESS_SCHEMA, "sno", _BUDGET),
         Xjoin(NEWS_SCHEMA, ACCESS_SCHEMA, "sno", _BUDGET),
-        Mjoin(NEWS_SCHEMA, ACCESS_SCHEMA, "sno", _BUDGET, relation="one-to-many"),
+        Mjoin(NEWS_SCHEMA, ACCESS_SCHEMA, "sno", _BUDGET, relation="one-to-many", purge_every=100),
     ]
     for op in joins:
         results, counts = _run(op, parts)
@@ -118,6 +119,30 @@ def test_shj_and_xjoin_keep_everything_that_mjoin_forgets() -> None:
         op.close()
     assert held["shj"] == held["xjoin"] == 300 + 1800
     assert held["mjoin"] < 120
+
+
+@pytest.mark.parametrize("purge_every", [1, 7])
+def test_a_run_ends_where_a_purge_is_due(purge_every: int) -> None:
+    news = News(count=200, accesses=6, seed=1)
+    op = Mjoin(NEWS_SCHEMA, ACCESS_SCHEMA, "sno", _BUDGET, relation="one-to-many", quota=5000, purge_every=purge_every)
+    op.offer(LEFT, PunctuatedBatch.without_marks(news.news_part(0, 200), pa.int64()))
+    op.offer(RIGHT, news.accesses_part(0, news.num_accesses))
+    list(op.step())
+    while op.queued(RIGHT):
+        list(op.step())
+        punctuated = op.metrics.punctuations_in
+        purged = punctuated - punctuated % purge_every if punctuated < 200 else 200
+        assert sum(len(window) for window in op.state.windows) == 200 - purged
+    # The last ten news leave at one place: they are purged together.
+    assert op.metrics.purges == -(-191 // purge_every)
+
+
+def test_punctuations_are_kept_back_on_request() -> None:
+    news = News(count=100, accesses=6, seed=1)
+    op = Mjoin(NEWS_SCHEMA, ACCESS_SCHEMA, "sno", _BUDGET, relation="one-to-many", pass_on=False)
+    results, _ = _run(op, _news_parts(news, 20))
+    assert _rows(results) == _joined(news)
+    assert op.metrics.punctuations_out == sum(len(result.marks) for result in results) == 0
 
 
 def test_punctuations_that_never_merge_are_told_when_they_fill_their_memory() -> None:
@@ -284,6 +309,8 @@ def test_a_full_memory_goes_to_disk_and_comes_back() -> None:
         ({"goal": "speed"}, InvalidArgument, r"goal='speed' is unknown: use one of output, memory, propagation"),
         ({"left_arrival": "sorted"}, InvalidArgument, r"left_arrival='sorted' is unknown"),
         ({"quota": 0}, InvalidArgument, r"quota=0 must be at least 1"),
+        ({"purge_every": "often"}, InvalidArgument, r"purge_every='often' is not a whole number"),
+        ({"stream_order": "value"}, InvalidArgument, r"stream_order='value' is unknown: use one of chosen, random"),
         ({"contradiction": "shout"}, InvalidArgument, r"contradiction='shout' is unknown: use 'error', 'aside' or"),
         ({"budget_bytes": 1000}, BudgetTooSmall, r"memory=1000 bytes is too small for mjoin: give at least \d+ bytes"),
     ],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from semistream.bench.cache.plot import draw_hit_ratios, hit_ratios_height
 from semistream.bench.extras import import_extra
 from semistream.bench.operators.plot import draw_rates, rates_height
+from semistream.bench.punctuated.plot import curves_height, draw_curves
 from semistream.bench.result_file import BenchResult, Entry
 from semistream.bench.spark.plot import draw_times, times_height
 from semistream.core.errors import InvalidArgument
@@ -32,6 +33,7 @@ _DRAWINGS = {
     "operators": _Drawing(rates_height, draw_rates),
     "cache": _Drawing(hit_ratios_height, draw_hit_ratios),
     "spark": _Drawing(times_height, draw_times),
+    "punctuated": _Drawing(curves_height, draw_curves),
 }
 
 

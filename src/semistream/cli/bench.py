@@ -13,6 +13,8 @@ from semistream.cli.bench_cache import EXAMPLE as CACHE_EXAMPLE
 from semistream.cli.bench_cache import cache
 from semistream.cli.bench_operators import EXAMPLE as OPERATORS_EXAMPLE
 from semistream.cli.bench_operators import operators
+from semistream.cli.bench_punctuated import EXAMPLE as PUNCTUATED_EXAMPLE
+from semistream.cli.bench_punctuated import punctuated
 from semistream.cli.bench_report import print_entries
 from semistream.cli.bench_spark import EXAMPLE as SPARK_EXAMPLE
 from semistream.cli.bench_spark import spark
@@ -63,6 +65,7 @@ def micro(
 app.command("operators", epilog=OPERATORS_EXAMPLE)(operators)
 app.command("cache", epilog=CACHE_EXAMPLE)(cache)
 app.command("spark", epilog=SPARK_EXAMPLE)(spark)
+app.command("punctuated", epilog=PUNCTUATED_EXAMPLE)(punctuated)
 
 
 @app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))

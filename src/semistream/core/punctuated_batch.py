@@ -40,6 +40,11 @@ class KeyMarks:
     def __len__(self) -> int:
         return self.at.size
 
+    def taken(self, places: _Int64s) -> "KeyMarks":
+        """Return some of them, by ascending place."""
+        chosen = pa.array(places)
+        return KeyMarks(self.at[places], self.low.take(chosen), self.high.take(chosen))
+
     @classmethod
     def none(cls, dtype: pa.DataType) -> "KeyMarks":
         """Return no punctuations, for keys of a type."""

@@ -27,7 +27,8 @@ quota     ``quota``                   tuples taken from one stream in a row
 
 Deviations
 ----------
-D1  Runs of tuples take turns, not single ones: those of a run are of one stream and are worked on at once.
+D1  Runs of tuples take turns, not single ones: those of a run are of one stream and are worked on at once. A run ends
+    where the punctuation stands after which the state has to be purged (triggers 1 and 2), if ``purge_every`` says so.
 D2  A state is purged of a key by its hash, not by looking through all tuples (ll. 536-543). Only punctuations with
     ranges look through the keys.
 D3  A tuple without a match is dropped too when its key is punctuated (text, l. 683, against Figure 7, which the
@@ -40,6 +41,7 @@ D5  Keys that both streams have punctuated are forgotten when the ranges of keys
     paper's punctuated range grows for ever where keys do not lie next to each other.
 """
 
+import time
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -56,21 +58,19 @@ from semistream.kernels.code_ranges import CodeRanges
 from semistream.kernels.codes_in_run import repeat_in_run
 from semistream.kernels.key_codes import KeyCodes
 from semistream.stream_joins.arrival import Arrival, ArrivalOrder, Implied
+from semistream.stream_joins.cost_choice import Clock, CostChoice, Settings, Standing
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
 from semistream.stream_joins.joined_rows import StreamHow
-from semistream.stream_joins.scheduling import PriorityScheduling, RandomScheduling, StreamScheduling
+from semistream.stream_joins.look_ahead import Goal, LookAhead
+from semistream.stream_joins.scheduling import GainScheduling, StreamOrder, stream_scheduling
 from semistream.stream_joins.stream_join import Contradiction
 from semistream.stream_joins.three_stages import ThreeStages
 
 __all__ = ["Goal", "Mjoin", "Relation"]
 
 Relation: TypeAlias = Literal["many-to-many", "one-to-many", "many-to-one", "one-to-one"]
-Goal: TypeAlias = Literal["output", "memory", "propagation"]
-StreamOrder: TypeAlias = Literal["random", "priority"]
-TupleOrder: TypeAlias = Literal["sequential", "value"]
-
-_PURGE_EVERY = {"output": 100, "memory": 1, "propagation": 1}  # rules 1 and 2, ll. 669 and 731
-_TUPLE_ORDER: dict[str, TupleOrder] = {"output": "sequential", "memory": "sequential", "propagation": "value"}
+Chosen: TypeAlias = Literal["chosen"]
+TupleOrder: TypeAlias = Literal["chosen", "sequential", "value"]
 
 _Bools = npt.NDArray[np.bool_]
 _Int64s = npt.NDArray[np.int64]
@@ -86,14 +86,23 @@ class Mjoin(ThreeStages):
     left_arrival, right_arrival
         How the tuples of a stream come: ``"any"``, ``"clustered"`` by key, ``"ascending"`` or ``"descending"``.
     goal
-        ``"output"``: rows as fast as can be, purging in batches (rule 1); ``"memory"``: as little state as can be,
-        purging at every punctuation (rule 2); ``"propagation"``: punctuations of the output as early as can be.
+        What settings that are ``"chosen"`` are chosen for, from measured costs: ``"output"``, rows as fast as can be;
+        ``"memory"``, as little state as can be in at most twice the time; ``"propagation"``, punctuations of the
+        output as early as can be. See `semistream.stream_joins.cost_choice`.
     stream_order
         ``"priority"``: the "one" side first, up to ``quota`` tuples; ``"random"``.
     tuple_order
         ``"sequential"``, or ``"value"``: tuples that a punctuation of the output waits for go first.
+    quota
+        Tuples taken from one stream in a row.
     purge_every
-        Punctuations after which the state is purged; the goal's by default.
+        Punctuations after which the state is purged; 1 is S4's immediate purging. A run ends where the last of
+        them stands. Keys that are over because of how a stream arrives count at the end of a run.
+    pass_on
+        Whether punctuations are passed on.
+    clock
+        Returns seconds, for what is chosen. With None, costs are assumed instead of measured, and the same input
+        in the same steps gives the same choices.
     """
 
     name = "mjoin"
@@ -112,10 +121,12 @@ class Mjoin(ThreeStages):
         left_arrival: Arrival = "any",
         right_arrival: Arrival = "any",
         goal: Goal = "output",
-        stream_order: StreamOrder = "priority",
-        tuple_order: TupleOrder | None = None,
-        quota: int = 8192,
-        purge_every: int | None = None,
+        stream_order: StreamOrder = "chosen",
+        tuple_order: TupleOrder = "chosen",
+        quota: int | Chosen = "chosen",
+        purge_every: int | Chosen = "chosen",
+        pass_on: bool = True,
+        clock: Clock | None = time.perf_counter,
         seed: int = 0,
     ) -> None:
         for option, value, known in (
@@ -124,21 +135,55 @@ class Mjoin(ThreeStages):
             ("right_arrival", right_arrival, Arrival),
             ("goal", goal, Goal),
             ("stream_order", stream_order, StreamOrder),
-            ("tuple_order", tuple_order or "value", TupleOrder),
+            ("tuple_order", tuple_order, TupleOrder),
         ):
             if value not in get_args(known):
                 raise InvalidArgument(f"{option}={value!r} is unknown: use one of {', '.join(get_args(known))}")
-        require_count("quota", quota)
-        require_count("purge_every", purge_every, optional=True)
+        for option, count in (("quota", quota), ("purge_every", purge_every)):
+            if count != "chosen":
+                require_count(option, count)
         super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
         self._arrivals = (ArrivalOrder(left_arrival), ArrivalOrder(right_arrival))
         self._is_one = (relation.startswith("one"), relation.endswith("one"))
         first = RIGHT if self._is_one == (False, True) else LEFT
-        self._schedule: StreamScheduling = (
-            PriorityScheduling(first, quota) if stream_order == "priority" else RandomScheduling(quota, seed)
-        )
-        self._by_value = (tuple_order or _TUPLE_ORDER[goal]) == "value"
-        self._purge_every = purge_every or _PURGE_EVERY[goal]
+        self._passes_on = pass_on
+        self._quota = None if quota == "chosen" else quota
+        self._purge_every = None if purge_every == "chosen" else purge_every
+        self._tuple_order = tuple_order
+        self._choice = CostChoice(goal, clock)
+        self._chosen = self._choice.settings(Standing(0, 0, 0, 0))
+        rows = self._quota or self._chosen.run_rows
+        self._look_ahead = LookAhead(goal, self.key, self.state, self.promises, self._is_one)
+        self._schedule = stream_scheduling(stream_order, first, rows, seed, self._gain)
+        self._chooses = "chosen" in (stream_order, tuple_order, quota, purge_every)
+        self._run = (LEFT, 0, 0)  # the last one: its stream, tuples and punctuations
+
+    # --- what is chosen -----------------------------------------------------------------------------------------
+
+    def step(self) -> Iterator[PunctuatedBatch]:
+        if not self._chooses:
+            yield from super().step()
+            return
+        self._choose()
+        steps = self.metrics.steps
+        yield from self._choice.timed_run(super().step())
+        if self.metrics.steps > steps:
+            self._choice.saw_run(*self._run)
+
+    def _gain(self, side: Side, rows: int) -> float:
+        return self._choice.weighted(side, self._look_ahead.gain(side, self._queues[side].first, rows), rows)
+
+    def _choose(self) -> None:
+        unpurged, unpassed = self._num_unpurged(), sum(promises.num_unpassed for promises in self.promises)
+        queued = sum(self.queued(side) for side in SIDES)
+        self._chosen = self._choice.settings(Standing(self._held(), queued, unpurged, unpassed))
+        self._schedule.quota = self._quota or self._chosen.run_rows
+
+    def _held(self) -> int:
+        return sum(len(window) for window in self.state.windows)
+
+    def _num_unpurged(self) -> int:
+        return sum(promises.num_unpurged for promises in self.promises)
 
     # --- scheduling: subtasks 1 and 4 of ll. 368-380 ------------------------------------------------------------
 
@@ -151,9 +196,18 @@ class Mjoin(ThreeStages):
     def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
         if self._arrivals[side].arrival == "clustered":
             most_rows = self._end_of_cluster(side, most_rows)
+        if self._purge_every is not None:
+            most_rows = min(most_rows, self._rows_until_purge(side, self._purge_every))
         run = super()._take_run(side, most_rows)
         self._schedule.took(side, len(run))
+        self._run = (side, len(run), len(run.marks))
         return run
+
+    def _rows_until_purge(self, side: Side, purge_every: int) -> int:
+        """Return after how many tuples the punctuation stands that is the last before a purge (ll. 633-636)."""
+        marks = self._queues[side].first.marks
+        last = max(0, purge_every - self._num_unpurged() - 1)
+        return int(marks.at[last]) if last < len(marks) else len(self._queues[side].first)
 
     def _end_of_cluster(self, side: Side, rows: int) -> int:
         """Return where the cluster ends that a run would cut: 1-NC goes on with it (ll. 745-759)."""
@@ -173,7 +227,8 @@ class Mjoin(ThreeStages):
     def _goes_first(self, side: Side, codes: KeyCodes) -> _Bools | None:
         """Value-oriented scheduling (ll. 448-475): what a punctuation of the other stream waits for."""
         waited_for = self.promises[other(side)]
-        if not self._by_value or not waited_for.num_unpassed:
+        by_value = self._chosen.by_value if self._tuple_order == "chosen" else self._tuple_order == "value"
+        if not by_value or not waited_for.num_unpassed:
             return None
         ranges = CodeRanges()
         ranges.add(*waited_for.unpassed())
@@ -223,8 +278,10 @@ class Mjoin(ThreeStages):
     # --- purging and passing on: subtask 5 ----------------------------------------------------------------------
 
     def _after_run(self, side: Side) -> Iterator[PunctuatedBatch]:
-        unpurged = sum(promises.num_unpurged for promises in self.promises)
-        if unpurged >= self._purge_every or (unpurged and self._is_crowded()):  # triggers 1 and 2, ll. 633-638
+        unpurged = self._num_unpurged()
+        if unpurged >= (self._purge_every or self._chosen.purge_every) or (
+            unpurged and self._is_crowded()
+        ):  # triggers 1 and 2, ll. 633-638
             yield from self._purge()
         if self._is_crowded():
             yield from self._forget()
@@ -251,7 +308,7 @@ class Mjoin(ThreeStages):
         return sum(promises.nbytes for promises in self.promises) > self._promise_bytes
 
     def _idle(self) -> Iterator[PunctuatedBatch]:
-        if any(promises.num_unpurged for promises in self.promises):
+        if self._num_unpurged():
             yield from self._purge()  # trigger 4
         met = self._now
         yield from self._meet_memory()
@@ -262,10 +319,10 @@ class Mjoin(ThreeStages):
                 yield from self._pass_on(side)
 
     def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
-        held = sum(len(window) for window in self.state.windows)
-        if any(promises.num_unpurged for promises in self.promises):
+        held = self._held()
+        if self._num_unpurged():
             yield from self._purge()  # trigger 3
-        if sum(len(window) for window in self.state.windows) == held:
+        if self._held() == held:
             yield from super()._overflow(side)
 
     def settle(self) -> Iterator[PunctuatedBatch]:
@@ -282,6 +339,15 @@ class Mjoin(ThreeStages):
             yield from self._pass_on(side)
 
     def _purge(self) -> Iterator[PunctuatedBatch]:
+        if not self._chooses:
+            yield from self._purged()
+            return
+        unpurged, purged = self._num_unpurged(), self.metrics.purged
+        looked_at = unpurged + sum(promises.num_unpassed for promises in self.promises)
+        yield from self._choice.timed_purge(self._purged(), looked_at)
+        self._choice.saw_purge(unpurged, self.metrics.purged - purged)
+
+    def _purged(self) -> Iterator[PunctuatedBatch]:
         self.metrics.purges += 1
         for side in SIDES:
             lows, highs = self.promises[side].take_unpurged()
@@ -314,6 +380,12 @@ class Mjoin(ThreeStages):
         for promises in self.promises:
             promises.left_state(None)  # and at a clean-up, which begins so, keys leave the disk
 
+    def _promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> None:
+        if self._passes_on:
+            super()._promise(side, lows, highs)
+        else:
+            self.promises[side].add(lows, highs, pass_on=False)
+
     def _pass_on(self, side: Side) -> Iterator[PunctuatedBatch]:
         """Let punctuations out whose results are all out (ll. 458-461): no tuple of the stream can match any more."""
         lows, highs = self.promises[side].take_passable()
@@ -341,9 +413,18 @@ class Mjoin(ThreeStages):
         return {**super()._identity(), "relation": list(self._is_one), "arrival": [a.arrival for a in self._arrivals]}
 
     def _state_header(self) -> dict[str, Any]:
-        return {**super()._state_header(), "arrivals": [order.state() for order in self._arrivals]}
+        choice = {"costs": self._choice.state(), "settings": list(self._chosen)}
+        if isinstance(self._schedule, GainScheduling):
+            choice["schedule"] = self._schedule.state()
+        return {**super()._state_header(), "arrivals": [order.state() for order in self._arrivals], "choice": choice}
 
     def _set_header(self, header: dict[str, Any]) -> None:
         super()._set_header(header)
         for order, state in zip(self._arrivals, header["arrivals"], strict=True):
             order.set_state(state)
+        chosen = header["choice"]
+        self._choice.set_state(chosen["costs"])
+        self._chosen = Settings(*chosen["settings"])
+        self._schedule.quota = self._quota or self._chosen.run_rows
+        if isinstance(self._schedule, GainScheduling) and "schedule" in chosen:
+            self._schedule.set_state(chosen["schedule"])

@@ -147,7 +147,7 @@ def punctuated_join(
         task_bytes=parse_bytes(memory, "memory") // at_once,
         contradiction=contradiction,
         aside=None if aside is None else os.path.abspath(os.fspath(aside)),
-        options={"goal": goal},
+        goal=goal,
     )
     output_schema = _require_fit(plan, at_once)
     declared = _declared(tuples, names, how)

@@ -1,6 +1,6 @@
 """What the tasks of a join of two streams have to know: small, picklable, the same for every task."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from semistream.stream_joins.arrival import Arrival
 from semistream.stream_joins.bucket_key import BucketKey, Buckets
 from semistream.stream_joins.join_key import JoinKey
 from semistream.stream_joins.joined_rows import StreamHow
-from semistream.stream_joins.mjoin import Mjoin, Relation
+from semistream.stream_joins.mjoin import Goal, Mjoin, Relation
 from semistream.stream_joins.stream_join import Contradiction
 
 __all__ = ["PunctuatedPlan"]
@@ -44,7 +44,7 @@ class PunctuatedPlan:
     task_bytes: int
     contradiction: Contradiction
     aside: str | None
-    options: dict[str, Any] = field(default_factory=dict)
+    goal: Goal
 
     def key(self) -> JoinKey:
         """Return the join attribute."""
@@ -60,7 +60,9 @@ class PunctuatedPlan:
             how=self.how,
             relation=self.relation,
             contradiction=self.contradiction,
-            **self.options,
+            goal=self.goal,
+            pass_on=False,  # nobody behind the join would know what to do with them
+            clock=None,  # what is done may not depend on how long it takes: a batch may be replayed
         )
 
     def identity(self) -> dict[str, Any]:
