@@ -35,7 +35,7 @@ from semistream.runtime.spark.output_columns import require_names_without_case
 from semistream.runtime.spark.packing import blob_bytes, gathered_bytes, pack, task_bytes_for
 from semistream.runtime.spark.punctuated import packing
 from semistream.runtime.spark.punctuated.aside import AsideFiles
-from semistream.runtime.spark.punctuated.packing import MARKS, PACKED_COLUMNS, TUPLES, kind_of
+from semistream.runtime.spark.punctuated.packing import MARKS, PACKED_COLUMNS, TUPLES, Marks, kind_of
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.punctuated.punctuated_rows import PunctuatedRows, rows_by_side
 from semistream.runtime.spark.punctuated.state import PunctuatedState
@@ -123,6 +123,8 @@ def punctuated_join(
     """
     streams = _streaming(left, right)
     marked = rows_by_side(punctuations)
+    for side, rows in marked.items():
+        rows.require_columns(streams[side], "left" if side == LEFT else "right")
     require_count("buckets", buckets)
     for option, arrival in (("left_arrival", left_arrival), ("right_arrival", right_arrival)):
         if arrival not in _ARRIVALS:
@@ -218,13 +220,12 @@ def _require_fit(plan: PunctuatedPlan, at_once: int) -> pa.Schema:
 
 
 def _packed(data: DataFrame, plan: PunctuatedPlan, side: Side, marked: PunctuatedRows | None) -> DataFrame:
-    what = "left" if side == LEFT else "right"
-    key = plan.on[side]
     wanted = [data[f"`{name.replace('`', '``')}`"] for name in plan.schemas[side].names]
     if marked is not None:
-        wanted.extend(marked.columns(data, key, what))
+        wanted.extend(marked.columns(data, plan.on[side]))
     rows = with_numbered_columns(data.select(*wanted))
-    task = (plan, side, marked is not None)
+    marks: Marks = "none" if marked is None else "ranges" if marked.is_range else "keys"
+    task = (plan, side, marks)
     return rows.mapInArrow(shipped(packing.__name__, packing.pack_part.__name__, task), PACKED_COLUMNS)
 
 

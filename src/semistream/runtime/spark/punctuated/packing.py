@@ -4,6 +4,7 @@ A punctuation of one key goes to the bucket of that key, one of a range of keys 
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from semistream.runtime.spark.state_keys import state_keys
 from semistream.stream_joins.bucket_key import Buckets
 from semistream.stream_joins.join_key import Side
 
-__all__ = ["MARK_SCHEMA", "PACKED_COLUMNS", "TUPLES", "kind_of", "pack_part"]
+__all__ = ["MARKS", "MARK_SCHEMA", "PACKED_COLUMNS", "TUPLES", "Marks", "kind_of", "pack_part"]
 
 PACKED_COLUMNS = "key int, kind int, part int, number bigint, blob binary"
 """A blob: the bucket's key, what is in it, the part of the streams, and the blob's number in it."""
@@ -29,6 +30,9 @@ MARK_SCHEMA = pa.schema([("low", pa.int64()), ("high", pa.int64())])
 
 TUPLES, MARKS = range(2)
 
+Marks: TypeAlias = Literal["none", "keys", "ranges"]
+"""What punctuations there are in a stream."""
+
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -37,13 +41,13 @@ def kind_of(side: Side, content: int) -> int:
     return 2 * side + content
 
 
-def pack_part(task: tuple[PunctuatedPlan, Side, bool], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pack the rows of one part of a stream, behind which its punctuations are; runs on executors."""
-    plan, side, is_punctuated = task
+def pack_part(task: tuple[PunctuatedPlan, Side, Marks], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pack one part of a stream, whose rows have what they say as punctuations in their last columns; on executors."""
+    plan, side, marks = task
     context = TaskContext.get()
     assert context is not None
     part = context.partitionId()
-    packing = _Packing(plan, side, part, is_punctuated)
+    packing = _Packing(plan, side, part, marks)
     keys = state_keys(plan.buckets)
     for number, (bucket, content, blob) in enumerate(packing.blobs(batches)):
         columns = [
@@ -59,13 +63,13 @@ def pack_part(task: tuple[PunctuatedPlan, Side, bool], batches: Iterable[pa.Reco
 class _Packing:
     """Cuts a part of a stream into the blobs of buckets."""
 
-    def __init__(self, plan: PunctuatedPlan, side: Side, part: int, is_punctuated: bool) -> None:
+    def __init__(self, plan: PunctuatedPlan, side: Side, part: int, marks: Marks) -> None:
         self._schema = plan.schemas[side]
         self._side = side
         self._key = plan.key()
         self._buckets = Buckets(plan.buckets)
         self._null_bucket = part % plan.buckets  # NULL matches nothing anywhere, and no bucket should get them all
-        self._is_punctuated = is_punctuated
+        self._marks = marks
         self._held_bytes, self._most_bytes = gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
 
     def blobs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.Buffer]]:
@@ -81,7 +85,7 @@ class _Packing:
     def _cut(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.Buffer]]:
         columns = len(self._schema)
         rows = batch.select(range(columns))
-        if self._is_punctuated:
+        if self._marks != "none":
             is_mark = batch.column(columns)
             if is_mark.true_count:
                 marks = batch.select([columns + 1, columns + 2]).filter(is_mark)
@@ -97,6 +101,9 @@ class _Packing:
                 yield bucket, TUPLES, blob
 
     def _cut_marks(self, low: pa.Array, high: pa.Array) -> Iterator[tuple[int, int, pa.Buffer]]:
+        if self._marks == "keys" and low.null_count:
+            name = self._key.names[self._side]
+            raise InvalidArgument(f"a punctuation row has NULL in {name!r}: give it the key that comes no more")
         lows, highs = self._key.ranges(KeyMarks(np.zeros(len(low), dtype=np.int64), low, high))
         wrong = np.flatnonzero(lows > highs)
         if wrong.size:

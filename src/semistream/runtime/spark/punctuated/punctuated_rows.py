@@ -12,7 +12,7 @@ from semistream.stream_joins.join_key import LEFT, RIGHT, Side
 
 __all__ = ["PunctuatedRows", "rows_by_side"]
 
-SIDE_NAMES = {"left": LEFT, "right": RIGHT}
+_SIDES = {"left": LEFT, "right": RIGHT}
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,23 @@ class PunctuatedRows:
         """Return the columns that are there for the punctuations alone."""
         return {given for given in (self.when, self.low, self.high) if isinstance(given, str)} - {key}
 
-    def columns(self, data: DataFrame, key: str, side: str) -> list[Column]:
-        """Return whether a row is a punctuation, and the ends of what it excludes."""
+    def require_columns(self, data: DataFrame, side: str) -> None:
+        """Raise what is wrong with the columns that are named."""
         for given in (self.when, self.low, self.high):
             if isinstance(given, str) and given not in data.columns:
                 raise UnknownColumn(f"the {side} stream has no column {given!r}: it has {', '.join(data.columns)}")
-        when = _column(data, self.when)
-        if not isinstance(data.select(when).schema[0].dataType, BooleanType):
+        if not isinstance(data.select(_column(data, self.when)).schema[0].dataType, BooleanType):
             raise InvalidArgument(
                 f"punctuations={{{side!r}: {self.when!r}}} must be a boolean column: give one that is true where a row "
                 "is a punctuation"
             )
+
+    def columns(self, data: DataFrame, key: str) -> list[Column]:
+        """Return whether a row is a punctuation, and the ends of what it excludes."""
         key_type = data.schema[key].dataType
         own_end = F.lit(None) if self.is_range else _column(data, key)
         ends = [own_end if given is None else _column(data, given) for given in (self.low, self.high)]
-        return [F.coalesce(when, F.lit(False)), *(end.cast(key_type) for end in ends)]
+        return [F.coalesce(_column(data, self.when), F.lit(False)), *(end.cast(key_type) for end in ends)]
 
 
 def _column(data: DataFrame, given: "str | Column") -> Column:
@@ -80,12 +82,12 @@ def rows_by_side(punctuations: object) -> dict[Side, PunctuatedRows]:
     """Return what the argument ``punctuations`` says of each stream."""
     if punctuations is None:
         return {}
-    if not isinstance(punctuations, Mapping) or set(punctuations) - set(SIDE_NAMES):
+    if not isinstance(punctuations, Mapping) or set(punctuations) - set(_SIDES):
         raise InvalidArgument(
             f"punctuations={punctuations!r} must say which rows of 'left', 'right' or both are punctuations, as "
             "{'right': 'is_end'} with a boolean column"
         )
     return {
-        SIDE_NAMES[side]: given if isinstance(given, PunctuatedRows) else PunctuatedRows(given)
+        _SIDES[side]: given if isinstance(given, PunctuatedRows) else PunctuatedRows(given)
         for side, given in punctuations.items()
     }

@@ -1,0 +1,248 @@
+"""Two streams on real Spark: the join is that of all rows, and state goes when punctuations say so."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import semistream as ss
+from semistream.core.errors import BudgetTooSmall, InvalidArgument, SchemaMismatch, UnknownColumn, UnsupportedType
+from tests.spark.punctuated_cases import LEFT_COLUMNS, PunctuatedFiles, Row
+from tests.spark.test_staggered import CHANGELOG, LONG_S, PROVIDER, ROCKSDB
+
+
+@pytest.fixture(autouse=True)
+def _rocksdb(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PROVIDER, ROCKSDB)
+    spark.conf.set(CHANGELOG, "true")
+    yield
+    spark.conf.unset(PROVIDER)
+    spark.conf.unset(CHANGELOG)
+
+
+class Sink:
+    """A sink that knows batches by their number, and holds a batch that is replayed against what it has of it."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, Counter[Row]] = {}
+        self.replayed = 0
+        self.fails_once_at: int | None = None
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        answers = Counter(tuple(row) for row in rows.collect())
+        if batch in self.batches:
+            self.replayed += 1
+            assert answers == self.batches[batch], f"batch {batch} let other rows out when it was replayed"
+            return
+        self.batches[batch] = answers
+        if batch == self.fails_once_at:
+            raise RuntimeError("the sink fails after it has written")
+
+    @property
+    def rows(self) -> "Counter[Row]":
+        return sum(self.batches.values(), Counter())
+
+
+def run(joined: DataFrame, folder: Path, sink: Sink) -> list[ss.StreamJoinMetrics]:
+    writer = joined.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(LONG_S), "availableNow never ended"
+    found = [ss.StreamJoinMetrics.from_progress(progress) for progress in query.recentProgress]
+    return [metrics for metrics in found if metrics is not None]
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_rows_are_those_of_the_batch_join_and_state_stays_small(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    files, sink = PunctuatedFiles(tmp_path), Sink()
+    for _ in range(4):
+        files.write(seed=1)
+    counted = run(files.join(spark, how), tmp_path, sink)
+    assert sink.rows == files.joined(how)
+    assert sum(metrics.rows_out for metrics in counted) == sum(sink.rows.values())
+    assert [metrics.left_in for metrics in counted] == [150] * 4
+    assert counted[-1].rows_held == files.open_tuples()
+    assert counted[-1].memory_bytes <= counted[-1].budget_bytes
+    # Restarted with other settings that may change, and more data.
+    for _ in range(2):
+        files.write(seed=2)
+    counted = run(files.join(spark, how, memory="9MB", goal="memory"), tmp_path, sink)
+    assert sink.rows == files.joined(how)
+    assert counted[-1].rows_held == files.open_tuples()
+
+
+def test_state_beyond_the_memory_is_worked_on_in_parts(spark: SparkSession, tmp_path: Path) -> None:
+    files, sink = PunctuatedFiles(tmp_path, window=3000, step=300, rows=6000), Sink()
+    for _ in range(4):
+        files.write(seed=3)
+    sink.fails_once_at = 2
+    with pytest.raises(StreamingQueryException, match="the sink fails"):
+        run(files.join(spark, "left", memory="700KB"), tmp_path, sink)
+    counted = run(files.join(spark, "left", memory="1MB"), tmp_path, sink)
+    assert sink.replayed == 1
+    assert sink.rows == files.joined("left")
+    assert counted[-1].rows_held == files.open_tuples() > 10_000
+    assert counted[-1].memory_bytes <= counted[-1].budget_bytes
+    assert counted[-1].state_bytes > 10 * counted[-1].budget_bytes // 8
+
+
+def test_ranges_orders_and_expressions(spark: SparkSession, tmp_path: Path) -> None:
+    rows: list[Row] = [(key, key, False) for key in range(40)]
+    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files.write_rows("left", rows)
+    files.write_rows("right", [(key, key, False) for key in range(0, 30, 3)])
+    left = spark.readStream.schema(LEFT_COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "left"))
+    right = spark.readStream.schema("id bigint, m bigint, is_end boolean").option("maxFilesPerTrigger", 1)
+    right_rows = right.parquet(str(tmp_path / "right")).withColumnRenamed("id", "ref")
+    upto = ss.PunctuatedRows(F.col("m") == -1, high=F.col("ref"))
+    joined = ss.punctuated_join(
+        left.drop("is_end").withColumn("n", F.col("n").cast("int")),
+        right_rows.drop("is_end"),
+        {"id": "ref"},
+        "left",
+        punctuations={"right": upto},
+        left_arrival="ascending",
+        memory="8MB",
+        buckets=3,
+    )
+    assert joined.columns == ["id", "n", "ref", "m"]
+    assert [field.dataType.simpleString() for field in joined.schema] == ["bigint", "int", "bigint", "bigint"]
+    run(joined, tmp_path, sink)
+    matches = Counter({(key, key, key, key): 1 for key in range(0, 30, 3)})
+    assert sink.rows == matches
+    files.write_rows("right", [(19, -1, False)])  # no more key up to 19
+    counted = run(joined, tmp_path, sink)
+    alone = {(key, key, None, None): 1 for key in range(20) if key % 3}
+    assert sink.rows == matches + Counter(alone)
+    # 39 is the last key of the left stream: right tuples before it are not kept, but for its own bucket's last ones.
+    assert counted[-1].rows_held == sum(key >= 20 for key in range(40)) + counted[-1].counters["right_held"]
+    assert counted[-1].counters["right_held"] <= 3
+
+
+def test_a_contradicting_tuple_stops_the_query_or_is_set_aside(spark: SparkSession, tmp_path: Path) -> None:
+    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files.write_rows("left", [(1, 10, False), (2, 20, False), (1, None, True)])
+    files.write_rows("right", [(1, 11, False)])
+    files.write_rows("left", [(1, 99, False), (2, 21, False)])
+    with pytest.raises(StreamingQueryException, match=r"a tuple with id=1 came after a punctuation that excludes it"):
+        run(files.join(spark), tmp_path, sink)
+    aside = tmp_path / "aside"
+    counted = run(files.join(spark, contradiction="aside", aside=aside), tmp_path, sink)
+    assert sink.rows == Counter({(1, 10, 11): 1})
+    assert counted[-1].contradicting == 1
+    [file] = (aside / "left").iterdir()
+    assert pq.read_table(file).to_pylist() == [{"id": 1, "n": 99}]
+
+
+def test_another_join_does_not_go_on_with_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files.write(seed=4)
+    run(files.join(spark), tmp_path, sink)
+    files.write(seed=4)
+    with pytest.raises(StreamingQueryException, match=r"the checkpoint is of a join with buckets 3, this one has 4"):
+        run(files.join(spark, buckets=4), tmp_path, sink)
+
+
+def test_bad_punctuations_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files.write_rows("left", [(7, 3, True)])
+    files.write_rows("right", [])
+    between = ss.PunctuatedRows("is_end", low="id", high="n")
+    with pytest.raises(StreamingQueryException, match=r"a punctuation excludes keys from 7 to 3"):
+        run(files.join(spark, punctuations={"left": between}), tmp_path, sink)
+    files.write_rows("left", [(None, 3, True)])
+    with pytest.raises(StreamingQueryException, match=r"a punctuation row has NULL in 'id'"):
+        run(files.join(spark), tmp_path / "other", sink)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"on": "nothing"}, UnknownColumn, "the left stream has no column 'nothing'"),
+        ({"how": "full"}, InvalidArgument, "how='full' is unknown for two streams"),
+        ({"punctuations": "is_end"}, InvalidArgument, "punctuations='is_end' must say which rows"),
+        ({"punctuations": {"both": "is_end"}}, InvalidArgument, "must say which rows of 'left', 'right'"),
+        ({"punctuations": {"left": "ended"}}, UnknownColumn, "the left stream has no column 'ended'"),
+        ({"punctuations": {"left": "n"}}, InvalidArgument, "must be a boolean column"),
+        ({"punctuations": {"left": 5}}, InvalidArgument, "when=5 of punctuations must be a column's name"),
+        ({"left_arrival": "clustered"}, InvalidArgument, "where a micro-batch has no order"),
+        ({"relation": "some-to-many"}, InvalidArgument, "relation='some-to-many' is unknown"),
+        ({"goal": "speed"}, InvalidArgument, "goal='speed' is unknown"),
+        ({"contradiction": "aside"}, InvalidArgument, "go together"),
+        ({"buckets": 0}, InvalidArgument, "buckets=0"),
+        ({"memory": "10KB"}, BudgetTooSmall, "give at least"),
+    ],
+)
+def test_bad_arguments(
+    spark: SparkSession, tmp_path: Path, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    PunctuatedFiles(tmp_path)
+    left, right = (
+        spark.readStream.schema(f"id bigint, {name} bigint, is_end boolean").parquet(str(tmp_path / side))
+        for side, name in (("left", "n"), ("right", "m"))
+    )
+    given: dict[str, Any] = {"on": "id", "punctuations": {"left": "is_end", "right": "is_end"}, **arguments}
+    with pytest.raises(error, match=message):
+        ss.punctuated_join(left, right, **given)
+
+
+def test_streams_that_do_not_fit_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    PunctuatedFiles(tmp_path)
+    stream = spark.readStream.schema("id bigint, name string").parquet(str(tmp_path / "left"))
+    with pytest.raises(InvalidArgument, match="right is a batch DataFrame"):
+        ss.punctuated_join(stream, spark.range(3), "id")
+    with pytest.raises(InvalidArgument, match="left is a list"):
+        ss.punctuated_join([], stream, "id")  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedType, match="'name' has type string"):
+        ss.punctuated_join(stream, stream, "name")
+    with pytest.raises(SchemaMismatch, match="column 'name' is in both streams"):
+        ss.punctuated_join(stream, stream, "id")
+    spark.conf.unset(PROVIDER)
+    with pytest.raises(InvalidArgument, match="punctuated_join needs the state store RocksDB"):
+        ss.punctuated_join(stream, stream.withColumnRenamed("name", "other"), "id")
+
+
+def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    how, memory = "left", "1MB"  # a part of the state is on disk
+    seed = random.randrange(1_000_000)
+    print(f"seed {seed}")
+    chosen = random.Random(seed)
+    files = PunctuatedFiles(tmp_path / "in", window=2000, step=400, rows=4000)
+    (tmp_path / "out").mkdir()
+    for _ in range(6):
+        files.write(seed)
+    for kills in range(2):
+        with (tmp_path / "driver.log").open("w") as log:
+            driver = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("punctuated_driver.py")), str(tmp_path), how, memory],
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)},
+                start_new_session=True,  # so that its JVM and workers can be killed with it
+                stderr=log,
+            )
+        before = len(list((tmp_path / "out").iterdir()))
+        try:
+            while driver.poll() is None and (kills == 1 or len(list((tmp_path / "out").iterdir())) < before + 2):
+                time.sleep(0.05)
+            if kills < 1:
+                time.sleep(chosen.uniform(0, 1))
+                assert driver.poll() is None, "it was over before it was killed"
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+    assert driver.returncode == 0, (tmp_path / "driver.log").read_text()
+    rows: Counter[Row] = Counter()
+    for path in (tmp_path / "out").glob("*.json"):
+        rows.update(tuple(row) for row in json.loads(path.read_text()))
+    assert rows == files.joined(how)
