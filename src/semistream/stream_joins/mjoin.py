@@ -83,8 +83,8 @@ class Mjoin(ThreeStages):
         How the tuples of a stream come: ``"any"``, ``"clustered"`` by key, ``"ascending"`` or ``"descending"``.
     goal
         What settings that are ``"chosen"`` are chosen for, from measured costs: ``"output"``, rows as fast as can be;
-        ``"memory"``, as little state as can be in at most twice the time; ``"propagation"``, punctuations of the
-        output as early as can be. See `semistream.stream_joins.cost_choice`.
+        ``"memory"``, as little state as can be in a bounded multiple of that time; ``"propagation"``, punctuations of
+        the output as early as can be. See `semistream.stream_joins.cost_choice`.
     stream_order
         ``"priority"``: the "one" side first, up to ``quota`` tuples; ``"random"``.
     tuple_order
