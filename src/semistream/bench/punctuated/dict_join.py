@@ -45,7 +45,7 @@ def bench_memory(spec: PunctuatedSpec, report: Callable[[str], None]) -> list[En
             _TARGET,
             "at least",
             details,
-            "memory: time per tuple of a symmetric join in plain Python, which forgets nothing, no garbage collection / of MJoin",
+            "memory: time per tuple of a symmetric join in plain Python, without garbage collection / of MJoin",
         )
     ]
 
