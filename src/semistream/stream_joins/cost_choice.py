@@ -40,7 +40,8 @@ memory
 propagation
     A punctuation waits for the tuples before it and for the end of its run, ``D(r) = Q t(r, l r) + (F_r + P + r t0) /
     2`` seconds, least at ``r = sqrt(2 Q (F_r + P) / t0)``. With few tuples waiting, runs are short; with many, what
-    keeps a punctuation waiting most is a slow join. The state is purged after every run. Tuples that a punctuation of
+    keeps a punctuation waiting most is a slow join. Once taken from its queue, none waits for more than 8192 tuples of
+    its stream, so that all wait about as long. The state is purged after every run. Tuples that a punctuation of
     the output waits for go first (value-oriented scheduling) when the half run by which the ``W`` are earlier,
     ``W r t0 / 2``, is more than what another ``F_r + P`` costs those in the queues, ``l Q`` of them.
 
@@ -70,6 +71,7 @@ _GARBAGE_SHARE = 1 / 32
 _RUN_SHARE = 1 / 16
 _MOST_SLOWDOWN = 4.0
 _SMALL_RUN_ROWS = 1024
+_MOST_WAITED_FOR = 8192
 _LEAST_GARBAGE = 0.5
 _LEAST_RUN_ROWS = 16
 _FIRST_RUN_ROWS = 4096
@@ -194,7 +196,8 @@ class CostChoice:
             rows = min(max(least, min(held_back, _RUN_SHARE * live)), longest)
             every = max(_GARBAGE_SHARE * live / garbage, per_tuple * least)
         else:
-            rows, every = min(sqrt(2 * now.queued * (run_s + purge_s) / tuple_s), longest), 1.0
+            rows = min(sqrt(2 * now.queued * (run_s + purge_s) / tuple_s), longest, _MOST_WAITED_FOR)
+            every = 1.0
         # What was measured may be off for a while: runs become longer by and by.
         run_rows = int(min(max(rows, _LEAST_RUN_ROWS), _MOST_RUN_ROWS, 2 * self._run_rows))
         self._run_rows = run_rows
