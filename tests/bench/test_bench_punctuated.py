@@ -30,7 +30,7 @@ def result() -> BenchResult:
 
 def test_every_figure_is_there(result: BenchResult) -> None:
     names = [entry.name for entry in result.entries]
-    assert len(set(names)) == len(names) == 2 + 6 + 2 + 3 * 5 + 1
+    assert len(set(names)) == len(names) == 2 + 6 + 2 + 3 * 6 + 1
     assert all(np.isfinite(entry.value) and entry.value > 0 for entry in result.entries)
     assert all(" / " in entry.ratio_of for entry in result.entries)
 
@@ -81,7 +81,7 @@ def test_longer_streams_come_in_several_batches() -> None:
 def test_a_crossover_is_where_the_slower_one_is_overtaken() -> None:
     def curve(seconds: list[float]) -> Curve:
         outputs = [10.0, 20.0, 30.0]
-        return Curve("xjoin", "", "", outputs, seconds, seconds, seconds, seconds[-1], 0, 0, None, None)
+        return Curve("xjoin", "", "", outputs, seconds, seconds, seconds, seconds[-1], 0, 0, None, None, None)
 
     baseline = curve([1.0, 2.0, 3.0])
     assert _crossover(curve([1.5, 1.9, 2.0]), baseline) == 20.0

@@ -40,10 +40,10 @@ memory
 propagation
     A punctuation waits for the tuples before it and for the end of its run, ``D(r) = Q t(r, l r) + (F_r + P + r t0) /
     2`` seconds, least at ``r = sqrt(2 Q (F_r + P) / t0)``. With few tuples waiting, runs are short; with many, what
-    keeps a punctuation waiting most is a slow join. Once taken from its queue, none waits for more than 8192 tuples of
-    its stream, so that all wait about as long. The state is purged after every run. Tuples that a punctuation of
-    the output waits for go first (value-oriented scheduling) when the half run by which the ``W`` are earlier,
-    ``W r t0 / 2``, is more than what another ``F_r + P`` costs those in the queues, ``l Q`` of them.
+    keeps a punctuation waiting most is a slow join. Once taken from its queue, none waits for the end of a run that
+    is longer than 16384 tuples (by half, where a batch ends). The state is purged after every run. Tuples that a
+    punctuation of the output waits for go first (value-oriented scheduling) when the half run by which the ``W`` are
+    earlier, ``W r t0 / 2``, is more than what another ``F_r + P`` costs those in the queues, ``l Q`` of them.
 
 Scheduling takes from the stream whose next tuples gain more: rows, or punctuations of the output, to a second; or, for
 the memory, fewer tuples that stay. A look at some of them in the queue says so (`semistream.stream_joins.look_ahead`).
@@ -71,7 +71,7 @@ _GARBAGE_SHARE = 1 / 32
 _RUN_SHARE = 1 / 16
 _MOST_SLOWDOWN = 4.0
 _SMALL_RUN_ROWS = 1024
-_MOST_WAITED_FOR = 8192
+_MOST_WAITED_FOR = 16_384
 _LEAST_GARBAGE = 0.5
 _LEAST_RUN_ROWS = 16
 _FIRST_RUN_ROWS = 4096

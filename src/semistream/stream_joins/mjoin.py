@@ -187,7 +187,9 @@ class Mjoin(ThreeStages):
         return self._schedule.next_side((len(self._queues[LEFT]), len(self._queues[RIGHT])))
 
     def _run_rows(self, side: Side) -> int:
-        return self._schedule.run_rows(side)
+        rows, waiting = self._schedule.run_rows(side), len(self._queues[side][0])
+        # A short rest of a batch would be a run of its own, with all its fixed costs.
+        return waiting if self._quota is None and waiting <= rows + rows // 2 else rows
 
     def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
         if self._arrivals[side].arrival == "clustered":
