@@ -62,5 +62,5 @@ def _crossovers(result: BenchResult) -> list[str]:
         if "crossover_outputs" in entry.details:
             outputs = entry.details["crossover_outputs"]
             where = "never" if outputs is None else f"from {outputs:,.0f} outputs on"
-            lines.append(f"{entry.name}: MJoin has taken less time than XJoin {where} (in S4: from 7,500 on)")
+            lines.append(f"{entry.name}: less time than XJoin {where} (in S4: from 7,500 outputs on)")
     return lines

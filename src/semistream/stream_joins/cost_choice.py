@@ -33,14 +33,17 @@ output
     what lives or a run brings, so that the state is at most doubled.
 memory
     What waits to be purged is at most 1/32 of what lives: ``k = L / (32 g)``, ``r = k / l``. A run adds at most ``r``
-    tuples that could have waited in the queue, so that also ``r <= L / 16``. But all fixed parts together take no more
-    time than the tuples: ``r >= (F_r + P) / t0``; the join is never more than twice as slow as it could be.
+    tuples that could have waited in the queue, so that also ``r <= L / 16``. But the fixed parts together take no more
+    than four times what the tuples take, ``r >= (F_r + P) / (4 t0)``, as far as ``r <= max(L / 8, 1024)`` allows: the
+    join is not slowed down without bounds.
+    ``g`` is only known from purges, and may have risen since: it counts as 1/2 at least.
 propagation
     A punctuation waits for the tuples before it and for the end of its run, ``D(r) = Q t(r, l r) + (F_r + P + r t0) /
     2`` seconds, least at ``r = sqrt(2 Q (F_r + P) / t0)``. With few tuples waiting, runs are short; with many, what
-    keeps a punctuation waiting most is a slow join. The state is purged after every run. Tuples that a punctuation of
-    the output waits for go first (value-oriented scheduling) when the half run by which the ``W`` are earlier,
-    ``W r t0 / 2``, is more than what another ``F_r + P`` costs those in the queues, ``l Q`` of them.
+    keeps a punctuation waiting most is a slow join. Once taken from its queue, none waits for the end of a run that
+    is longer than 16384 tuples (by half, where a batch ends). The state is purged after every run. Tuples that a
+    punctuation of the output waits for go first (value-oriented scheduling) when the half run by which the ``W`` are
+    earlier, ``W r t0 / 2``, is more than what another ``F_r + P`` costs those in the queues, ``l Q`` of them.
 
 Scheduling takes from the stream whose next tuples gain more: rows, or punctuations of the output, to a second; or, for
 the memory, fewer tuples that stay. A look at some of them in the queue says so (`semistream.stream_joins.look_ahead`).
@@ -66,7 +69,12 @@ _PURGE_S, _PUNCTUATION_S = 150e-6, 0.25e-6
 _FIXED_SHARE = 1 / 50
 _GARBAGE_SHARE = 1 / 32
 _RUN_SHARE = 1 / 16
+_MOST_SLOWDOWN = 4.0
+_SMALL_RUN_ROWS = 1024
+_MOST_WAITED_FOR = 16_384
+_LEAST_GARBAGE = 0.5
 _LEAST_RUN_ROWS = 16
+_FIRST_RUN_ROWS = 4096
 _MOST_RUN_ROWS = 65_536
 _MEMORY_TUPLES = 65_536
 
@@ -117,6 +125,7 @@ class CostChoice:
         self._garbage = RecentRatio(1.0, 32)
         self._spent_s = 0.0
         self._purge_spent_s = 0.0
+        self._run_rows = _FIRST_RUN_ROWS
 
     # --- measuring ----------------------------------------------------------------------------------------------
 
@@ -175,20 +184,23 @@ class CostChoice:
         per_tuple = self._punctuations.value
         tuple_s = sum(shares[side] * self._runs[side].per_element_s for side in SIDES)
         tuple_s += per_tuple * self._purges.per_element_s
-        garbage = max(self._garbage.value, 1e-3)
-        live = max(0.0, now.held - now.unpurged * garbage)
+        garbage = max(self._garbage.value, _LEAST_GARBAGE)
+        live = max(0.0, now.held - now.unpurged * self._garbage.value)
         longest = run_s / (_FIXED_SHARE * tuple_s)
         if self._goal == "output":
             rows = longest
             every = min(per_tuple * purge_s / (_FIXED_SHARE * tuple_s), max(live, rows) / garbage)
         elif self._goal == "memory":
-            least = (run_s + purge_s) / tuple_s
+            least = min((run_s + purge_s) / (_MOST_SLOWDOWN * tuple_s), max(2 * _RUN_SHARE * live, _SMALL_RUN_ROWS))
             held_back = _GARBAGE_SHARE * live / (garbage * max(per_tuple, 1e-9))
             rows = min(max(least, min(held_back, _RUN_SHARE * live)), longest)
             every = max(_GARBAGE_SHARE * live / garbage, per_tuple * least)
         else:
-            rows, every = min(sqrt(2 * now.queued * (run_s + purge_s) / tuple_s), longest), 1.0
-        run_rows = int(min(max(rows, _LEAST_RUN_ROWS), _MOST_RUN_ROWS))
+            rows = min(sqrt(2 * now.queued * (run_s + purge_s) / tuple_s), longest, _MOST_WAITED_FOR)
+            every = 1.0
+        # What was measured may be off for a while: runs become longer by and by.
+        run_rows = int(min(max(rows, _LEAST_RUN_ROWS), _MOST_RUN_ROWS, 2 * self._run_rows))
+        self._run_rows = run_rows
         earlier_s = now.unpassed * run_rows * tuple_s / 2
         by_value = self._goal == "propagation" and earlier_s > (run_s + purge_s) * per_tuple * now.queued
         return Settings(run_rows, max(1, ceil(every)), by_value)
@@ -200,6 +212,7 @@ class CostChoice:
         return {
             "costs": [cost.state() for cost in (*self._runs, self._purges)],
             "ratios": [ratio.value for ratio in self._ratios()],
+            "run_rows": self._run_rows,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -208,6 +221,7 @@ class CostChoice:
             cost.set_state(values)
         for ratio, value in zip(self._ratios(), state["ratios"], strict=True):
             ratio.value = value
+        self._run_rows = state["run_rows"]
 
     def _ratios(self) -> tuple[RecentRatio, ...]:
         return (self._right_share, self._punctuations, self._garbage)

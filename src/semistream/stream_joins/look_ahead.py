@@ -51,8 +51,8 @@ class LookAhead:
         Some of them, evenly spread, stand for all.
         """
         rows = min(rows, len(batch))
-        at = np.unique(np.linspace(0, rows - 1, _LOOKED_AT, dtype=np.int64)) if rows else np.empty(0, dtype=np.int64)
-        codes = self._key.codes(side, batch.rows.take(pa.array(at)))
+        keys = batch.rows.select([self._key.names[side]])
+        codes = self._key.codes(side, keys.take(pa.array(_some(rows))))
         tuples = codes.code[codes.valid_rows()]
         found = self._state.by_key(other(side)).count(tuples)
         if self._goal == "output":
@@ -73,8 +73,7 @@ class LookAhead:
 
     def _some_promised(self, batch: PunctuatedBatch, count: int) -> _Int64s:
         """Return keys that some of the first punctuations promise, those with one key each."""
-        at = np.unique(np.linspace(0, count - 1, _LOOKED_AT, dtype=np.int64)) if count else np.empty(0, dtype=np.int64)
-        lows, highs = self._key.ranges(batch.marks.taken(at))
+        lows, highs = self._key.ranges(batch.marks.taken(_some(count)))
         constants: _Int64s = lows[lows == highs]
         return constants
 
@@ -87,6 +86,11 @@ class LookAhead:
         """Return for which keys a punctuation of the other stream waits until its tuples have gone."""
         waited_for: _Bools = self._promises[other(side)].punctuated.contains(codes) & (found > 0)
         return waited_for
+
+
+def _some(count: int) -> _Int64s:
+    """Return some of the first numbers, evenly spread."""
+    return np.arange(0, count, max(1, count // _LOOKED_AT), dtype=np.int64)
 
 
 def _mean(values: npt.NDArray[np.generic]) -> float:

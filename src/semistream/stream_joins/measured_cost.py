@@ -3,8 +3,8 @@
 __all__ = ["LineCost", "RecentRatio"]
 
 _FORGOTTEN = 0.05  # of what was seen, at each new observation
-_ASSUMED_WEIGHT = 0.01  # of what was assumed, against an observation
-_SURPRISE = 4.0  # times what was expected: more is taken for something else that ran, or was compiled, meanwhile
+_ASSUMED_WEIGHT = 0.01  # of what was assumed, against an observation; more while there are few
+_SURPRISE = 2.0  # times what was expected: more is taken for something else that ran, or was compiled, meanwhile
 _LEAST_SHARE = 0.01  # of what was assumed at first: no part of a cost becomes nothing
 
 
@@ -27,6 +27,7 @@ class LineCost:
         self.per_element_s = per_element_s
         self._assumed = (fixed_s, per_element_s)
         self._scale = 1.0  # of what is seen to what was assumed
+        self._observations = 0
         self._sums = [0.0] * 5  # of w, w n, w n^2, w t, w n t
 
     def seconds(self, elements: float) -> float:
@@ -43,9 +44,10 @@ class LineCost:
             (1 - _FORGOTTEN) * old + new for old, new in zip(self._sums, self._terms(elements, seconds), strict=True)
         ]
         turn = fixed_s / per_element_s  # so many elements take as long as the fixed part
+        self._observations += 1
+        trust = max(_ASSUMED_WEIGHT, 1 / self._observations)
         assumed = [
-            [_ASSUMED_WEIGHT * term for term in self._terms(n, self._scale * (fixed_s + per_element_s * n))]
-            for n in (0.0, turn)
+            [trust * term for term in self._terms(n, self._scale * (fixed_s + per_element_s * n))] for n in (0.0, turn)
         ]
         w, wn, wnn, wt, wnt = (sum(terms) for terms in zip(self._sums, *assumed, strict=True))
         slope = (w * wnt - wn * wt) / (w * wnn - wn * wn)
@@ -59,11 +61,12 @@ class LineCost:
 
     def state(self) -> list[float]:
         """Return what `set_state` takes."""
-        return [self.fixed_s, self.per_element_s, self._scale, *self._sums]
+        return [self.fixed_s, self.per_element_s, self._scale, float(self._observations), *self._sums]
 
     def set_state(self, state: list[float]) -> None:
         """Go on where another one was."""
-        self.fixed_s, self.per_element_s, self._scale, *self._sums = state
+        self.fixed_s, self.per_element_s, self._scale, observations, *self._sums = state
+        self._observations = int(observations)
 
 
 class RecentRatio:

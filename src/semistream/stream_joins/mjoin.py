@@ -87,8 +87,8 @@ class Mjoin(ThreeStages):
         How the tuples of a stream come: ``"any"``, ``"clustered"`` by key, ``"ascending"`` or ``"descending"``.
     goal
         What settings that are ``"chosen"`` are chosen for, from measured costs: ``"output"``, rows as fast as can be;
-        ``"memory"``, as little state as can be in at most twice the time; ``"propagation"``, punctuations of the
-        output as early as can be. See `semistream.stream_joins.cost_choice`.
+        ``"memory"``, as little state as can be in a bounded multiple of that time; ``"propagation"``, punctuations of
+        the output as early as can be. See `semistream.stream_joins.cost_choice`.
     stream_order
         ``"priority"``: the "one" side first, up to ``quota`` tuples; ``"random"``.
     tuple_order
@@ -191,7 +191,9 @@ class Mjoin(ThreeStages):
         return self._schedule.next_side((len(self._queues[LEFT]), len(self._queues[RIGHT])))
 
     def _run_rows(self, side: Side) -> int:
-        return self._schedule.run_rows(side)
+        rows, waiting = self._schedule.run_rows(side), len(self._queues[side][0])
+        # A short rest of a batch would be a run of its own, with all its fixed costs.
+        return waiting if self._quota is None and waiting <= rows + rows // 2 else rows
 
     def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
         if self._arrivals[side].arrival == "clustered":

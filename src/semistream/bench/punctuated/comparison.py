@@ -32,9 +32,9 @@ class Curve:
         For all outputs.
     mean_tuples, peak_tuples
         In the state, over all tuples as they are worked on, and at most.
-    mean_delay_s, late_delay_s
-        From when a punctuation came until it was passed on, on average and for the latest twentieth at least; None
-        when none was.
+    mean_delay_s, late_delay_s, delay_spread_s
+        From when a punctuation came until it was passed on: on average, for the latest twentieth at least, and the
+        standard deviation; None when none was.
     """
 
     part: str
@@ -49,6 +49,7 @@ class Curve:
     peak_tuples: float
     mean_delay_s: float | None
     late_delay_s: float | None
+    delay_spread_s: float | None
 
     def as_cell(self) -> dict[str, Any]:
         return asdict(self)
@@ -111,4 +112,5 @@ def _curve(part: str, workload: str, setting: str, courses: list[Course]) -> Cur
         peak_tuples=median(float(course.peak_tuples.max()) for course in courses),
         mean_delay_s=median(float(course.delays_s.mean()) for course in courses) if passes_on else None,
         late_delay_s=median(float(np.percentile(course.delays_s, 95)) for course in courses) if passes_on else None,
+        delay_spread_s=median(float(course.delays_s.std()) for course in courses) if passes_on else None,
     )
