@@ -1,17 +1,22 @@
 """The mechanics of the benchmark of punctuated streams at a tiny scale; no test asserts a time."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from semistream.bench.plot import plot_result
 from semistream.bench.punctuated import PunctuatedSpec, run_punctuated
+from semistream.bench.punctuated.auction_files import BIDS, AuctionFiles
 from semistream.bench.punctuated.comparison import Curve
 from semistream.bench.punctuated.experiments import _crossover
+from semistream.bench.punctuated.on_spark import Course, _rate_entry, _state_entries
 from semistream.bench.punctuated.saturated import run_saturated
 from semistream.bench.punctuated.settings import BATCH, IMMEDIATE, PRIORITY, chosen, fixed, make_join
 from semistream.bench.punctuated.spec import PARTS
@@ -25,7 +30,8 @@ NEWS = 150
 
 @pytest.fixture(scope="module")
 def result() -> BenchResult:
-    return run_punctuated(PunctuatedSpec(news=NEWS, memory_auctions=200, repeats=1))
+    local = tuple(part for part in PARTS if part != "spark")
+    return run_punctuated(PunctuatedSpec(news=NEWS, memory_auctions=200, repeats=1, parts=local), Path("unused"))
 
 
 def test_every_figure_is_there(result: BenchResult) -> None:
@@ -37,7 +43,7 @@ def test_every_figure_is_there(result: BenchResult) -> None:
 
 def test_curves_end_with_all_outputs(result: BenchResult) -> None:
     curves = [Curve(**cell) for cell in result.cells]
-    assert {curve.part for curve in curves} == set(PARTS) - {"memory"}
+    assert {curve.part for curve in curves} == set(PARTS) - {"memory", "spark"}
     for curve in curves:
         assert curve.outputs[-1] == NEWS * 10
         assert np.all(np.diff(curve.seconds) >= 0)
@@ -121,3 +127,39 @@ def test_the_command_says_where_the_curves_cross() -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.count(": less time than XJoin ") == 4
     assert "No verdict: the targets speak of the default size, 10,000 news" in done.stdout
+
+
+def test_auctions_lie_in_files_by_micro_batch(tmp_path: Path) -> None:
+    files = AuctionFiles(tmp_path, tuples=3000, batch_tuples=700, seed=1)
+    files.make()
+    files.make()
+    assert (files.batches, files.batch_tuples) == (4, 693)
+    rows = pq.read_table(files.path("bids"))
+    assert rows.num_rows == files.num_bids + 4 * 63, "every auction ends once"
+    tuples = rows.filter(pc.invert(rows["is_end"]))
+    opened = pc.multiply(tuples["auction"], BIDS)
+    assert pc.max(pc.subtract(tuples["bid"], opened)).as_py() <= files.longest_open_bids, "the watermark keeps all"
+    assert pc.min(pc.subtract(tuples["bid"], opened)).as_py() >= 0
+
+
+def test_figures_of_spark_are_worked_out_from_courses(tmp_path: Path, result: BenchResult) -> None:
+    files = AuctionFiles(tmp_path, tuples=3000, batch_tuples=700, seed=1)
+
+    def course(plan: str, seconds: float, state: list[int]) -> Course:
+        return Course("spark", plan, 693, [9.0, *[seconds] * 3], state, state, files.num_bids)
+
+    found = {
+        "punctuated_join, RocksDB": [course("punctuated_join, RocksDB", 1.0, [70, 80, 90, 5])],
+        "Spark, watermark, RocksDB": [course("Spark, watermark, RocksDB", 4.0, [700] * 4)],
+        "Spark, watermark, in memory": [course("Spark, watermark, in memory", 2.5, [700] * 4)],
+    }
+    rate = _rate_entry(files, found)
+    assert rate.value == pytest.approx(2.5)
+    assert rate.met
+    growing = course("Spark, no watermark, RocksDB", 4.0, [700, 1400, 2100, 2800])
+    flat, grows = _state_entries(found["punctuated_join, RocksDB"][0], growing)
+    assert flat.value == pytest.approx(90 / 80)
+    assert (grows.value, grows.met) == (4.0, True)
+    cells = [asdict(each) for several in found.values() for each in several]
+    plot_result(replace(result, cells=(*result.cells, *cells)), tmp_path / "punctuated.png")
+    assert (tmp_path / "punctuated.png").stat().st_size > 10_000

@@ -191,7 +191,7 @@ class Mjoin(ThreeStages):
         return self._schedule.next_side((len(self._queues[LEFT]), len(self._queues[RIGHT])))
 
     def _run_rows(self, side: Side) -> int:
-        rows, waiting = self._schedule.run_rows(side), len(self._queues[side][0])
+        rows, waiting = self._schedule.run_rows(side), len(self._queues[side].first)
         # A short rest of a batch would be a run of its own, with all its fixed costs.
         return waiting if self._quota is None and waiting <= rows + rows // 2 else rows
 
