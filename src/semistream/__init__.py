@@ -1,4 +1,4 @@
-"""Exact joins of a stream with a disk-based table inside a fixed memory budget.
+"""Exact joins of a stream with a disk-based table, and of two streams, inside a fixed memory budget.
 
 >>> import semistream as ss
 >>> import pyarrow as pa, tempfile
@@ -19,8 +19,9 @@ from semistream.core.conditions import between, compare
 from semistream.core.contract import Operator
 from semistream.core.errors import SemistreamError
 from semistream.core.metrics import Metrics
+from semistream.core.punctuation import Punctuation, interval, punctuation
 from semistream.operators import SheddingConfig, algorithm_names
-from semistream.runtime.local import Replay, operator, run
+from semistream.runtime.local import Replay, operator, run, run_streams, stream_operator
 from semistream.runtime.spark.join_metrics import JoinMetrics
 from semistream.runtime.spark.pyspark_version import require_pyspark
 from semistream.runtime.spark.register_sources import register_sources
@@ -43,6 +44,7 @@ __all__ = [
     "Metrics",
     "Operator",
     "PunctuatedRows",
+    "Punctuation",
     "Replay",
     "SemistreamError",
     "SheddingConfig",
@@ -52,14 +54,18 @@ __all__ = [
     "between",
     "compare",
     "enrich",
+    "interval",
     "join",
     "metrics",
     "open_table",
     "operator",
     "punctuated_join",
+    "punctuation",
     "register_sources",
     "run",
+    "run_streams",
     "stage",
+    "stream_operator",
 ]
 
 # Loaded at first use: they import pyspark, which this package does not need otherwise.

@@ -3,5 +3,6 @@
 from semistream.runtime.local.make import operator
 from semistream.runtime.local.replay import Replay, StepCost
 from semistream.runtime.local.run import run
+from semistream.runtime.local.two_streams import run_streams, stream_operator
 
-__all__ = ["Replay", "StepCost", "operator", "run"]
+__all__ = ["Replay", "StepCost", "operator", "run", "run_streams", "stream_operator"]
