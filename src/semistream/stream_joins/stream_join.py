@@ -11,7 +11,7 @@ meets when the later of its two runs is worked on. Algorithms differ in whose tu
 in what leaves the state.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -22,23 +22,21 @@ from semistream.core.budget import MemoryReport, require_at_least
 from semistream.core.errors import (
     ContradictedPunctuation,
     InvalidArgument,
-    OperatorMisuse,
     SchemaMismatch,
-    SnapshotMismatch,
 )
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
 from semistream.core.semantics import On
 from semistream.kernels.key_codes import KeyCodes
-from semistream.operators.snapshots import pack_snapshot, unpack_snapshot
 from semistream.operators.stream_window import LiveTuples
 from semistream.stream_joins.arrival import Implied
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
 from semistream.stream_joins.joined_rows import JoinedRows, StreamHow
 from semistream.stream_joins.promises import Promises
+from semistream.stream_joins.restorable import RestorableJoin
 from semistream.stream_joins.shared_state import SharedState
 from semistream.stream_joins.stream_metrics import StreamMetrics
 from semistream.stream_joins.stream_queue import StreamQueue
-from semistream.stream_joins.stream_snapshot import gathered, mark_rows, marks_of_rows
+from semistream.stream_joins.stream_snapshot import mark_rows, marks_of_rows
 
 __all__ = ["Contradiction", "StreamJoin"]
 
@@ -52,7 +50,7 @@ _Bools = npt.NDArray[np.bool_]
 _Int64s = npt.NDArray[np.int64]
 
 
-class StreamJoin:
+class StreamJoin(RestorableJoin):
     """Equijoin of two streams inside a budget: a step machine, as the other operators.
 
     Parameters
@@ -186,41 +184,11 @@ class StreamJoin:
         while any(self._queues):
             yield from self.step()
 
-    def snapshot(self) -> bytes:
-        """Return all state, between two steps."""
-        return pack_snapshot(*gathered(self.state_header(), self.state_portions(self._rows.max_bytes)))
+    # --- what a snapshot holds ----------------------------------------------------------------------------------
 
-    def restore(self, snapshot: bytes) -> None:
-        """Go on where a snapshot of the same join was taken; only for a join that has done nothing yet."""
-        header, tables = unpack_snapshot(snapshot)
-        self.set_state(header, ((name, rows) for name, table in tables.items() for rows in table.to_batches()))
-
-    def state_header(self) -> dict[str, Any]:
-        """Return the small part of the state, as JSON has it."""
-        return {"join": self._identity(), **self._state_header()}
-
-    def state_portions(self, most_bytes: int) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield the large part of the state, in portions under names; several may have the same name.
-
-        A portion holds about ``most_bytes``, and what has not changed tends to be in the same portions as before.
-        """
-        yield from self._state_portions(most_bytes)
-
-    def set_state(self, header: dict[str, Any], portions: Iterable[tuple[str, pa.RecordBatch]]) -> None:
-        """Take over what `state_header` and `state_portions` have said of a join like this one."""
-        if self.metrics != StreamMetrics() or any(self._queues):
-            raise OperatorMisuse("restore() needs a join that has done nothing yet: make a new one")
-        for what, mine in self._identity().items():
-            if header["join"].get(what) != mine:
-                raise SnapshotMismatch(
-                    f"the snapshot is of a join with {what} {header['join'].get(what)!r}, this one has {mine!r}: "
-                    "restore it into the join that it was taken of"
-                )
-        self._set_header(header)
-        for name, rows in portions:
-            kind, *place = name.split()
-            self._put_back(kind, list(map(int, place)), rows)
-        self.metrics = StreamMetrics(**header["metrics"])
+    @property
+    def _has_begun(self) -> bool:
+        return self.metrics != StreamMetrics() or any(self._queues)
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -247,6 +215,9 @@ class StreamJoin:
 
     def _set_header(self, header: dict[str, Any]) -> None:
         self._now, self._last_run = header["now"], header["last_run"]
+
+    def _set_metrics(self, header: dict[str, Any]) -> None:
+        self.metrics = StreamMetrics(**header["metrics"])
 
     def _put_back(self, kind: str, place: list[int], rows: pa.RecordBatch) -> None:
         """Take over a portion."""

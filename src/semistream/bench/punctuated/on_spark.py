@@ -191,10 +191,10 @@ def _tuples(auctions: DataFrame, bids: DataFrame) -> tuple[DataFrame, DataFrame]
 
 def _with_watermark(files: AuctionFiles, auctions: DataFrame, bids: DataFrame) -> DataFrame:
     left, right = _tuples(auctions, bids)
-    # The number of a bid is its time in microseconds; an auction opens with its first bid.
-    left = left.withColumn("opened", F.timestamp_micros(F.col("auction") * BIDS)).withWatermark("opened", "0 seconds")
-    right = right.withColumn("at", F.timestamp_micros("bid")).withWatermark("at", "0 seconds")
-    longest = f"interval {files.longest_open_bids} microseconds"
+    # The number of a bid is its time in milliseconds, as fine as a watermark is; an auction opens with its first bid.
+    left = left.withColumn("opened", F.timestamp_millis(F.col("auction") * BIDS)).withWatermark("opened", "0 seconds")
+    right = right.withColumn("at", F.timestamp_millis("bid")).withWatermark("at", "0 seconds")
+    longest = f"interval {files.longest_open_bids} milliseconds"
     return left.join(right, F.expr(f"auction = bid_on and at >= opened and at <= opened + {longest}"))
 
 
