@@ -1,12 +1,5 @@
 """Two streams on real Spark: the join is that of all rows, and state goes when punctuations say so."""
 
-import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import semistream as ss
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, SchemaMismatch, UnknownColumn, UnsupportedType
+from tests.spark.killed_driver import killed_and_finished
 from tests.spark.punctuated_cases import LEFT_COLUMNS, PunctuatedFiles, Row
 from tests.spark.test_staggered import CHANGELOG, LONG_S, PROVIDER, ROCKSDB
 
@@ -215,34 +209,9 @@ def test_streams_that_do_not_fit_are_told(spark: SparkSession, tmp_path: Path) -
 
 
 def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    how, memory = "left", "1MB"  # a part of the state is on disk
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")
-    chosen = random.Random(seed)
     files = PunctuatedFiles(tmp_path / "in", window=2000, step=400, rows=4000)
-    (tmp_path / "out").mkdir()
     for _ in range(6):
-        files.write(seed)
-    for kills in range(2):
-        with (tmp_path / "driver.log").open("w") as log:
-            driver = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("punctuated_driver.py")), str(tmp_path), how, memory],
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)},
-                start_new_session=True,  # so that its JVM and workers can be killed with it
-                stderr=log,
-            )
-        before = len(list((tmp_path / "out").iterdir()))
-        try:
-            while driver.poll() is None and (kills == 1 or len(list((tmp_path / "out").iterdir())) < before + 2):
-                time.sleep(0.05)
-            if kills < 1:
-                time.sleep(chosen.uniform(0, 1))
-                assert driver.poll() is None, "it was over before it was killed"
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-    assert driver.returncode == 0, (tmp_path / "driver.log").read_text()
-    rows: Counter[Row] = Counter()
-    for path in (tmp_path / "out").glob("*.json"):
-        rows.update(tuple(row) for row in json.loads(path.read_text()))
-    assert rows == files.joined(how)
+        files.write(seed=6)
+    # A part of the state is on disk.
+    rows = killed_and_finished("punctuated_driver.py", tmp_path, "left", "1MB", kills=1)
+    assert rows == files.joined("left")

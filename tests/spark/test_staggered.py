@@ -1,11 +1,7 @@
 """Staggered completion on real Spark: rows wait in the state store, and each leaves once whatever happens."""
 
-import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +19,7 @@ import semistream as ss
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import How
 from semistream.storage import MasterTable
+from tests.spark.killed_driver import killed_and_finished
 from tests.spark.staggered_cases import MASTER_ROWS, STREAM, Answer, expected, master, staged, stream_rows
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -273,36 +270,10 @@ def test_sessions_that_do_not_fit_are_told(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_killed_driver_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    seed = random.randrange(1_000_000)
-    print(f"seed {seed}")
-    chosen = random.Random(seed)
     staged(tmp_path / "table", "ssbj")
     (tmp_path / "in").mkdir()
-    (tmp_path / "out").mkdir()
     batches = [stream_rows(300, number) for number in range(8)]
     for number, rows in enumerate(batches):
         pq.write_table(pa.Table.from_batches([rows]), tmp_path / "in" / f"{number}.parquet")
         os.utime(tmp_path / "in" / f"{number}.parquet", (number, number))
-    for kills in range(3):
-        with (tmp_path / "driver.log").open("w") as log:
-            driver = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("staggered_driver.py")), str(tmp_path)],
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(sys.path)},
-                start_new_session=True,  # so that its JVM and workers can be killed with it
-                stderr=log,
-            )
-        before = len(list((tmp_path / "out").iterdir()))
-        try:
-            while driver.poll() is None and (kills == 2 or len(list((tmp_path / "out").iterdir())) < before + 2):
-                time.sleep(0.05)
-            if kills < 2:
-                time.sleep(chosen.uniform(0, 1))
-                assert driver.poll() is None, "it was over before it was killed"
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
-    assert driver.returncode == 0, (tmp_path / "driver.log").read_text()
-    answers: Counter[Answer] = Counter()
-    for path in (tmp_path / "out").glob("*.json"):
-        answers.update(tuple(row) for row in json.loads(path.read_text()))
-    assert answers == expected(batches)
+    assert killed_and_finished("staggered_driver.py", tmp_path, kills=2) == expected(batches)

@@ -35,7 +35,7 @@ def punctuated(
     only: Annotated[
         list[str] | None, typer.Option(help=f"Part to measure, of {', '.join(PARTS)}; can be repeated.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Result file to write.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Result file, written after every part.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing result file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result file to stdout.")] = False,
 ) -> None:
@@ -56,10 +56,13 @@ def punctuated(
     require_folder_path(data_dir, "data_dir")
     if out is not None:
         require_output_path(out, overwrite=overwrite)
+
+    def keep(result: BenchResult) -> None:
+        if out is not None:
+            write_result(result, out)
+
     with telling() as report:
-        result = run_punctuated(spec, data_dir, report)
-    if out is not None:
-        write_result(result, out)
+        result = run_punctuated(spec, data_dir, report, keep)
     if as_json:
         typer.echo(result.to_json())
     else:

@@ -192,8 +192,10 @@ def _tuples(auctions: DataFrame, bids: DataFrame) -> tuple[DataFrame, DataFrame]
 def _with_watermark(files: AuctionFiles, auctions: DataFrame, bids: DataFrame) -> DataFrame:
     left, right = _tuples(auctions, bids)
     # The number of a bid is its time in milliseconds, as fine as a watermark is; an auction opens with its first bid.
-    left = left.withColumn("opened", F.timestamp_millis(F.col("auction") * BIDS)).withWatermark("opened", "0 seconds")
-    right = right.withColumn("at", F.timestamp_millis("bid")).withWatermark("at", "0 seconds")
+    # What happens at time 0, where the watermark begins, would be late.
+    opened, at = F.col("auction") * BIDS + 1, F.col("bid") + 1
+    left = left.withColumn("opened", F.timestamp_millis(opened)).withWatermark("opened", "0 seconds")
+    right = right.withColumn("at", F.timestamp_millis(at)).withWatermark("at", "0 seconds")
     longest = f"interval {files.longest_open_bids} milliseconds"
     return left.join(right, F.expr(f"auction = bid_on and at >= opened and at <= opened + {longest}"))
 

@@ -19,9 +19,19 @@ from semistream.bench.result_file import BenchResult, Entry
 
 __all__ = ["run_punctuated"]
 
+_EXPERIMENTS: dict[str, Callable[[PunctuatedSpec, Callable[[str], None]], Found]] = {
+    "scheduling": bench_scheduling,
+    "xjoin": bench_xjoin,
+    "purging": bench_purging,
+    "choice": bench_choice,
+}
+
 
 def run_punctuated(
-    spec: PunctuatedSpec, data_dir: Path, report: Callable[[str], None] = lambda message: None
+    spec: PunctuatedSpec,
+    data_dir: Path,
+    report: Callable[[str], None] = lambda message: None,
+    keep: Callable[[BenchResult], None] = lambda result: None,
 ) -> BenchResult:
     """Run all parts of ``spec``; the curves, and the courses of queries on Spark, are the cells of the result.
 
@@ -31,27 +41,34 @@ def run_punctuated(
         Where the streams for Spark are kept.
     report
         Is told what is being done, as it is done.
+    keep
+        Is given what has been found after every part.
     """
     provenance = collect_provenance(spec.seed)
-    measure: dict[str, Callable[[], Found]] = {
-        "scheduling": lambda: bench_scheduling(spec, report),
-        "xjoin": lambda: bench_xjoin(spec, report),
-        "purging": lambda: bench_purging(spec, report),
-        "choice": lambda: bench_choice(spec, report),
-        "memory": lambda: (bench_memory(spec, report), []),
-    }
-    entries: list[Entry] = []
+    found: list[Entry] = []
     cells: list[dict[str, Any]] = []
+
+    def result() -> BenchResult:
+        judged = tuple(replace(entry, judged=spec.has_target_size) for entry in found)
+        return BenchResult("punctuated", asdict(spec), provenance, judged, tuple(cells))
+
     for part in PARTS:
-        if part in spec.parts and part in measure:
-            found, curves = measure[part]()
-            entries += found
-            cells += [curve.as_cell() for curve in curves]
-    if "spark" in spec.parts:
+        if part in spec.parts:
+            entries, part_cells = _measure(part, spec, data_dir, report)
+            found += entries
+            cells += part_cells
+            keep(result())
+    return result()
+
+
+def _measure(
+    part: str, spec: PunctuatedSpec, data_dir: Path, report: Callable[[str], None]
+) -> tuple[list[Entry], list[dict[str, Any]]]:
+    if part == "spark":
         from semistream.bench.punctuated.on_spark import bench_on_spark  # imports pyspark
 
-        found, courses = bench_on_spark(spec, data_dir, report)
-        entries += found
-        cells += courses
-    judged = tuple(replace(entry, judged=spec.has_target_size) for entry in entries)
-    return BenchResult("punctuated", asdict(spec), provenance, judged, tuple(cells))
+        return bench_on_spark(spec, data_dir, report)
+    if part == "memory":
+        return bench_memory(spec, report), []
+    entries, curves = _EXPERIMENTS[part](spec, report)
+    return entries, [curve.as_cell() for curve in curves]

@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.observed_rows import observed_in_progress, row_by_name
+from semistream.runtime.spark.observed_metrics import ObservedMetrics, row_by_name
 from semistream.runtime.spark.task_metrics import COUNTERS, TaskMetrics
 
 __all__ = ["JoinMetrics"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinMetrics:
+class JoinMetrics(ObservedMetrics):
     """What a join did in one micro-batch, or in one action on a batch DataFrame.
 
     Attributes
@@ -119,36 +118,6 @@ class JoinMetrics:
     def version(self) -> int | None:
         """The newest version of the table that a task used; None when no task had anything to do."""
         return max((task.version for task in self.tasks if task.version), default=None)
-
-    @classmethod
-    def from_progress(cls, progress: object, name: str | None = None) -> "JoinMetrics | None":
-        """Return what a join counted in a micro-batch; None when the progress has nothing of it.
-
-        Parameters
-        ----------
-        progress
-            From ``query.lastProgress``, ``query.recentProgress`` or a listener's ``event.progress``.
-        name
-            Of the join; needed when the query has several.
-
-        Raises
-        ------
-        InvalidArgument
-            When the query has several joins and no name is given.
-        """
-        found = cls.all_from_progress(progress)
-        if name is not None:
-            return found.get(name)
-        if len(found) > 1:
-            raise InvalidArgument(f"the query has several joins: give name= as one of {', '.join(map(repr, found))}")
-        return next(iter(found.values()), None)
-
-    @classmethod
-    def all_from_progress(cls, progress: object) -> "dict[str, JoinMetrics]":
-        """Return the metrics of all joins of a query in one micro-batch, by name."""
-        batch_id, observed = observed_in_progress(progress)
-        found = {name: cls.from_observed(name, row, batch_id) for name, row in observed.items()}
-        return {name: metrics for name, metrics in found.items() if metrics is not None}
 
     @classmethod
     def from_observed(cls, name: str, fields: object, batch_id: int | None = None) -> "JoinMetrics | None":

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.observed_rows import observed_in_progress, row_by_name
+from semistream.runtime.spark.observed_metrics import ObservedMetrics, row_by_name
 from semistream.runtime.spark.task_metrics import TaskMetrics
 from semistream.stream_joins.stream_metrics import StreamMetrics
 
@@ -15,7 +15,7 @@ _COUNTERS = (*StreamMetrics().as_dict(), *STATE_COUNTERS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamJoinMetrics:
+class StreamJoinMetrics(ObservedMetrics):
     """What a join of two streams did in one micro-batch.
 
     Attributes
@@ -118,32 +118,8 @@ class StreamJoinMetrics:
         return None
 
     @classmethod
-    def from_progress(cls, progress: object, name: str | None = None) -> "StreamJoinMetrics | None":
-        """Return what a join of two streams counted in a micro-batch; None when the progress has nothing of it.
-
-        Parameters
-        ----------
-        progress
-            From ``query.lastProgress``, ``query.recentProgress`` or a listener's ``event.progress``.
-        name
-            Of the join; needed when the query has several.
-        """
-        found = cls.all_from_progress(progress)
-        if name is not None:
-            return found.get(name)
-        if len(found) > 1:
-            raise InvalidArgument(f"the query has several joins: give name= as one of {', '.join(map(repr, found))}")
-        return next(iter(found.values()), None)
-
-    @classmethod
-    def all_from_progress(cls, progress: object) -> "dict[str, StreamJoinMetrics]":
-        """Return the metrics of all joins of two streams of a query in one micro-batch, by name."""
-        batch_id, observed = observed_in_progress(progress)
-        found = {name: cls._from_observed(name, row, batch_id) for name, row in observed.items()}
-        return {name: metrics for name, metrics in found.items() if metrics is not None}
-
-    @classmethod
-    def _from_observed(cls, name: str, fields: object, batch_id: int | None) -> "StreamJoinMetrics | None":
+    def from_observed(cls, name: str, fields: object, batch_id: int | None = None) -> "StreamJoinMetrics | None":
+        """Return the metrics in a row that Spark observed; None when it is not of a join of two streams."""
         row = row_by_name(fields)
         if row.keys() != {"totals", "buckets"}:
             return None
