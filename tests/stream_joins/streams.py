@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
 from semistream.stream_joins.join_key import LEFT, RIGHT, Side
+from semistream.stream_joins.mjoin import Mjoin
 from semistream.stream_joins.stream_join import StreamJoin
 
 LEFT_SCHEMA = pa.schema([("key", pa.int64()), ("a", pa.int64()), ("text", pa.string())])
@@ -42,6 +43,13 @@ class Streams:
             if each == side
             for low, high in zip(batch.marks.low.to_pylist(), batch.marks.high.to_pylist(), strict=True)
         )
+
+    def held(self, side: Side, is_one: tuple[bool, bool]) -> int:
+        """Return how many tuples of a stream may still match something that comes."""
+        opposite: Side = RIGHT if side == LEFT else LEFT
+        came = {row[0] for row in self.rows(opposite)} if is_one[opposite] else set()
+        keys = [row[0] for row in self.rows(side)]
+        return sum(key is not None and key not in came and not self.excluded(opposite, key) for key in keys)
 
     def settled(self, how: str) -> "Counter[Row]":
         """Return what can be known of the join before the streams are over."""
@@ -149,7 +157,12 @@ def run(
             take(op.step())
         if next(settling, False):
             take(op.settle())
-            assert out == given.first(number + 1).settled(op.how)
+            come = given.first(number + 1)
+            assert out == come.settled(op.how)
+            if isinstance(op, Mjoin):
+                for each in (LEFT, RIGHT):
+                    held = len(op.state.windows[each]) + op.parts.rows_of(each)
+                    assert held == come.held(each, op._is_one), "nothing is kept that can match nothing"
         if next(moving, False):
             snapshot, before = op.snapshot(), op
             op = make()

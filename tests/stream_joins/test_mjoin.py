@@ -147,12 +147,11 @@ def test_punctuations_are_kept_back_on_request() -> None:
 
 def test_punctuations_that_never_merge_are_told_when_they_fill_their_memory() -> None:
     op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 64 << 10)
-    marks: list[tuple[int, int | None, int | None]] = [(0, key, key) for key in range(0, 2000, 2)]
-    op.offer(LEFT, batch(LEFT, [], 0, marks))
+    keys = np.arange(0, 2000, 2)
     with pytest.raises(
         StateTooLarge, match=r"1000 ranges of keys that do not touch, .*: give more memory, or punctuate"
     ):
-        list(op.step())
+        list(op.promise(LEFT, keys, keys))
 
 
 def test_keys_that_never_merge_are_forgotten_once_neither_stream_sends_them() -> None:
@@ -364,3 +363,57 @@ def _full_shj() -> Shj:
         _offer(op, LEFT, batch(LEFT, list(range(start, start + 500)), start, []))
         list(op.step())
     return op
+
+
+def _worked(op: Mjoin, side: Side, keys: list[int], first: int) -> int:
+    """Work on tuples as a micro-batch does, and return how many rows leave."""
+    results = _offer(op, side, batch(side, keys, first, []))
+    return sum(out.rows.num_rows for out in [*results, *op.settle()])
+
+
+@pytest.mark.parametrize("budget", [200 << 10, 16 << 20])
+def test_tuples_that_have_met_the_one_they_can_match_leave_the_disk_too(budget: int) -> None:
+    op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", budget, relation="one-to-many")
+    out = 0
+    for round_number in range(4):
+        keys = list(range(round_number * 2000, round_number * 2000 + 2000))
+        out += _worked(op, RIGHT, keys, round_number * 2000)
+        if budget < 1 << 20:
+            assert op.parts.used, "the state is larger than the memory"
+        out += _worked(op, LEFT, keys, round_number * 2000)
+        held = op.parts.rows_of(RIGHT) + len(op.state.windows[RIGHT])
+        assert held == 0
+    assert out == 8000
+    op.close()
+
+
+@pytest.mark.parametrize("budget", [200 << 10, 16 << 20])
+def test_punctuations_alone_let_tuples_leave_the_disk(budget: int) -> None:
+    op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", budget, how="left")
+    assert _worked(op, LEFT, list(range(4000)), 0) == 0
+    keys = np.arange(3900)
+    out = sum(each.rows.num_rows for each in op.promise(RIGHT, keys, keys))
+    out += sum(each.rows.num_rows for each in op.settle())
+    assert out == 3900
+    assert op.parts.rows_of(LEFT) + len(op.state.windows[LEFT]) == 100
+    op.close()
+
+
+def test_punctuations_that_wait_are_within_the_budget() -> None:
+    op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 64 << 10)
+    few = batch(LEFT, [], 0, [(0, key, key) for key in range(300)])
+    op.offer(LEFT, few)
+    assert op.memory().components["queues"] == 300 * 24
+    with pytest.raises(OperatorMisuse, match=r"no room for 300 punctuations: step before they are offered"):
+        op.offer(LEFT, few)
+    assert op.memory().total_bytes <= op.budget_bytes
+    list(op.step())
+    op.offer(LEFT, few)
+
+
+def test_the_end_of_both_streams_is_passed_on_once() -> None:
+    op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", _BUDGET)
+    _offer(op, LEFT, batch(LEFT, [1], 0, [(1, 1, 1)]))
+    marks = [out.marks for out in op.finish() if len(out.marks)]
+    assert op.metrics.punctuations_in == 1
+    assert [(mark.low[0].as_py(), mark.high[0].as_py()) for mark in marks] in ([(1, 1), (None, None)], [(None, None)])

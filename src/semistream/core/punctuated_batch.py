@@ -45,6 +45,11 @@ class KeyMarks:
         chosen = pa.array(places)
         return KeyMarks(self.at[places], self.low.take(chosen), self.high.take(chosen))
 
+    @property
+    def nbytes(self) -> int:
+        ends = (self.low,) if self.high is self.low else (self.low, self.high)
+        return self.at.nbytes + sum(int(end.nbytes) for end in ends)
+
     @classmethod
     def none(cls, dtype: pa.DataType) -> "KeyMarks":
         """Return no punctuations, for keys of a type."""
@@ -94,6 +99,11 @@ class PunctuatedBatch:
 
     def __len__(self) -> int:
         return self.rows.num_rows
+
+    @property
+    def nbytes(self) -> int:
+        """What rows and punctuations take."""
+        return int(self.rows.nbytes) + self.marks.nbytes
 
     @classmethod
     def without_marks(cls, rows: pa.RecordBatch, key_type: pa.DataType) -> "PunctuatedBatch":

@@ -2,7 +2,7 @@
 
 ::
 
-    partition 0   left: tuples │ from │ until │ matched      right: ...
+    partition 0   left: tuples │ arrived │ departed │ matched      right: ...
     partition 1   ...
 
 Times count what the join did: a tuple came ``arrived``, and left the memory ``departed``. Whether two tuples have met
@@ -127,6 +127,10 @@ class DiskParts:
         held = self._parts.get((side, partition))
         return 0 if held is None else held.rows
 
+    def rows_of(self, side: Side) -> int:
+        """How many tuples of a stream there are."""
+        return sum(held.rows for (each, _), held in self._parts.items() if each == side)
+
     def put(self, side: Side, partition: int, tuples: PastTuples) -> None:
         """Add tuples to a part, in messages of bounded size."""
         if not len(tuples):
@@ -168,7 +172,7 @@ class DiskParts:
         arrived, departed, matched = (
             np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns[columns:]
         )
-        return PastTuples(rows, arrived, departed, matched)
+        return PastTuples(rows, arrived, departed, np.array(matched))
 
     def close(self) -> None:
         """Give up what goes with the join."""

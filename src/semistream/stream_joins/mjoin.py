@@ -253,6 +253,10 @@ class Mjoin(ThreeStages):
     def _comes_no_more(self, side: Side, codes: _Int64s) -> _Bools:
         return self.promises[side].punctuated.contains(codes)
 
+    def _is_over_on_disk(self, side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
+        over = super()._is_over_on_disk(side, codes, matched)
+        return over | matched if self._is_one[other(side)] else over
+
     def _join(self, side: Side, rows: pa.RecordBatch, codes: KeyCodes) -> Iterator[PunctuatedBatch]:
         if self._is_one[side]:
             repeated = self._repeated(side, codes)  # D4

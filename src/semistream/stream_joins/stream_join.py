@@ -6,9 +6,9 @@
                  ├─ a run of one stream ┤
     right ─► Qb ─┘                      └─ is kept in the state of its own, if it can still match
 
-A run is worked on at once: its tuples are of one stream, so that none of them matches another, and every pair
-meets when the later of its two runs is worked on. Algorithms differ in whose turn it is, in what is kept, and
-in what leaves the state.
+A run is worked on at once: its tuples are of one stream, so that none of them matches another, and every pair meets
+when the later of its two runs is worked on, unless the other is on disk by then. Algorithms differ in whose turn it
+is, in what is kept, and in what leaves the state.
 """
 
 from collections.abc import Iterator
@@ -22,10 +22,12 @@ from semistream.core.budget import MemoryReport, require_at_least
 from semistream.core.errors import (
     ContradictedPunctuation,
     InvalidArgument,
+    OperatorMisuse,
     SchemaMismatch,
 )
-from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
+from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.semantics import On
+from semistream.core.sizes import format_bytes
 from semistream.kernels.key_codes import KeyCodes
 from semistream.operators.stream_window import LiveTuples
 from semistream.stream_joins.arrival import Implied
@@ -45,6 +47,8 @@ Contradiction: TypeAlias = Literal["error", "aside", "ignore"]
 _QUEUE_SHARE = 1 / 8
 _LEAST_QUEUE_BYTES = 4 << 10
 _RUN_ROWS = 16_384
+
+_ALL_CODES = (np.array([np.iinfo(np.int64).min]), np.array([np.iinfo(np.int64).max]))
 
 _Bools = npt.NDArray[np.bool_]
 _Int64s = npt.NDArray[np.int64]
@@ -125,10 +129,21 @@ class StreamJoin(RestorableJoin):
         """How many tuples of a stream wait in its queue."""
         return self._queues[side].num_rows
 
+    def is_waiting(self, side: Side) -> bool:
+        """Whether tuples or punctuations of a stream wait in its queue."""
+        return len(self._queues[side]) > 0
+
+    def has_room(self, side: Side, batch: PunctuatedBatch) -> bool:
+        """Whether a queue takes some of the tuples of a batch, or all its punctuations if it has no tuples."""
+        if len(batch) and not self.is_waiting(side):
+            return True
+        return self._queues[side].nbytes + batch.nbytes / max(1, len(batch)) <= self._queue_bytes
+
     def offer(self, side: Side, batch: PunctuatedBatch) -> int:
         """Put tuples from the front of a batch, and the punctuations among them, into a queue; return how many.
 
-        Fewer than all means that the queue is full: step, then offer the rest.
+        Fewer than all means that the queue is full: step, then offer the rest. Punctuations without tuples have to be
+        taken whole: ask `has_room` first.
         """
         if not batch.rows.schema.equals(self.schemas[side]):
             raise SchemaMismatch(
@@ -136,8 +151,13 @@ class StreamJoin(RestorableJoin):
                 f"types {[str(dtype) for dtype in batch.rows.schema.types]}: it was declared with "
                 f"{self.schemas[side].names}"
             )
+        if not len(batch) and not self.has_room(side, batch):
+            raise OperatorMisuse(
+                f"the queue has no room for {len(batch.marks)} punctuations: step before they are offered, or offer "
+                f"fewer at once, of which {format_bytes(self._queue_bytes)} can wait"
+            )
         room = self._queue_bytes - self._queues[side].nbytes
-        per_row = max(1.0, batch.rows.nbytes / max(1, len(batch)))
+        per_row = max(1.0, batch.nbytes / max(1, len(batch)))
         taken = min(len(batch), max(int(room / per_row), 0 if self._queues[side] else 1))
         if taken == len(batch):
             self._queues[side].append(batch)
@@ -158,10 +178,10 @@ class StreamJoin(RestorableJoin):
         """Work on all that waits; then both streams are over, and what is still unmatched is known."""
         while any(self._queues):
             yield from self.step()
-        for side in SIDES if self._promise_share else ():
-            nothing = pa.RecordBatch.from_pylist([], schema=self.schemas[side])
-            marks = KeyMarks(np.zeros(1, dtype=np.int64), pa.nulls(1, self.key.dtype), pa.nulls(1, self.key.dtype))
-            yield from self._work(side, PunctuatedBatch(nothing, marks))
+        if self._promise_share:
+            self.promises[RIGHT].add(*_ALL_CODES, pass_on=False)  # one end of the output is enough
+            self._promise(LEFT, *_ALL_CODES)
+            yield from self._after_run(LEFT)
         yield from self._end()
 
     def memory(self) -> MemoryReport:
@@ -340,9 +360,12 @@ class StreamJoin(RestorableJoin):
 
     def promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> Iterator[PunctuatedBatch]:
         """Take in punctuations as ranges of codes; they stand after all tuples of the stream that were worked on."""
-        self.metrics.punctuations_in += lows.size
-        self._promise(side, lows, highs)
-        yield from self._after_run(side)
+        if lows.size:
+            self.metrics.punctuations_in += lows.size
+            self._now += 1
+            self._last_run = self._now  # a run without tuples: what is on disk may be over
+            self._promise(side, lows, highs)
+            yield from self._after_run(side)
 
     def _promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> None:
         # A left tuple that matches nothing leaves as well: then only the left stream ends what leaves with a key.

@@ -50,7 +50,7 @@ class StreamQueue:
         return self._discounted(self._batches.pop())
 
     def _counted(self, batch: PunctuatedBatch) -> tuple[PunctuatedBatch, int]:
-        nbytes = int(batch.rows.nbytes)  # Arrow works it out anew every time
+        nbytes = batch.nbytes  # Arrow works it out anew every time
         self.nbytes += nbytes
         self.num_rows += len(batch)
         return batch, nbytes

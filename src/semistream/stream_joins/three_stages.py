@@ -168,6 +168,10 @@ class ThreeStages(StreamJoin):
         """Return which keys a stream is known to send no more."""
         return np.zeros(codes.size, dtype=np.bool_)
 
+    def _is_over_on_disk(self, side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
+        """Return which tuples of a partition, all of whose pairs have met, can match nothing that comes."""
+        return self._comes_no_more(other(side), codes)
+
     def _to_clean_up(self) -> int | None:
         """Return a partition in which tuples may not have met, or None."""
         waiting = [partition for partition in self.parts.used if self._clean_time[partition] < self._last_run]
@@ -177,29 +181,29 @@ class ThreeStages(StreamJoin):
         """Let all pairs of a partition out that have not met, and forget the tuples that can match nothing any more."""
         self._flush(np.array([partition]))
         kept = self.parts.replacing(partition)
+        right_matched = [tuples.matched for tuples in self.parts.read(RIGHT, partition)]  # a byte of each
         for left in self._chunks(LEFT, partition):
             codes = self.key.codes(LEFT, left.rows).code
             by_key = FifoMultimap(max(1, len(left)))
             by_key.insert(codes)  # slots are positions: they are taken in order
-            for right in self.parts.read(RIGHT, partition):
-                yield from self._pairs_not_met(partition, left, right, by_key)
-            stays = np.zeros(len(left), dtype=np.bool_) if at_the_end else ~self._comes_no_more(RIGHT, codes)
+            for right, matched in zip(self.parts.read(RIGHT, partition), right_matched, strict=True):
+                yield from self._pairs_not_met(partition, left, right, matched, by_key)
+            over = self._is_over_on_disk(LEFT, codes, left.matched) | at_the_end
             if self.how == "left":
-                yield from self._left_alone(left.rows.filter(pa.array(~stays & ~left.matched)).columns)
-            self.metrics.purged += int((~stays).sum())
-            kept.put(LEFT, left.chosen(stays))
-        for right in self.parts.read(RIGHT, partition):
-            codes = self.key.codes(RIGHT, right.rows).code
-            stays = np.zeros(len(right), dtype=np.bool_) if at_the_end else ~self._comes_no_more(LEFT, codes)
-            self.metrics.purged += int((~stays).sum())
-            kept.put(RIGHT, right.chosen(stays))
+                yield from self._left_alone(left.rows.filter(pa.array(over & ~left.matched)).columns)
+            self.metrics.purged += int(over.sum())
+            kept.put(LEFT, left.chosen(~over))
+        for right, matched in zip(self.parts.read(RIGHT, partition), right_matched, strict=True):
+            over = self._is_over_on_disk(RIGHT, self.key.codes(RIGHT, right.rows).code, matched) | at_the_end
+            self.metrics.purged += int(over.sum())
+            kept.put(RIGHT, PastTuples(right.rows, right.arrived, right.departed, matched).chosen(~over))
         kept.finish()
         self._clean_time[partition] = self._now
         for side in SIDES:
             self._met.pop((side, partition), None)
 
     def _pairs_not_met(
-        self, partition: int, left: PastTuples, right: PastTuples, by_key: FifoMultimap
+        self, partition: int, left: PastTuples, right: PastTuples, right_matched: _Bools, by_key: FifoMultimap
     ) -> Iterator[PunctuatedBatch]:
         found, cursors = by_key.probe(self.key.codes(RIGHT, right.rows).code)
         at = 0
@@ -207,6 +211,7 @@ class ThreeStages(StreamJoin):
             at, count = by_key.pairs(found, cursors, at, self._rows.pair_rows, self._rows.pair_slots)
             own, lefts = self._rows.pair_rows[:count], self._rows.pair_slots[:count]
             left.matched[lefts] = True
+            right_matched[own] = True
             right_times = _Times(right.arrived[own], right.departed[own])
             new = ~self._have_met(partition, RIGHT, right_times, _Times(left.arrived[lefts], left.departed[lefts]))
             own, lefts = own[new], lefts[new]

@@ -99,6 +99,8 @@ def run_streams(
     try:
         for side, batch in _in_turn(streams):
             rest = batch
+            while op.is_waiting(side) and not op.has_room(side, rest):
+                yield from _elements(op.step(), key)
             while (taken := op.offer(side, rest)) < len(rest):
                 rest = rest.split(taken)[1]
                 yield from _elements(op.step(), key)

@@ -110,10 +110,7 @@ class PunctuatedTurn:
 
     def _note(self, op: Mjoin, before: dict[str, int]) -> None:
         self._counters = {name: count - before[name] for name, count in op.metrics.as_dict().items()}
-        held = (
-            len(op.state.windows[side]) + sum(op.parts.rows(side, partition) for partition in op.parts.used)
-            for side in SIDES
-        )
+        held = (len(op.state.windows[side]) + op.parts.rows_of(side) for side in SIDES)
         self._counters |= dict(zip(STATE_COUNTERS, (*held, self._state.nbytes), strict=True))
         self._budget_bytes = op.budget_bytes
 
