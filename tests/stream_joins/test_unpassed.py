@@ -30,7 +30,7 @@ def test_what_nothing_in_the_state_holds_back_is_taken_out(
         unpassed.add(_array([low for low, _ in added]), _array([low + more for low, more in added]))
         plain += [(low, low + more) for low, more in added]
         in_state -= set(leaving)
-        unpassed.left_state(None if anything else _array(leaving))
+        unpassed.gone_from_state(None if anything else _array(leaving))
         lows, highs = unpassed.take_passable()
         held_back = np.array(
             [any(low <= key <= high for key in in_state) for low, high in zip(lows, highs, strict=True)], dtype=np.bool_
@@ -48,6 +48,6 @@ def test_a_key_that_is_held_back_is_not_asked_about_again_until_it_leaves() -> N
     unpassed.add(keys, keys)
     unpassed.hold_back(*unpassed.take_passable())
     assert not unpassed.take_passable()[0].size
-    unpassed.left_state(_array([7, 300]))
+    unpassed.gone_from_state(_array([7, 300]))
     assert unpassed.take_passable()[0].tolist() == [7]
     assert unpassed.nbytes == 99 * 8

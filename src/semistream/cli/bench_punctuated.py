@@ -30,7 +30,7 @@ def punctuated(
     spark_tuples: Annotated[
         int, typer.Option(help="Auctions and bids of the part spark.")
     ] = PunctuatedSpec.spark_tuples,
-    data_dir: Annotated[Path, typer.Option(help="Where the streams for Spark are kept: 0.4 GB.")] = Path("bench-data"),
+    data_dir: Annotated[Path, typer.Option(help="Where the streams for Spark are kept: 0.2 GB.")] = Path("bench-data"),
     seed: Annotated[int, typer.Option(help="Seed of the streams.")] = PunctuatedSpec.seed,
     only: Annotated[
         list[str] | None, typer.Option(help=f"Part to measure, of {', '.join(PARTS)}; can be repeated.")

@@ -45,9 +45,8 @@ class ArrivalOrder:
     def observe(self, codes: _Int64s) -> Implied:
         """Look at the keys of a run, none of them NULL, none of them excluded by what was known before."""
         nothing = np.empty(0, dtype=np.int64)
-        right = np.zeros(codes.size, dtype=np.bool_)
         if self.arrival == "any" or not codes.size:
-            return Implied(right, nothing, nothing)
+            return Implied(np.zeros(codes.size, dtype=np.bool_), nothing, nothing)
         if self.arrival == "clustered":
             return self._clusters(codes)
         return self._order(codes)

@@ -45,6 +45,9 @@ propagation
     punctuation of the output waits for go first (value-oriented scheduling) when the half run by which the ``W`` are
     earlier, ``W r t0 / 2``, is more than what another ``F_r + P`` costs those in the queues, ``l Q`` of them.
 
+No run is longer than the output's, nor than 65,536 tuples. In the code ``run_s``, ``purge_s``, ``tuple_s`` and
+``per_tuple`` are ``F_r``, ``P``, ``t0`` and ``l``.
+
 Scheduling takes from the stream whose next tuples gain more: rows, or punctuations of the output, to a second; or, for
 the memory, fewer tuples that stay. A look at some of them in the queue says so (`semistream.stream_joins.look_ahead`).
 """

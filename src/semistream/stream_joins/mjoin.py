@@ -29,16 +29,27 @@ Deviations
 ----------
 D1  Runs of tuples take turns, not single ones: those of a run are of one stream and are worked on at once. A run ends
     where the punctuation stands after which the state has to be purged (triggers 1 and 2), if ``purge_every`` says so.
-D2  A state is purged of a key by its hash, not by looking through all tuples (ll. 536-543). Only punctuations with
+D2  A state is purged of a key by its hash, not by looking through all tuples (ll. 532-534). Only punctuations with
     ranges look through the keys.
 D3  A tuple without a match is dropped too when its key is punctuated (text, l. 683, against Figure 7, which the
     paper's own argument of ll. 597-604 supports): nothing that comes can match it, and all that was there has been
     probed.
 D4  That a key of the "one" side comes once is used for what it says of the other side (ll. 507-510), and checked where
-    the earlier tuple is still in the state or has left it for a punctuation: a second one is reported like a tuple
-    that was excluded.
+    the earlier tuple is still in memory or has left it for a punctuation: a second one is reported like a tuple that
+    was excluded.
 D5  Keys that both streams have punctuated are forgotten when the ranges of keys fill their share of the memory; the
-    paper's punctuated range grows for ever where keys do not lie next to each other.
+    paper's punctuated range grows for ever where keys do not lie next to each other. Punctuations that fill their share
+    make a fifth trigger of purging.
+D6  Rules 1 and 2 (ll. 669-741) and the priority of the "one" side are not the default: what is left to the join is
+    chosen from costs (`semistream.stream_joins.cost_choice`). ``stream_order="priority"``, ``tuple_order="value"`` and
+    ``purge_every=1`` or ``100`` are the paper's.
+D7  There is no waiting tuple pool (ll. 585-594): value-oriented scheduling puts the tuples of one run in order, and
+    those that are put behind are worked on before the next run, not when the strategy switches back.
+D8  A run of a clustered stream goes on to the end of its cluster or of its batch, whether or not a tuple of the cluster
+    has been joined (ll. 745-759).
+D9  A punctuation is passed on as soon as no tuple of its own stream with such a key is in the state: all that came have
+    met, and the other stream's punctuation need not be awaited (ll. 454-465). With ``how="left"`` only punctuations of
+    the left stream are, because a left tuple may leave by itself.
 """
 
 import time
@@ -90,11 +101,13 @@ class Mjoin(ThreeStages):
         ``"memory"``, as little state as can be in a bounded multiple of that time; ``"propagation"``, punctuations of
         the output as early as can be. See `semistream.stream_joins.cost_choice`.
     stream_order
-        ``"priority"``: the "one" side first, up to ``quota`` tuples; ``"random"``.
+        ``"priority"``: the "one" side first, up to ``quota`` tuples; ``"random"``; ``"chosen"``: the stream whose next
+        run gains more.
     tuple_order
-        ``"sequential"``, or ``"value"``: tuples that a punctuation of the output waits for go first.
+        ``"sequential"``, or ``"value"``: tuples of a run that a punctuation of the output waits for go first; or
+        ``"chosen"``.
     quota
-        Tuples taken from one stream in a row.
+        How long a run is: so many tuples, a batch's short rest or a cluster's included.
     purge_every
         Punctuations after which the state is purged; 1 is S4's immediate purging. A run ends where the last of
         them stands. Keys that are over because of how a stream arrives count at the end of a run.
@@ -103,6 +116,21 @@ class Mjoin(ThreeStages):
     clock
         Returns seconds, for what is chosen. With None, costs are assumed instead of measured, and the same input
         in the same steps gives the same choices.
+    seed
+        Of ``stream_order="random"``.
+
+    Examples
+    --------
+    >>> schema = pa.schema([("key", pa.int64())])
+    >>> op = Mjoin(schema, schema, "key", 1 << 20)
+    >>> tuples = PunctuatedBatch.without_marks(pa.record_batch({"key": [1, 2]}), op.key.dtype)
+    >>> op.offer(LEFT, tuples), op.offer(RIGHT, tuples)
+    (2, 2)
+    >>> sum(len(rows) for rows in op.settle()), [len(window) for window in op.state.windows]
+    (2, [2, 2])
+    >>> ended = np.array([1])  # codes of integers are the integers
+    >>> list(op.promise(RIGHT, ended, ended)), list(op.settle()), [len(window) for window in op.state.windows]
+    ([], [], [1, 2])
     """
 
     name = "mjoin"
@@ -345,15 +373,16 @@ class Mjoin(ThreeStages):
             yield from self._pass_on(side)
 
     def _purge(self) -> Iterator[PunctuatedBatch]:
+        """Purge both states, and measure it."""
         if not self._chooses:
-            yield from self._purged()
+            yield from self._purge_states()
             return
         unpurged, purged = self._num_unpurged(), self.metrics.purged
         looked_at = unpurged + sum(promises.num_unpassed for promises in self.promises)
-        yield from self._choice.timed_purge(self._purged(), looked_at)
+        yield from self._choice.timed_purge(self._purge_states(), looked_at)
         self._choice.saw_purge(unpurged, self.metrics.purged - purged)
 
-    def _purged(self) -> Iterator[PunctuatedBatch]:
+    def _purge_states(self) -> Iterator[PunctuatedBatch]:
         self.metrics.purges += 1
         for side in SIDES:
             lows, highs = self.promises[side].take_unpurged()
@@ -379,12 +408,12 @@ class Mjoin(ThreeStages):
         held = len(self.state.windows[side])
         yield from super()._remove(side, codes)
         if len(self.state.windows[side]) < held:
-            self.promises[side].left_state(codes)
+            self.promises[side].gone_from_state(codes)
 
     def _flush(self, partitions: _Int64s) -> None:
         super()._flush(partitions)
         for promises in self.promises:
-            promises.left_state(None)  # and at a clean-up, which begins so, keys leave the disk
+            promises.gone_from_state(None)  # and at a clean-up, which begins so, keys leave the disk
 
     def _promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> None:
         if self._passes_on:

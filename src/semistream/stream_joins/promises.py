@@ -1,6 +1,6 @@
 """What one stream has promised: its punctuated range, and which punctuations still wait to be used or passed on.
 
-S4 ll. 585-605: the punctuation collection and the punctuated range PR of a stream.
+S4 ll. 580-584 and 595-607: the punctuation collection and the punctuated range PR of a stream.
 """
 
 from collections.abc import Iterator
@@ -67,9 +67,9 @@ class Promises:
         """Return the ranges of all punctuations that have not been passed on."""
         return self._unpassed.ranges()
 
-    def left_state(self, codes: _Int64s | None) -> None:
+    def gone_from_state(self, codes: _Int64s | None) -> None:
         """Say that no tuple of the stream with one of these keys is in its state any more; None for any keys."""
-        self._unpassed.left_state(codes)
+        self._unpassed.gone_from_state(codes)
 
     def take_passable(self) -> tuple[_Int64s, _Int64s]:
         """Take out the punctuations not passed on of which it is not known that tuples in the state hold them back."""

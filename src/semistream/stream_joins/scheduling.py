@@ -80,11 +80,11 @@ class PriorityScheduling:
         for side in (self._first, other(self._first)):
             if waiting[side] and self._taken[side] < self.quota:
                 return side
-        left = [side for side in (self._first, other(self._first)) if waiting[side]]
-        if not left:
+        candidates = [side for side in (self._first, other(self._first)) if waiting[side]]
+        if not candidates:
             return None
-        self._taken[left[0]] = 0  # the other one is empty, and cannot use its turn
-        return left[0]
+        self._taken[candidates[0]] = 0  # the other one is empty, and cannot use its turn
+        return candidates[0]
 
     def run_rows(self, side: Side) -> int:
         return max(1, self.quota - self._taken[side])

@@ -18,13 +18,13 @@ class StreamMetrics:
     dropped
         Tuples that never entered the state, because nothing can match them any more.
     purged
-        Tuples that left the state for the same reason.
+        Tuples that left the state for the same reason, or because both streams are over.
     contradicting
         Tuples that came although a punctuation had excluded them.
     punctuations_in, punctuations_out
         Punctuations that came, and those that were passed on.
     purges
-        How often the state was looked through.
+        How often the state was purged, or would have been had anything been over.
     steps
         Runs of tuples that were worked on.
     """

@@ -34,7 +34,7 @@ class Unpassed:
     >>> unpassed = Unpassed()
     >>> unpassed.add(np.array([3, 5]), np.array([3, 5]))
     >>> unpassed.hold_back(*unpassed.take_passable())
-    >>> unpassed.left_state(np.array([5, 8]))
+    >>> unpassed.gone_from_state(np.array([5, 8]))
     >>> unpassed.take_passable()[0].tolist(), len(unpassed)
     ([5], 1)
     """
@@ -42,7 +42,7 @@ class Unpassed:
     def __init__(self) -> None:
         self._new: list[tuple[_Int64s, _Int64s]] = []
         self._held_back = _NONE  # keys; what holds a range back is not known, so that it stays new
-        self._left_state: list[_Int64s] = []
+        self._gone_from_state: list[_Int64s] = []
 
     def __len__(self) -> int:
         return sum(lows.size for lows, _ in self._new) + self._held_back.size
@@ -50,7 +50,7 @@ class Unpassed:
     @property
     def nbytes(self) -> int:
         new = sum(lows.nbytes + highs.nbytes for lows, highs in self._new)
-        return new + self._held_back.nbytes + sum(codes.nbytes for codes in self._left_state)
+        return new + self._held_back.nbytes + sum(codes.nbytes for codes in self._gone_from_state)
 
     def add(self, lows: _Int64s, highs: _Int64s) -> None:
         """Take in punctuations."""
@@ -61,23 +61,23 @@ class Unpassed:
         """Return all of them."""
         return joined_ranges([(self._held_back, self._held_back), *self._new])
 
-    def left_state(self, codes: _Int64s | None) -> None:
+    def gone_from_state(self, codes: _Int64s | None) -> None:
         """Say that no tuple with one of these keys is in the state any more; None for any keys."""
-        if codes is None or codes.size + sum(some.size for some in self._left_state) > self._held_back.size:
+        if codes is None or codes.size + sum(some.size for some in self._gone_from_state) > self._held_back.size:
             # As many as are held back: then all are asked about, and nothing needs to be remembered.
             self.add(self._held_back, self._held_back)
-            self._held_back, self._left_state = _NONE, []
+            self._held_back, self._gone_from_state = _NONE, []
         else:
-            self._left_state.append(codes)
+            self._gone_from_state.append(codes)
 
     def take_passable(self) -> tuple[_Int64s, _Int64s]:
         """Take out those that may be passed on: the new ones, and those of keys that have left the state."""
-        if self._left_state:
-            left = np.concatenate(self._left_state)
-            may_pass = follow_their_mark(self._held_back, left, np.zeros(left.size, dtype=np.int64))
+        if self._gone_from_state:
+            gone = np.concatenate(self._gone_from_state)
+            may_pass = follow_their_mark(self._held_back, gone, np.zeros(gone.size, dtype=np.int64))
             passable = self._held_back[may_pass]
             self.add(passable, passable)
-            self._held_back, self._left_state = self._held_back[~may_pass], []
+            self._held_back, self._gone_from_state = self._held_back[~may_pass], []
         taken, self._new = joined_ranges(self._new), []
         return taken
 

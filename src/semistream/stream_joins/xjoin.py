@@ -7,6 +7,7 @@ Deviations
 ----------
 D1  When memory is full, the largest partitions of both streams go to disk together, and several at once.
 D2  The times at which a disk part met the memory of the other stream are kept for the part, not for portions of it.
+D3  The stream of which fewer tuples were taken goes next, in runs; S4's baseline takes single tuples at random.
 """
 
 from collections.abc import Iterator

@@ -96,8 +96,9 @@ def punctuated_join(
         the join), an expression, or `PunctuatedRows` for ranges of keys. Such a row is no tuple, it promises that its
         stream sends its key no more. It takes effect behind all tuples of its stream in its micro-batch.
     goal
-        ``"output"``, ``"memory"`` or ``"propagation"``, as for `semistream.stream_joins.mjoin.Mjoin`: what the join
-        does first inside of a micro-batch.
+        ``"output"``, ``"memory"`` or ``"propagation"``: how many rows are worked on at once inside of a micro-batch,
+        and how often the state is purged before its end, at which it always is. By assumed costs, not measured ones:
+        a batch may be replayed.
     relation
         How often a key comes in the left and in the right stream: ``"many-to-many"``, ``"one-to-many"``,
         ``"many-to-one"`` or ``"one-to-one"``. Where a key comes once, what it has matched is forgotten at once.
@@ -110,7 +111,8 @@ def punctuated_join(
         Into how many parts the keys are dealt. A checkpoint keeps to its number.
     contradiction
         What is done with a tuple that a punctuation of its stream has excluded: ``"error"`` stops the query,
-        ``"ignore"`` leaves it out and counts it, ``"aside"`` also writes it below the folder ``aside``, as Parquet.
+        ``"ignore"`` leaves it out and counts it, ``"aside"`` also writes it below the folder ``aside``, as Parquet; all
+        executors have to see that folder at its path.
     slots
         Tasks that an executor runs at once, where Spark's configuration does not tell or tells wrong.
     name

@@ -67,7 +67,7 @@ class PunctuatedTurn:
             op.close()
 
     def _order(self) -> tuple[Side, Side]:
-        """Return the streams, first the one whose promises let tuples of the other be dropped as they come."""
+        """Return the streams, first one in which a key comes once: what matches it then need not be kept."""
         return (RIGHT, LEFT) if self._plan.relation == "many-to-one" else SIDES
 
     def _tuples(self, op: Mjoin, side: Side, blobs: Iterable[bytes]) -> Iterator[PunctuatedBatch]:
