@@ -119,7 +119,7 @@ def bench_purging(spec: PunctuatedSpec, report: Callable[[str], None]) -> Found:
                     **{f"{setting}_s": curve.total_s for setting, curve in found.items()},
                     **{f"{setting}_mean_tuples": curve.mean_tuples for setting, curve in found.items()},
                 },
-                "purging: time for all outputs with a purge after 100 punctuations / after each one, where a run ends too",
+                "purging: time for all outputs with a purge (and the end of a run) after 100 punctuations / after each",
             )
         )
     return entries, curves
