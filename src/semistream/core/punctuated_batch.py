@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuation import Constant, Interval, Listing, Pattern, Punctuation
@@ -70,6 +71,8 @@ class KeyMarks:
             low, high = pa.array(lows, dtype), pa.array(highs, dtype)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError) as error:
             raise InvalidArgument(f"punctuation {pattern} does not fit a key of type {dtype}: {error}") from None
+        if pt.is_integer(dtype) and low.to_pylist() + high.to_pylist() != [*lows, *highs]:
+            raise InvalidArgument(f"punctuation {pattern} lies between two keys of type {dtype}: name keys that end")
         return cls(np.full(len(lows), at, dtype=np.int64), low, high)
 
 
@@ -152,5 +155,10 @@ def punctuated_batches(
             if set(element.attributes) <= {key}:
                 no_rows = pa.RecordBatch.from_pylist([], schema=schema)
                 yield PunctuatedBatch(no_rows, KeyMarks.of_pattern(element.pattern(key), 0, dtype))
-        else:
+        elif isinstance(element, pa.RecordBatch):
             yield PunctuatedBatch.without_marks(element, dtype)
+        else:
+            raise InvalidArgument(
+                f"a stream has a {type(element).__name__} in it: give record batches (table.to_batches()) and "
+                "punctuations"
+            )

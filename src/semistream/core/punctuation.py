@@ -8,7 +8,7 @@ matches all patterns.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -16,7 +16,7 @@ from semistream.core.errors import InvalidArgument
 
 __all__ = ["Constant", "Interval", "Listing", "Pattern", "Punctuation", "Wildcard", "interval", "punctuation"]
 
-Value: TypeAlias = int | float | str | bytes | bool | date | datetime | timedelta | Decimal
+Value: TypeAlias = int | float | str | bytes | bool | date | datetime | time | timedelta | Decimal
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,8 @@ def _pattern(name: str, given: Any) -> Pattern:
         if not values or not all(isinstance(value, Value) for value in values):
             raise InvalidArgument(f"{name}={given!r} must be a list of values, none of them NULL")
         return Listing(values)
+    if hasattr(given, "item") and hasattr(given, "dtype"):
+        given = given.item()  # a number of numpy's
     if not isinstance(given, Value):
         raise InvalidArgument(f"{name}={given!r} is no pattern: give a value, a list of values, or interval(low, high)")
     return Constant(given)

@@ -47,9 +47,12 @@ D7  There is no waiting tuple pool (ll. 585-594): value-oriented scheduling puts
     those that are put behind are worked on before the next run, not when the strategy switches back.
 D8  A run of a clustered stream goes on to the end of its cluster or of its batch, whether or not a tuple of the cluster
     has been joined (ll. 745-759).
-D9  A punctuation is passed on as soon as no tuple of its own stream with such a key is in the state: all that came have
+D9  Partitions on disk are cleaned up in turn while streams do not pause, too: in the paper the last stage has to wait
+    for that (ll. 627-630).
+D10 A punctuation is passed on as soon as no tuple of its own stream with such a key is in the state: all that came have
     met, and the other stream's punctuation need not be awaited (ll. 454-465). With ``how="left"`` only punctuations of
-    the left stream are, because a left tuple may leave by itself.
+    the left stream are, because a left tuple may leave by itself. Where tuples on disk hold back more punctuations than
+    their share of the memory holds, those are never passed on, which loses nothing but what they would tell.
 """
 
 import time
@@ -317,6 +320,7 @@ class Mjoin(ThreeStages):
             unpurged and self._is_crowded()
         ):  # triggers 1 and 2, ll. 633-638
             yield from self._purge()
+        yield from self._clean_up_in_turn()
         if self._is_crowded():
             yield from self._forget()
         if self._is_crowded():
@@ -337,6 +341,9 @@ class Mjoin(ThreeStages):
         right.remove(lows, highs)
         for side in SIDES:
             yield from self._pass_on(side)
+        if self._is_crowded():
+            for promises in self.promises:
+                promises.give_up_unpassed()
 
     def _is_crowded(self) -> bool:
         return sum(promises.nbytes for promises in self.promises) > self._promise_bytes

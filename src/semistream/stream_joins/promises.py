@@ -79,6 +79,10 @@ class Promises:
         """Put punctuations back: tuples in the state hold them back."""
         self._unpassed.hold_back(lows, highs)
 
+    def give_up_unpassed(self) -> None:
+        """Forget the punctuations that have not been passed on: none of them will be."""
+        self._unpassed = Unpassed()
+
     def contradicted(self, codes: _Int64s, at: _Int64s, lows: _Int64s, highs: _Int64s) -> _Bools:
         """Return which of some tuples are excluded by what was promised before them.
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from semistream.core.budget import MemoryReport
 from semistream.core.errors import OperatorMisuse, SnapshotMismatch
+from semistream.core.sizes import format_bytes
 from semistream.operators.snapshots import pack_snapshot, unpack_snapshot
 from semistream.stream_joins.stream_snapshot import gathered
 
@@ -52,6 +54,16 @@ class RestorableJoin:
             kind, *place = name.split()
             self._put_back(kind, list(map(int, place)), rows)
         self._set_metrics(header)
+        held = self.memory()
+        if held.total_bytes > held.budget_bytes:
+            raise SnapshotMismatch(
+                f"what waits in the snapshot, and what was promised, take {format_bytes(held.total_bytes)} in all, "
+                f"more than memory={format_bytes(held.budget_bytes)}: give more"
+            )
+
+    def memory(self) -> MemoryReport:
+        """Return the bytes held by each component."""
+        raise NotImplementedError
 
     @property
     def _has_begun(self) -> bool:

@@ -109,6 +109,8 @@ class SharedState:
         if not self._grow(side, batch, self._state_bytes - self.side_bytes(other(side))):
             self._shrink(other(side))
             self._grow(side, batch, self._state_bytes - self.side_bytes(other(side)))
+            if window.fitting_rows(batch) == 0:
+                self._reshape(side, batch, self._state_bytes - self.side_bytes(other(side)))
         return window.fitting_rows(batch)
 
     def portions(self, side: Side, most_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -144,6 +146,25 @@ class SharedState:
         if larger != window.shape and self._bytes(side, larger) <= most_bytes:
             window.resize(larger)
         return window.fitting_rows(batch) == batch.num_rows
+
+    def _reshape(self, side: Side, batch: pa.RecordBatch, most_bytes: int) -> None:
+        """Let places become room for text, or the other way round: what comes is not like what has come."""
+        window, sizes = self.windows[side], VarlenSizes.of(batch)
+        low, high = 0, batch.num_rows
+        while low < high:
+            rows = (low + high + 1) // 2
+            if self._bytes(side, self._shape_for(window, sizes, rows)) <= most_bytes:
+                low = rows
+            else:
+                high = rows - 1
+        if low:
+            window.resize(self._shape_for(window, sizes, low))
+
+    @staticmethod
+    def _shape_for(window: StreamWindow, sizes: VarlenSizes, rows: int) -> WindowShape:
+        """Return a shape for the tuples that a window has, and some more with text of these sizes."""
+        more = WindowShape.with_text(rows, sizes)
+        return WindowShape(len(window) + rows, int(window.store.live_ring_bytes * _SPARE) + more.ring_bytes)
 
     def _shrink(self, side: Side) -> None:
         """Let a state give up what it does not use."""

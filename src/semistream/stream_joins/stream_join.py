@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
 from semistream.core.budget import MemoryReport, require_at_least
 from semistream.core.errors import (
@@ -26,10 +27,11 @@ from semistream.core.errors import (
     SchemaMismatch,
 )
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.core.semantics import On
+from semistream.core.semantics import On, require_unique_names
 from semistream.core.sizes import format_bytes
 from semistream.kernels.key_codes import KeyCodes
 from semistream.operators.stream_window import LiveTuples
+from semistream.operators.tuple_store import TupleStore
 from semistream.stream_joins.arrival import Implied
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
 from semistream.stream_joins.joined_rows import JoinedRows, StreamHow
@@ -86,6 +88,9 @@ class StreamJoin(RestorableJoin):
     ) -> None:
         if contradiction not in get_args(Contradiction):
             raise InvalidArgument(f"contradiction={contradiction!r} is unknown: use 'error', 'aside' or 'ignore'")
+        for schema in (left, right):
+            require_unique_names(schema, "a stream")
+            TupleStore.require_supported(schema)
         self.schemas = (left, right)
         self.how = how
         self.key = on if isinstance(on, JoinKey) else JoinKey(left, right, on)
@@ -339,6 +344,10 @@ class StreamJoin(RestorableJoin):
             yield from self._join(side, rows, codes)
             return
         lows, highs = self.key.ranges(run.marks)
+        inverted = np.flatnonzero(lows > highs)
+        if inverted.size:
+            low, high = run.marks.low[int(inverted[0])], run.marks.high[int(inverted[0])]
+            raise InvalidArgument(f"a punctuation excludes keys from {low} to {high}, and none is: give low <= high")
         wrong = self.promises[side].contradicted(codes.code, run.marks.at, lows, highs)
         if codes.valid is not None:
             wrong &= codes.valid
@@ -355,7 +364,7 @@ class StreamJoin(RestorableJoin):
             rows, codes = _chosen(rows, codes, ~first)
         yield from self._join(side, rows, codes)
         self._promise(side, lows, highs)
-        self._promise(side, implied.lows, implied.highs)
+        self._promise_implied(side, implied)
         yield from self._after_run(side)
 
     def promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> Iterator[PunctuatedBatch]:
@@ -370,6 +379,13 @@ class StreamJoin(RestorableJoin):
     def _promise(self, side: Side, lows: _Int64s, highs: _Int64s) -> None:
         # A left tuple that matches nothing leaves as well: then only the left stream ends what leaves with a key.
         self.promises[side].add(lows, highs, pass_on=side == LEFT or self.how == "inner")
+
+    def _promise_implied(self, side: Side, implied: Implied) -> None:
+        # The neighbour of a floating-point key may be no value of its type, and nothing that could be passed on.
+        if pt.is_floating(self.key.dtype):
+            self.promises[side].add(implied.lows, implied.highs, pass_on=False)
+        else:
+            self._promise(side, implied.lows, implied.highs)
 
     def _without(
         self, side: Side, rows: pa.RecordBatch, codes: KeyCodes, wrong: _Bools, why: str
@@ -406,14 +422,15 @@ class StreamJoin(RestorableJoin):
         window, by_key = self.state.windows[other(side)], self.state.by_key(other(side))
         found, cursors = by_key.probe(codes.valid_codes())
         asking = None if codes.valid is None else np.flatnonzero(codes.valid).astype(np.int32)
-        at = 0
+        at, is_first = 0, True
         while at < found.size:
             at, count = by_key.pairs(found, cursors, at, self._rows.pair_rows, self._rows.pair_slots)
             own, slots = self._rows.pair_rows[:count], self._rows.pair_slots[:count]
             if asking is not None:
                 own = asking[own]
             # As many pairs as rows, all of which were found, are one of each row, in order.
-            is_each_once = count == found.size == rows.num_rows and at == count
+            is_each_once = is_first and count == found.size == rows.num_rows and at == count
+            is_first = False
             if is_each_once:
                 matched.fill(True)
             else:

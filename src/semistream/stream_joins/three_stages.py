@@ -36,6 +36,8 @@ __all__ = ["ThreeStages"]
 _PARTITIONS = 64
 _FLUSHED_SHARE = 1 / 4  # of the tuples in memory that an overflow flushes at least: finding them looks at all keys
 _TUPLE_BYTES = 96  # of a tuple being cleaned up, beside its columns: hash entry, times, code
+_READ_PER_TUPLE = 4  # tuples that are read from disk for one that comes, when streams do not pause
+_MOST_MEETINGS = 16
 _NEVER = np.iinfo(np.int64).max
 
 _Bools = npt.NDArray[np.bool_]
@@ -59,6 +61,7 @@ class ThreeStages(StreamJoin):
         self.keep_parts_in(PartFiles())
         self._clean_time = np.zeros(_PARTITIONS, dtype=np.int64)
         self._met: dict[tuple[Side, int], list[int]] = {}
+        self._taken_at_clean_up = 0
 
     def keep_parts_in(self, store: PartStore) -> None:
         """Let what goes to disk go into a store, in place of files; only for a join that has done nothing yet."""
@@ -121,18 +124,21 @@ class ThreeStages(StreamJoin):
     # --- memory - disk ------------------------------------------------------------------------------------------
 
     def _meet_memory(self) -> Iterator[PunctuatedBatch]:
-        """Let the largest disk part that has not met the memory of the other stream since the last run do so."""
+        """Let the disk part that has not met the memory of the other stream for longest do so, if runs came since."""
         # Whether a left tuple on disk has matched is only kept up when its partition is cleaned up.
         sides = SIDES if self.how == "inner" else (RIGHT,)
         candidates = [
-            (self.parts.rows(side, partition), side, partition)
+            (self._last_met(side, partition), -self.parts.rows(side, partition), side, partition)
             for side in sides
             for partition in self.parts.used
             if self.parts.rows(side, partition) and self._last_met(side, partition) < self._last_run
         ]
         if not candidates:
             return
-        _, side, partition = max(candidates)
+        _, _, side, partition = min(candidates)
+        if len(self._met.get((side, partition), ())) >= _MOST_MEETINGS:  # all of which every pair is held against
+            yield from self._clean_up(partition)
+            return
         self._now += 1
         window, by_key = self.state.windows[other(side)], self.state.by_key(other(side))
         for tuples in self.parts.read(side, partition):
@@ -176,6 +182,21 @@ class ThreeStages(StreamJoin):
         """Return a partition in which tuples may not have met, or None."""
         waiting = [partition for partition in self.parts.used if self._clean_time[partition] < self._last_run]
         return waiting[0] if waiting else None
+
+    def _clean_up_in_turn(self) -> Iterator[PunctuatedBatch]:
+        """Clean up the partition that waits for longest, once tuples have come for those that are read for it.
+
+        Streams that never pause leave no time for the last stage, and what is on disk keeps the rest from being purged.
+        """
+        waiting = [partition for partition in self.parts.used if self._clean_time[partition] < self._last_run]
+        if not waiting:
+            return
+        partition = min(waiting, key=self._clean_time.__getitem__)
+        taken = self.metrics.left_in + self.metrics.right_in
+        rows = sum(self.parts.rows(side, partition) for side in SIDES)
+        if _READ_PER_TUPLE * (taken - self._taken_at_clean_up) >= rows:
+            self._taken_at_clean_up = taken
+            yield from self._clean_up(partition)
 
     def _clean_up(self, partition: int, *, at_the_end: bool = False) -> Iterator[PunctuatedBatch]:
         """Let all pairs of a partition out that have not met, and forget the tuples that can match nothing any more."""

@@ -13,6 +13,7 @@ __all__ = ["Unpassed", "joined_ranges"]
 
 _Int64s = npt.NDArray[np.int64]
 
+_MOST_NESTED = 64
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -88,4 +89,16 @@ class Unpassed:
             self._held_back = np.concatenate([self._held_back, lows])
         else:
             self._held_back = np.concatenate([self._held_back, lows[constant]])
-            self.add(lows[~constant], highs[~constant])
+            self.add(*_thinned(lows[~constant], highs[~constant]))
+
+
+def _thinned(lows: _Int64s, highs: _Int64s) -> tuple[_Int64s, _Int64s]:
+    """Return ranges without some of those that lie in others: a stream in order has one in the next, for every run."""
+    if lows.size <= _MOST_NESTED:
+        return lows, highs
+    order = np.lexsort((-highs, lows))  # one that holds others comes before them
+    lows, highs = lows[order], highs[order]
+    is_inside = np.zeros(lows.size, dtype=np.bool_)
+    is_inside[1:] = highs[1:] <= np.maximum.accumulate(highs)[:-1]
+    kept = ~is_inside | (np.arange(lows.size) % 2 == 0)
+    return lows[kept], highs[kept]

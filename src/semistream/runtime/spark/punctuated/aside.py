@@ -1,7 +1,7 @@
 """Tuples that contradict a punctuation, set aside in Parquet files.
 
-A file is named by query, micro-batch and bucket: a batch that is replayed writes the same files again. It is whole
-under its name, or not there.
+A file is named by query, join, micro-batch and bucket: a batch that is replayed writes the same files again. It is
+whole under its name, or not there.
 """
 
 import os

@@ -125,8 +125,6 @@ def punctuated_join(
     """
     streams = _streaming(left, right)
     marked = rows_by_side(punctuations)
-    for side, rows in marked.items():
-        rows.require_columns(streams[side], "left" if side == LEFT else "right")
     require_count("buckets", buckets)
     for option, arrival in (("left_arrival", left_arrival), ("right_arrival", right_arrival)):
         if arrival not in _ARRIVALS:
@@ -137,6 +135,8 @@ def punctuated_join(
     if (contradiction == "aside") != (aside is not None):
         raise InvalidArgument("contradiction='aside' and aside=folder go together: give both or none")
     names = JoinKey(arrow_schema(left.schema), arrow_schema(right.schema), on).names
+    for side, rows in marked.items():
+        rows.require_columns(streams[side], names[side], "left" if side == LEFT else "right")
     tuples = tuple(_tuple_fields(streams[side], marked.get(side), names[side]) for side in SIDES)
     schemas = tuple(_nullable(arrow_schema(fields)) for fields in tuples)
     at_once = task_slots(left.sparkSession, slots)
@@ -251,7 +251,7 @@ class _Processor(StatefulProcessor):
         with ExitStack() as opened:
             aside = None
             if plan.aside is not None:
-                aside = opened.enter_context(closing(AsideFiles(plan.aside, _aside_name(context, bucket))))
+                aside = opened.enter_context(closing(AsideFiles(plan.aside, _aside_name(context, plan, bucket))))
             held_bytes = gathered_bytes(plan.task_bytes) // len(_KINDS)
             blobs = {kind: opened.enter_context(closing(BlobOrder(held_bytes))) for kind in _KINDS}
             for frame in rows:
@@ -269,11 +269,11 @@ class _Processor(StatefulProcessor):
         pass
 
 
-def _aside_name(context: TaskContext, bucket: int) -> str:
+def _aside_name(context: TaskContext, plan: PunctuatedPlan, bucket: int) -> str:
     query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
     assert query is not None
     assert batch is not None
-    return f"{query}-{batch}-{bucket}"
+    return f"{query}-{plan.join_id[:8]}-{batch}-{bucket}"
 
 
 def _chunk_files(plan: PunctuatedPlan, bucket: int) -> ChunkFiles | None:

@@ -1,6 +1,7 @@
 """Both streams on their way to the buckets: blobs of tuples, and of punctuations.
 
-A punctuation of one key goes to the bucket of that key, one of a range of keys to all buckets.
+A punctuation of one key goes to the bucket of that key, one of a range of keys to all buckets, and so does what a
+stream in order promises.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from pyspark import TaskContext
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks
+from semistream.kernels.key_codes import KeyCodes
 from semistream.runtime.spark.arrow_schema import relabel
 from semistream.runtime.spark.packing import blob_array, blob_bytes, gathered_bytes, pack
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
@@ -29,6 +31,8 @@ MARK_SCHEMA = pa.schema([("low", pa.int64()), ("high", pa.int64())])
 """Punctuations as ranges of codes."""
 
 TUPLES, MARKS = range(2)
+
+_LIMITS = np.iinfo(np.int64)
 
 Marks: TypeAlias = Literal["none", "keys", "ranges"]
 """What punctuations there are in a stream."""
@@ -70,6 +74,8 @@ class _Packing:
         self._buckets = Buckets(plan.buckets)
         self._null_bucket = part % plan.buckets  # NULL matches nothing anywhere, and no bucket should get them all
         self._marks = marks
+        self._arrival = plan.arrivals[side]
+        self._furthest: int | None = None
         self._held_bytes, self._most_bytes = gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
 
     def blobs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.Buffer]]:
@@ -81,6 +87,23 @@ class _Packing:
                 gathered = []
         if gathered:
             yield from self._cut(pa.concat_batches(gathered))
+        yield from self._cut_ranges(*self._promised_by_order())
+
+    def _note_order(self, codes: KeyCodes) -> None:
+        """Follow the furthest key of a stream that comes in order: what matters of a micro-batch, which has none."""
+        here = codes.valid_codes()
+        if self._arrival != "any" and here.size:
+            best = max if self._arrival == "ascending" else min
+            furthest = int(best(here.max(), here.min()))
+            self._furthest = furthest if self._furthest is None else best(self._furthest, furthest)
+
+    def _promised_by_order(self) -> tuple[_Int64s, _Int64s]:
+        """Return the range of the keys that no later micro-batch brings."""
+        low, high = _LIMITS.min, _LIMITS.max
+        if self._furthest is None or self._furthest in (low, high):
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        ends = (low, self._furthest - 1) if self._arrival == "ascending" else (self._furthest + 1, high)
+        return np.array(ends[:1], dtype=np.int64), np.array(ends[1:], dtype=np.int64)
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.Buffer]]:
         columns = len(self._schema)
@@ -93,6 +116,7 @@ class _Packing:
                 rows = rows.filter(pa.compute.invert(is_mark))
         rows = relabel(rows, self._schema)
         codes = self._key.codes(self._side, rows)
+        self._note_order(codes)
         ids = self._buckets.of(codes.code)
         if codes.valid is not None:
             ids = np.where(codes.valid, ids, self._null_bucket)
@@ -110,6 +134,9 @@ class _Packing:
             raise InvalidArgument(
                 f"a punctuation excludes keys from {low[wrong[0]]} to {high[wrong[0]]}, and none is: give low <= high"
             )
+        yield from self._cut_ranges(lows, highs)
+
+    def _cut_ranges(self, lows: _Int64s, highs: _Int64s) -> Iterator[tuple[int, int, pa.Buffer]]:
         constant = lows == highs
         of = np.where(constant, self._buckets.of(lows), -1)
         everywhere = np.flatnonzero(~constant)

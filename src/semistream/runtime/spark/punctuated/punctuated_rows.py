@@ -7,7 +7,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
 from pyspark.sql.types import BooleanType
 
-from semistream.core.errors import InvalidArgument, UnknownColumn
+from semistream.core.casts import casts_without_loss
+from semistream.core.errors import InvalidArgument, KeyTypeMismatch, UnknownColumn
+from semistream.runtime.spark.arrow_schema import arrow_schema
 from semistream.stream_joins.join_key import LEFT, RIGHT, Side
 
 __all__ = ["PunctuatedRows", "rows_by_side"]
@@ -55,7 +57,7 @@ class PunctuatedRows:
         """Return the columns that are there for the punctuations alone."""
         return {given for given in (self.when, self.low, self.high) if isinstance(given, str)} - {key}
 
-    def require_columns(self, data: DataFrame, side: str) -> None:
+    def require_columns(self, data: DataFrame, key: str, side: str) -> None:
         """Raise what is wrong with the columns that are named."""
         for given in (self.when, self.low, self.high):
             if isinstance(given, str) and given not in data.columns:
@@ -65,6 +67,15 @@ class PunctuatedRows:
                 f"punctuations={{{side!r}: {self.when!r}}} must be a boolean column: give one that is true where a row "
                 "is a punctuation"
             )
+        key_type = arrow_schema(data.select(_column(data, key)).schema).field(0).type
+        for what, given in (("low", self.low), ("high", self.high)):
+            if given is not None:
+                found = arrow_schema(data.select(_column(data, given)).schema).field(0).type
+                if not casts_without_loss(found, key_type):
+                    raise KeyTypeMismatch(
+                        f"{what} of the punctuations of the {side} stream has type {found}, its key {key_type}: cast "
+                        "it to that type, rounded so that no key is excluded that may come"
+                    )
 
     def columns(self, data: DataFrame, key: str) -> list[Column]:
         """Return whether a row is a punctuation, and the ends of what it excludes."""

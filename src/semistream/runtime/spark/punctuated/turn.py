@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.kernels.key_codes import KeyCodes
 from semistream.runtime.spark.packing import unpack
 from semistream.runtime.spark.punctuated.aside import AsideFiles
 from semistream.runtime.spark.punctuated.packing import MARK_SCHEMA, MARKS, TUPLES, kind_of
@@ -21,7 +20,6 @@ from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.punctuated.state import PunctuatedState
 from semistream.runtime.spark.stream_join_metrics import STATE_COUNTERS
 from semistream.runtime.spark.task_metrics import MemoryPeak, TaskMetrics
-from semistream.stream_joins.arrival import Arrival
 from semistream.stream_joins.bucket_key import Buckets
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side
 from semistream.stream_joins.mjoin import Mjoin
@@ -71,11 +69,8 @@ class PunctuatedTurn:
         return (RIGHT, LEFT) if self._plan.relation == "many-to-one" else SIDES
 
     def _tuples(self, op: Mjoin, side: Side, blobs: Iterable[bytes]) -> Iterator[PunctuatedBatch]:
-        """Offer the tuples of a stream; in the end, its arrival promises what it promises."""
-        furthest = _Furthest(self._plan.arrivals[side])
+        """Offer the tuples of a stream."""
         for rows in unpack(blobs, self._plan.schemas[side]):
-            if furthest.matters:
-                furthest.look_at(op.key.codes(side, rows))
             rest = PunctuatedBatch.without_marks(rows, op.key.dtype)
             while len(rest):
                 rest = rest.split(op.offer(side, rest))[1]
@@ -83,7 +78,6 @@ class PunctuatedTurn:
                     yield from op.step()
         while op.queued(side):
             yield from op.step()
-        yield from op.promise(side, *furthest.promised())
 
     def _marks(self, op: Mjoin, side: Side, blobs: Iterable[bytes]) -> Iterator[PunctuatedBatch]:
         """Take in the punctuations of a stream, all of whose tuples have been worked on."""
@@ -125,26 +119,3 @@ class PunctuatedTurn:
             memory_bytes=self._memory.total_bytes,
             memory=dict(self._memory.components),
         )
-
-
-class _Furthest:
-    """The furthest key of a stream that comes in order: all that a micro-batch, which has no order, says of it."""
-
-    def __init__(self, arrival: Arrival) -> None:
-        self.matters = arrival != "any"
-        self._ascends = arrival == "ascending"
-        self._code: int | None = None
-
-    def look_at(self, codes: KeyCodes) -> None:
-        here = codes.code[codes.valid_rows()]
-        if here.size:
-            best = max if self._ascends else min
-            furthest = int(here.max() if self._ascends else here.min())
-            self._code = furthest if self._code is None else best(self._code, furthest)
-
-    def promised(self) -> tuple[_Int64s, _Int64s]:
-        """Return the range of the keys that come no more."""
-        if self._code is None:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        low, high = (_LIMITS.min, self._code - 1) if self._ascends else (self._code + 1, _LIMITS.max)
-        return np.array([low], dtype=np.int64), np.array([high], dtype=np.int64)
