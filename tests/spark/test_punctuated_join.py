@@ -12,7 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import semistream as ss
-from semistream.core.errors import BudgetTooSmall, InvalidArgument, SchemaMismatch, UnknownColumn, UnsupportedType
+from semistream.core.errors import (
+    BudgetTooSmall,
+    InvalidArgument,
+    KeyTypeMismatch,
+    SchemaMismatch,
+    UnknownColumn,
+    UnsupportedType,
+)
 from tests.spark.killed_driver import killed_and_finished
 from tests.spark.punctuated_cases import LEFT_COLUMNS, PunctuatedFiles, Row
 from tests.spark.test_staggered import CHANGELOG, LONG_S, PROVIDER, ROCKSDB
@@ -120,9 +127,19 @@ def test_ranges_orders_and_expressions(spark: SparkSession, tmp_path: Path) -> N
     counted = run(joined, tmp_path, sink)
     alone = {(key, key, None, None): 1 for key in range(20) if key % 3}
     assert sink.rows == matches + Counter(alone)
-    # 39 is the last key of the left stream: right tuples before it are not kept, but for its own bucket's last ones.
-    assert counted[-1].rows_held == sum(key >= 20 for key in range(40)) + counted[-1].counters["right_held"]
-    assert counted[-1].counters["right_held"] <= 3
+    # All buckets know that 39 is the last key of the left stream: right tuples before it are forgotten.
+    assert counted[-1].counters["right_held"] == 0
+    assert counted[-1].rows_held == sum(key >= 20 for key in range(40))
+
+
+def test_punctuations_alone_let_rows_of_a_large_state_leave(spark: SparkSession, tmp_path: Path) -> None:
+    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files.write_rows("left", [(key, key, False) for key in range(12_000)])
+    files.write_rows("right", [(20_000, 1, False)])
+    files.write_rows("right", [(key, None, True) for key in range(12_000)])
+    counted = run(files.join(spark, "left", memory="700KB"), tmp_path, sink)
+    assert [metrics.rows_out for metrics in counted] == [0, 12_000]
+    assert [metrics.rows_held for metrics in counted] == [12_001, 1]
 
 
 def test_a_contradicting_tuple_stops_the_query_or_is_set_aside(spark: SparkSession, tmp_path: Path) -> None:
@@ -156,6 +173,9 @@ def test_bad_punctuations_are_told(spark: SparkSession, tmp_path: Path) -> None:
     between = ss.PunctuatedRows("is_end", low="id", high="n")
     with pytest.raises(StreamingQueryException, match=r"a punctuation excludes keys from 7 to 3"):
         run(files.join(spark, punctuations={"left": between}), tmp_path, sink)
+    lossy = ss.PunctuatedRows("is_end", high=F.col("id") + 0.5)
+    with pytest.raises(KeyTypeMismatch, match=r"high of the punctuations of the left stream has type double, its key"):
+        files.join(spark, punctuations={"left": lossy})
     files.write_rows("left", [(None, 3, True)])
     with pytest.raises(StreamingQueryException, match=r"a punctuation row has NULL in 'id'"):
         run(files.join(spark), tmp_path / "other", sink)
