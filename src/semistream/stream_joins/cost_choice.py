@@ -50,6 +50,7 @@ No run is longer than the output's, nor than 65,536 tuples. In the code ``run_s`
 
 Scheduling takes from the stream whose next tuples gain more: rows, or punctuations of the output, to a second; or, for
 the memory, fewer tuples that stay. A look at some of them in the queue says so (`semistream.stream_joins.look_ahead`).
+For propagation, where keys of a stream come once, that one has S4's priority: punctuations wait for its tuples.
 """
 
 from collections.abc import Callable, Iterator

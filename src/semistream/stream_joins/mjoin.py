@@ -185,6 +185,8 @@ class Mjoin(ThreeStages):
         self._chosen = self._choice.settings(Standing(0, 0, 0, 0))
         rows = self._quota or self._chosen.run_rows
         self._look_ahead = LookAhead(goal, self.key, self.state, self.promises, self._is_one)
+        if stream_order == "chosen" and goal == "propagation" and self._is_one != (False, False):
+            stream_order = "priority"  # what the "one" side has not sent yet holds punctuations back
         self._schedule = stream_scheduling(stream_order, first, rows, seed, self._gain)
         self._chooses = "chosen" in (stream_order, tuple_order, quota, purge_every)
         self._run = (LEFT, 0, 0)  # the last one: its stream, tuples and punctuations
