@@ -12,7 +12,7 @@ is, in what is kept, and in what leaves the state.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,6 @@ from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.semantics import On, require_unique_names
 from semistream.core.sizes import format_bytes
 from semistream.kernels.key_codes import KeyCodes
-from semistream.operators.stream_window import LiveTuples
 from semistream.operators.tuple_store import TupleStore
 from semistream.stream_joins.arrival import Implied
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
@@ -40,7 +39,6 @@ from semistream.stream_joins.restorable import RestorableJoin
 from semistream.stream_joins.shared_state import SharedState
 from semistream.stream_joins.stream_metrics import StreamMetrics
 from semistream.stream_joins.stream_queue import StreamQueue
-from semistream.stream_joins.stream_snapshot import mark_rows, marks_of_rows
 
 __all__ = ["Contradiction", "StreamJoin"]
 
@@ -208,70 +206,6 @@ class StreamJoin(RestorableJoin):
         """Work on all that waits, and let everything out that can be known of what has come."""
         while any(self._queues):
             yield from self.step()
-
-    # --- what a snapshot holds ----------------------------------------------------------------------------------
-
-    @property
-    def _has_begun(self) -> bool:
-        return self.metrics != StreamMetrics() or any(self._queues)
-
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "algorithm": self.name,
-            "on": list(self.key.names),
-            "how": self.how,
-            "left": self.schemas[LEFT].to_string(),
-            "right": self.schemas[RIGHT].to_string(),
-        }
-
-    def _state_header(self) -> dict[str, Any]:
-        return {"now": self._now, "last_run": self._last_run, "metrics": self.metrics.as_dict()}
-
-    def _state_portions(self, most_bytes: int) -> Iterator[tuple[str, pa.RecordBatch]]:
-        for side in SIDES:
-            for tuples in self.state.portions(side, most_bytes):
-                yield f"state {side}", tuples
-            for kind, ranges in self.promises[side].portions():
-                yield f"{kind} {side}", ranges
-            waiting = [batch for batch in self._queues[side] if len(batch) or len(batch.marks)]
-            for number, batch in enumerate(waiting):
-                yield f"queue {side} {number}", batch.rows
-                yield f"marks {side} {number}", mark_rows(batch.marks, self.key.dtype)
-
-    def _set_header(self, header: dict[str, Any]) -> None:
-        self._now, self._last_run = header["now"], header["last_run"]
-
-    def _set_metrics(self, header: dict[str, Any]) -> None:
-        self.metrics = StreamMetrics(**header["metrics"])
-
-    def _put_back(self, kind: str, place: list[int], rows: pa.RecordBatch) -> None:
-        """Take over a portion."""
-        side = SIDES[place[0]]
-        if kind == "state":
-            self._put_back_tuples(side, rows)
-        elif kind == "queue":
-            self._queues[side].append(PunctuatedBatch.without_marks(rows, self.key.dtype))
-        elif kind == "marks":
-            no_rows = pa.RecordBatch.from_pylist([], schema=self.schemas[side])
-            held = self._queues[side].pop().rows if len(self._queues[side]) > place[1] else no_rows
-            self._queues[side].append(PunctuatedBatch(held, marks_of_rows(rows)))
-        else:
-            self.promises[side].put_back(kind, rows)
-
-    def _put_back_tuples(self, side: Side, rows: pa.RecordBatch) -> None:
-        tuples = LiveTuples.from_table(pa.Table.from_batches([rows]), self.schemas[side])
-        assert tuples.number is not None
-        codes, at = self.key.codes(side, tuples.batch).code, 0
-        while at < codes.size:
-            fitting = self.state.make_room(side, tuples.batch.slice(at))
-            if fitting == 0:
-                self._make_space()
-                continue
-            some = slice(at, at + fitting)
-            window = self.state.windows[side]
-            slots = window.insert(codes[some], tuples.batch.slice(at, fitting), tuples.number[some])
-            window.matched[slots] = tuples.matched[some]
-            at += fitting
 
     def close(self) -> None:
         """Give back what lies outside of memory."""
