@@ -1,7 +1,6 @@
 """Two streams on real Spark: the join is that of all rows, and state goes when punctuations say so."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,43 +20,13 @@ from semistream.core.errors import (
     UnsupportedType,
 )
 from tests.spark.killed_driver import killed_and_finished
+from tests.spark.knowing_sink import LONG_S, PROVIDER, KnowingSink
 from tests.spark.punctuated_cases import LEFT_COLUMNS, PunctuatedFiles, Row
-from tests.spark.test_staggered import CHANGELOG, LONG_S, PROVIDER, ROCKSDB
+
+pytestmark = pytest.mark.usefixtures("rocksdb")
 
 
-@pytest.fixture(autouse=True)
-def _rocksdb(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(PROVIDER, ROCKSDB)
-    spark.conf.set(CHANGELOG, "true")
-    yield
-    spark.conf.unset(PROVIDER)
-    spark.conf.unset(CHANGELOG)
-
-
-class Sink:
-    """A sink that knows batches by their number, and holds a batch that is replayed against what it has of it."""
-
-    def __init__(self) -> None:
-        self.batches: dict[int, Counter[Row]] = {}
-        self.replayed = 0
-        self.fails_once_at: int | None = None
-
-    def __call__(self, rows: DataFrame, batch: int) -> None:
-        answers = Counter(tuple(row) for row in rows.collect())
-        if batch in self.batches:
-            self.replayed += 1
-            assert answers == self.batches[batch], f"batch {batch} let other rows out when it was replayed"
-            return
-        self.batches[batch] = answers
-        if batch == self.fails_once_at:
-            raise RuntimeError("the sink fails after it has written")
-
-    @property
-    def rows(self) -> "Counter[Row]":
-        return sum(self.batches.values(), Counter())
-
-
-def run(joined: DataFrame, folder: Path, sink: Sink) -> list[ss.StreamJoinMetrics]:
+def run(joined: DataFrame, folder: Path, sink: KnowingSink) -> list[ss.StreamJoinMetrics]:
     writer = joined.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(LONG_S), "availableNow never ended"
@@ -67,7 +36,7 @@ def run(joined: DataFrame, folder: Path, sink: Sink) -> list[ss.StreamJoinMetric
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_rows_are_those_of_the_batch_join_and_state_stays_small(spark: SparkSession, tmp_path: Path, how: str) -> None:
-    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files, sink = PunctuatedFiles(tmp_path), KnowingSink()
     for _ in range(4):
         files.write(seed=1)
     counted = run(files.join(spark, how), tmp_path, sink)
@@ -85,14 +54,14 @@ def test_rows_are_those_of_the_batch_join_and_state_stays_small(spark: SparkSess
 
 
 def test_state_beyond_the_memory_is_worked_on_in_parts(spark: SparkSession, tmp_path: Path) -> None:
-    files, sink = PunctuatedFiles(tmp_path, window=3000, step=300, rows=6000), Sink()
+    files, sink = PunctuatedFiles(tmp_path, window=3000, step=300, rows=6000), KnowingSink()
     for _ in range(4):
         files.write(seed=3)
     sink.fails_once_at = 2
     with pytest.raises(StreamingQueryException, match="the sink fails"):
         run(files.join(spark, "left", memory="700KB"), tmp_path, sink)
     counted = run(files.join(spark, "left", memory="1MB"), tmp_path, sink)
-    assert sink.replayed == 1
+    assert sink.replayed == [2]
     assert sink.rows == files.joined("left")
     assert counted[-1].rows_held == files.open_tuples() > 10_000
     assert counted[-1].memory_bytes <= counted[-1].budget_bytes
@@ -101,7 +70,7 @@ def test_state_beyond_the_memory_is_worked_on_in_parts(spark: SparkSession, tmp_
 
 def test_ranges_orders_and_expressions(spark: SparkSession, tmp_path: Path) -> None:
     rows: list[Row] = [(key, key, False) for key in range(40)]
-    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files, sink = PunctuatedFiles(tmp_path), KnowingSink()
     files.write_rows("left", rows)
     files.write_rows("right", [(key, key, False) for key in range(0, 30, 3)])
     left = spark.readStream.schema(LEFT_COLUMNS).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "left"))
@@ -133,7 +102,7 @@ def test_ranges_orders_and_expressions(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_punctuations_alone_let_rows_of_a_large_state_leave(spark: SparkSession, tmp_path: Path) -> None:
-    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files, sink = PunctuatedFiles(tmp_path), KnowingSink()
     files.write_rows("left", [(key, key, False) for key in range(12_000)])
     files.write_rows("right", [(20_000, 1, False)])
     files.write_rows("right", [(key, None, True) for key in range(12_000)])
@@ -143,7 +112,7 @@ def test_punctuations_alone_let_rows_of_a_large_state_leave(spark: SparkSession,
 
 
 def test_a_contradicting_tuple_stops_the_query_or_is_set_aside(spark: SparkSession, tmp_path: Path) -> None:
-    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files, sink = PunctuatedFiles(tmp_path), KnowingSink()
     files.write_rows("left", [(1, 10, False), (2, 20, False), (1, None, True)])
     files.write_rows("right", [(1, 11, False)])
     files.write_rows("left", [(1, 99, False), (2, 21, False)])
@@ -158,7 +127,7 @@ def test_a_contradicting_tuple_stops_the_query_or_is_set_aside(spark: SparkSessi
 
 
 def test_another_join_does_not_go_on_with_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files, sink = PunctuatedFiles(tmp_path), KnowingSink()
     files.write(seed=4)
     run(files.join(spark), tmp_path, sink)
     files.write(seed=4)
@@ -167,7 +136,7 @@ def test_another_join_does_not_go_on_with_a_checkpoint(spark: SparkSession, tmp_
 
 
 def test_bad_punctuations_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    files, sink = PunctuatedFiles(tmp_path), Sink()
+    files, sink = PunctuatedFiles(tmp_path), KnowingSink()
     files.write_rows("left", [(7, 3, True)])
     files.write_rows("right", [])
     between = ss.PunctuatedRows("is_end", low="id", high="n")

@@ -4,7 +4,6 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import semistream as ss
@@ -20,44 +19,10 @@ from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import How
 from semistream.storage import MasterTable
 from tests.spark.killed_driver import killed_and_finished
-from tests.spark.staggered_cases import MASTER_ROWS, STREAM, Answer, expected, master, staged, stream_rows
+from tests.spark.knowing_sink import LONG_S, PROVIDER, ROCKSDB, KnowingSink
+from tests.spark.staggered_cases import MASTER_ROWS, STREAM, expected, master, staged, stream_rows
 
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-LONG_S = 400  # for a busy machine: what takes longer hangs
-CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-
-
-@pytest.fixture(autouse=True)
-def _rocksdb(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(PROVIDER, ROCKSDB)
-    spark.conf.set(CHANGELOG, "true")
-    yield
-    spark.conf.unset(PROVIDER)
-    spark.conf.unset(CHANGELOG)
-
-
-class Sink:
-    """A sink that knows batches by their number: a batch that it has is not written again."""
-
-    def __init__(self) -> None:
-        self.batches: dict[int, Counter[Answer]] = {}
-        self.replayed: list[int] = []
-        self.fails_once_at: int | None = None
-
-    def __call__(self, rows: DataFrame, batch: int) -> None:
-        answers = Counter(tuple(row) for row in rows.collect())
-        if batch in self.batches:
-            self.replayed.append(batch)
-            assert answers == self.batches[batch], f"batch {batch} let other rows out when it was replayed"
-            return
-        self.batches[batch] = answers
-        if batch == self.fails_once_at:
-            raise RuntimeError("the sink fails after it has written")
-
-    @property
-    def answers(self) -> "Counter[Answer]":
-        return sum(self.batches.values(), Counter())
+pytestmark = pytest.mark.usefixtures("rocksdb")
 
 
 class Run:
@@ -67,7 +32,7 @@ class Run:
         self, spark: SparkSession, folder: Path, table: MasterTable, how: How = "left", **options: Any
     ) -> None:
         self.spark, self.folder, self.table, self.how, self.options = spark, folder, table, how, options
-        self.sink = Sink()
+        self.sink = KnowingSink()
         self.written: list[pa.RecordBatch] = []
         (folder / "in").mkdir(exist_ok=True)
 
@@ -127,7 +92,7 @@ def test_hot_rows_leave_at_once_and_all_rows_in_the_end(spark: SparkSession, tmp
     for seed in range(files):
         run.write(hot_and_cold(seed))
     query = run.run_to_end()
-    assert run.sink.answers == expected(run.written, "left")
+    assert run.sink.rows == expected(run.written, "left")
     assert pending(query) == 0
     # The last file's rows: hot ones in its own batch or the next, others while the pass goes on.
     late = Counter[int]()
@@ -151,13 +116,13 @@ def test_a_silent_stream_drains_then_rests_and_goes_on(spark: SparkSession, tmp_
     run.write(stream_rows(300, 1))
     query = run.start()
     try:
-        wait_for(query, lambda: run.sink.answers == expected(run.written, "anti"), "the rows of a silent stream")
+        wait_for(query, lambda: run.sink.rows == expected(run.written, "anti"), "the rows of a silent stream")
         wait_for(query, lambda: pending(query) == 0, "nothing pending")
         batches = max(run.sink.batches)
         time.sleep(1.0)
         assert max(run.sink.batches) <= batches + 1, "batches go on with nothing to do"
         run.write(stream_rows(300, 2))
-        wait_for(query, lambda: run.sink.answers == expected(run.written, "anti"), "the rows after a pause")
+        wait_for(query, lambda: run.sink.rows == expected(run.written, "anti"), "the rows after a pause")
     finally:
         query.stop()
 
@@ -171,14 +136,14 @@ def test_a_restart_in_the_middle_of_a_pass_loses_and_doubles_nothing(spark: Spar
     wait_for(query, lambda: len(run.sink.batches) >= 3, "three batches")
     query.stop()
     old = expected(run.written, "left")
-    assert sum(run.sink.answers.values()) < sum(old.values()), "nothing was pending: the test shows too little"
+    assert sum(run.sink.rows.values()) < sum(old.values()), "nothing was pending: the test shows too little"
     # What waits keeps its version, what comes later gets the new one, and other settings hold from then on.
     table.replace(master(tag="town"))
     new = stream_rows(300, 7)
     run.write(new)
     run.options = {"cycle_batches": 2, "memory": "3MB"}
     run.run_to_end()
-    assert run.sink.answers == old + expected([new], "left", "town")
+    assert run.sink.rows == old + expected([new], "left", "town")
 
 
 def test_a_replayed_batch_lets_the_same_rows_out(spark: SparkSession, tmp_path: Path) -> None:
@@ -191,7 +156,7 @@ def test_a_replayed_batch_lets_the_same_rows_out(spark: SparkSession, tmp_path: 
     run.options["memory"] = "4MB"  # the batch goes by the settings that it began with
     run.run_to_end()
     assert run.sink.replayed == [2]
-    assert run.sink.answers == expected(run.written, "left")
+    assert run.sink.rows == expected(run.written, "left")
 
 
 def test_a_checkpoint_of_another_join_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -252,7 +217,7 @@ def test_what_is_pending_can_be_kept_elsewhere(spark: SparkSession, tmp_path: Pa
     run = Run(spark, tmp_path, table, pins=tmp_path / "pins")
     run.write(stream_rows(200, 1))
     run.run_to_end()
-    assert run.sink.answers == expected(run.written, "left")
+    assert run.sink.rows == expected(run.written, "left")
     assert list((tmp_path / "pins").rglob(".known"))
     assert not list((tmp_path / "table").glob("_pending"))
 

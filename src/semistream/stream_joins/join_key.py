@@ -74,7 +74,12 @@ class JoinKey:
             if marks.low is marks.high and codes.valid is None:  # constants
                 return codes.code, codes.code
             ends.append(codes.code if codes.valid is None else np.where(codes.valid, codes.code, open_end))
-        return ends[0], ends[1]
+        lows, highs = ends
+        wrong = np.flatnonzero(lows > highs)
+        if wrong.size:
+            low, high = (column[int(wrong[0])] for column in (marks.low, marks.high))
+            raise InvalidArgument(f"a punctuation excludes keys from {low} to {high}, and none is: give low <= high")
+        return lows, highs
 
     def marks(self, lows: _Int64s, highs: _Int64s) -> KeyMarks:
         """Return punctuations that exclude ranges of codes."""

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument, SchemaMismatch
-from semistream.core.semantics import require_unique_names
 from semistream.operators.results import batch_bytes_for
 from semistream.stream_joins.join_key import LEFT, RIGHT, JoinKey, Side
 
@@ -32,8 +31,6 @@ class JoinedRows:
     def __init__(self, left: pa.Schema, right: pa.Schema, key: JoinKey, how: StreamHow, budget_bytes: int) -> None:
         if how not in get_args(StreamHow):
             raise InvalidArgument(f"how={how!r} is unknown for two streams: use 'inner' or 'left'")
-        require_unique_names(left, "the left stream")
-        require_unique_names(right, "the right stream")
         shared = {key.names[RIGHT]} if key.names[LEFT] == key.names[RIGHT] else set()
         self._right_columns = [name for name in right.names if name not in shared]
         clash = sorted(set(self._right_columns) & set(left.names))

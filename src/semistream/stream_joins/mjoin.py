@@ -335,8 +335,7 @@ class Mjoin(Propagating):
 
     def _forget(self) -> Iterator[PunctuatedBatch]:
         """Forget keys that neither stream sends any more: all that is lost is to notice that one does (D5)."""
-        for partition in self.parts.used:  # what is on disk may be known to match nothing by them
-            yield from self._clean_up(partition)
+        yield from self._clean_up(self.parts.used)  # what is there may be known to match nothing by them
         left, right = (promises.punctuated for promises in self.promises)
         lows, highs = left.common(right)
         left.remove(lows, highs)
@@ -351,20 +350,17 @@ class Mjoin(Propagating):
         return sum(promises.nbytes for promises in self.promises) > self._promise_bytes
 
     def _idle(self) -> Iterator[PunctuatedBatch]:
-        if self._num_unpurged():
-            yield from self._purge()  # trigger 4
-        met = self._now
+        yield from self._purge()  # trigger 4
+        before = self._now
         yield from self._meet_memory()
-        partition = self._to_clean_up()
-        if self._now == met and partition is not None:  # neither of the first two stages has anything to do
-            yield from self._clean_up(partition)
+        if self._now == before:  # neither of the first two stages has anything to do
+            yield from self._clean_up(self._to_clean_up()[:1])
             for side in SIDES:
                 yield from self._pass_on(side)
 
     def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
         held = self._held()
-        if self._num_unpurged():
-            yield from self._purge()  # trigger 3
+        yield from self._purge()  # trigger 3
         if self._held() == held:
             yield from super()._overflow(side)
 
@@ -382,11 +378,13 @@ class Mjoin(Propagating):
             yield from self._pass_on(side)
 
     def _purge(self) -> Iterator[PunctuatedBatch]:
-        """Purge both states, and measure it."""
+        """Purge both states by the punctuations since the last time, and measure it."""
+        unpurged, purged = self._num_unpurged(), self.metrics.purged
+        if not unpurged:
+            return
         if not self._chooses:
             yield from self._purge_states()
             return
-        unpurged, purged = self._num_unpurged(), self.metrics.purged
         looked_at = unpurged + sum(promises.num_unpassed for promises in self.promises)
         yield from self._choice.timed_purge(self._purge_states(), looked_at)
         self._choice.saw_purge(unpurged, self.metrics.purged - purged)

@@ -86,8 +86,8 @@ class StreamJoin(RestorableJoin):
     ) -> None:
         if contradiction not in get_args(Contradiction):
             raise InvalidArgument(f"contradiction={contradiction!r} is unknown: use 'error', 'aside' or 'ignore'")
-        for schema in (left, right):
-            require_unique_names(schema, "a stream")
+        for schema, what in ((left, "the left stream"), (right, "the right stream")):
+            require_unique_names(schema, what)
             TupleStore.require_supported(schema)
         self.schemas = (left, right)
         self.how = how
@@ -258,10 +258,6 @@ class StreamJoin(RestorableJoin):
         self._make_space()
         yield from ()
 
-    def _make_space(self) -> None:
-        """Take tuples out of the memory, or raise an error that says why that cannot be."""
-        raise NotImplementedError
-
     # --- a run --------------------------------------------------------------------------------------------------
 
     def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
@@ -278,10 +274,6 @@ class StreamJoin(RestorableJoin):
             yield from self._join(side, rows, codes)
             return
         lows, highs = self.key.ranges(run.marks)
-        inverted = np.flatnonzero(lows > highs)
-        if inverted.size:
-            low, high = run.marks.low[int(inverted[0])], run.marks.high[int(inverted[0])]
-            raise InvalidArgument(f"a punctuation excludes keys from {low} to {high}, and none is: give low <= high")
         wrong = self.promises[side].contradicted(codes.code, run.marks.at, lows, highs)
         if codes.valid is not None:
             wrong &= codes.valid

@@ -24,7 +24,7 @@ class StreamMetrics:
     punctuations_in, punctuations_out
         Punctuations that came, and those that were passed on.
     purges
-        How often the state was purged, or would have been had anything been over.
+        How often the state was purged.
     steps
         Runs of tuples that were worked on.
     """

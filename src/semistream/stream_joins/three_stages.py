@@ -80,10 +80,6 @@ class ThreeStages(StreamJoin):
 
     # --- overflow -----------------------------------------------------------------------------------------------
 
-    def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
-        self._make_space()
-        yield from ()
-
     def _make_space(self) -> None:
         held = sum(len(window) for window in self.state.windows)
         if held == 0:
@@ -137,7 +133,7 @@ class ThreeStages(StreamJoin):
             return
         _, _, side, partition = min(candidates)
         if len(self._met.get((side, partition), ())) >= _MOST_MEETINGS:  # all of which every pair is held against
-            yield from self._clean_up(partition)
+            yield from self._clean_up([partition])
             return
         self._now += 1
         window, by_key = self.state.windows[other(side)], self.state.by_key(other(side))
@@ -178,29 +174,31 @@ class ThreeStages(StreamJoin):
         """Return which tuples of a partition, all of whose pairs have met, can match nothing that comes."""
         return self._comes_no_more(other(side), codes)
 
-    def _to_clean_up(self) -> int | None:
-        """Return a partition in which tuples may not have met, or None."""
+    def _to_clean_up(self) -> list[int]:
+        """Return the partitions in which tuples may not have met, first the one that waits for longest."""
         waiting = [partition for partition in self.parts.used if self._clean_time[partition] < self._last_run]
-        return waiting[0] if waiting else None
+        return sorted(waiting, key=self._clean_time.__getitem__)
 
     def _clean_up_in_turn(self) -> Iterator[PunctuatedBatch]:
         """Clean up the partition that waits for longest, once tuples have come for those that are read for it.
 
         Streams that never pause leave no time for the last stage, and what is on disk keeps the rest from being purged.
         """
-        waiting = [partition for partition in self.parts.used if self._clean_time[partition] < self._last_run]
-        if not waiting:
-            return
-        partition = min(waiting, key=self._clean_time.__getitem__)
+        waiting = self._to_clean_up()[:1]
         taken = self.metrics.left_in + self.metrics.right_in
-        rows = sum(self.parts.rows(side, partition) for side in SIDES)
-        if _READ_PER_TUPLE * (taken - self._taken_at_clean_up) >= rows:
+        rows = sum(self.parts.rows(side, partition) for side in SIDES for partition in waiting)
+        if waiting and _READ_PER_TUPLE * (taken - self._taken_at_clean_up) >= rows:
             self._taken_at_clean_up = taken
-            yield from self._clean_up(partition)
+            yield from self._clean_up(waiting)
 
-    def _clean_up(self, partition: int, *, at_the_end: bool = False) -> Iterator[PunctuatedBatch]:
-        """Let all pairs of a partition out that have not met, and forget the tuples that can match nothing any more."""
-        self._flush(np.array([partition]))
+    def _clean_up(self, partitions: list[int], *, at_the_end: bool = False) -> Iterator[PunctuatedBatch]:
+        """Let all pairs of partitions out that have not met, and forget the tuples that can match nothing any more."""
+        if partitions:
+            self._flush(np.array(partitions))  # of all at once: it looks at all keys in memory
+        for partition in partitions:
+            yield from self._clean_up_flushed(partition, at_the_end)
+
+    def _clean_up_flushed(self, partition: int, at_the_end: bool) -> Iterator[PunctuatedBatch]:
         kept = self.parts.replacing(partition)
         right_matched = [tuples.matched for tuples in self.parts.read(RIGHT, partition)]  # a byte of each
         for left in self._chunks(LEFT, partition):
@@ -256,8 +254,7 @@ class ThreeStages(StreamJoin):
             yield PastTuples.joined(held)
 
     def _end(self) -> Iterator[PunctuatedBatch]:
-        for partition in self.parts.used:
-            yield from self._clean_up(partition, at_the_end=True)
+        yield from self._clean_up(self.parts.used, at_the_end=True)
         for side in SIDES:
             codes, _ = self.state.by_key(side).keys_with_at_least(1)
             yield from self._remove(side, codes)
@@ -265,8 +262,7 @@ class ThreeStages(StreamJoin):
     def settle(self) -> Iterator[PunctuatedBatch]:
         """Let all pairs meet."""
         yield from super().settle()
-        while (partition := self._to_clean_up()) is not None:
-            yield from self._clean_up(partition)
+        yield from self._clean_up(self._to_clean_up())
 
     def _state_header(self) -> dict[str, Any]:
         met = [[side, partition, times] for (side, partition), times in self._met.items()]

@@ -11,6 +11,8 @@ from contextlib import suppress
 
 import xxhash
 
+from semistream.runtime.spark.executor_folder import executor_folder
+
 __all__ = ["ChunkFiles", "chunk_name"]
 
 
@@ -24,6 +26,12 @@ class ChunkFiles:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+
+    @classmethod
+    def of_bucket(cls, join_id: str, bucket: int) -> "ChunkFiles | None":
+        """Return those of a bucket of a join on this executor; None where the executor has no folder."""
+        folder = executor_folder(join_id)
+        return None if folder is None else cls(os.path.join(folder, f"bucket-{bucket}"))
 
     def get(self, name: str) -> bytes | None:
         """Return the chunk, or None."""

@@ -1,22 +1,15 @@
 """What keeps the values of one bucket from one micro-batch to the next: Spark's state store."""
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.task_metrics import METRICS_COLUMN
 
-__all__ = ["TURN_COLUMNS", "ChunkStore", "SparkChunks", "require_rocksdb", "turn_frame"]
+__all__ = ["ChunkStore", "SparkChunks", "require_rocksdb"]
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
-TURN_COLUMNS = f"blob binary, {METRICS_COLUMN} string"
-"""What leaves a bucket: blobs of joined rows, and one row with its metrics."""
-
-_Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
 
 
 class ChunkStore(Protocol):
@@ -63,9 +56,3 @@ def require_rocksdb(conf: Any, what: str) -> None:
             f"{what} needs the state store RocksDB, the session has {provider!r}: "
             f"spark.conf.set({_PROVIDER!r}, {_ROCKSDB!r})"
         )
-
-
-def turn_frame(blob: bytes | None, metrics: str | None) -> _Frame:
-    """Return one row of what leaves a bucket."""
-    columns = [pa.array([blob], pa.binary()), pa.array([metrics], pa.string())]
-    return pa.RecordBatch.from_arrays(columns, ["blob", METRICS_COLUMN]).to_pandas()

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec
@@ -21,8 +22,10 @@ __all__ = [
     "blob_array",
     "blob_bytes",
     "gathered_bytes",
+    "in_portions",
     "operator_bytes",
     "pack",
+    "rows_by_bucket",
     "task_bytes_for",
     "unpack",
 ]
@@ -81,29 +84,42 @@ class Bucketing:
 
     def blobs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Buffer]]:
         """Yield (bucket, blob); the same rows in the same order give the same blobs in the same order."""
-        gathered: list[pa.RecordBatch] = []
-        for batch in batches:
-            gathered.append(self._spec.conform(batch))
-            if sum(held.nbytes for held in gathered) >= self._held_bytes:
-                yield from self._cut(gathered)
-                gathered = []
-        yield from self._cut(gathered)
+        for rows in in_portions(map(self._spec.conform, batches), self._held_bytes):
+            yield from self._cut(rows)
 
-    def _cut(self, gathered: list[pa.RecordBatch]) -> Iterator[tuple[int, pa.Buffer]]:
-        if not any(batch.num_rows for batch in gathered):
-            return
-        rows = pa.concat_batches(gathered)
+    def _cut(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.Buffer]]:
         codes = self._keys.stream_codes(rows)
         ids = bucket_ids(self._keys.coder, codes, self._buckets)
         if codes.valid is not None:
             ids = np.where(codes.valid, ids, self._null_bucket)
-        order = np.argsort(ids, kind="stable")
-        bounds = np.searchsorted(ids[order], np.arange(self._buckets + 1))
-        for bucket in range(self._buckets):
-            chosen = order[bounds[bucket] : bounds[bucket + 1]]
-            if chosen.size:
-                for blob in pack([rows.take(pa.array(chosen))], self._most_bytes):
-                    yield bucket, blob
+        for bucket, chosen in rows_by_bucket(ids, self._buckets):
+            for blob in pack([rows.take(pa.array(chosen))], self._most_bytes):
+                yield bucket, blob
+
+
+def in_portions(batches: Iterable[pa.RecordBatch], held_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all batches, ``held_bytes`` at a time or somewhat more, without those that have none."""
+    gathered: list[pa.RecordBatch] = []
+    gathered_so_far = 0
+    for batch in batches:
+        if batch.num_rows:
+            gathered.append(batch)
+            gathered_so_far += batch.nbytes
+        if gathered and gathered_so_far >= held_bytes:
+            yield pa.concat_batches(gathered)
+            gathered, gathered_so_far = [], 0
+    if gathered:
+        yield pa.concat_batches(gathered)
+
+
+def rows_by_bucket(buckets: npt.NDArray[np.integer], count: int) -> Iterator[tuple[int, npt.NDArray[np.integer]]]:
+    """Yield each bucket that has rows, with their positions in order, when ``buckets`` has that of every row."""
+    order = np.argsort(buckets, kind="stable")
+    bounds = np.searchsorted(buckets[order], np.arange(count + 1))
+    for bucket in range(count):
+        chosen = order[bounds[bucket] : bounds[bucket + 1]]
+        if chosen.size:
+            yield bucket, chosen
 
 
 def pack(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Buffer]:

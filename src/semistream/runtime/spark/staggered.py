@@ -14,7 +14,6 @@ number can skip them. It takes that Spark reads a replayed batch in the same par
 and their settings stay the same.
 """
 
-import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -32,12 +31,10 @@ from semistream.runtime.spark.blob_order import BlobOrder
 from semistream.runtime.spark.bucket_state import BucketState
 from semistream.runtime.spark.bucket_turn import BucketTurn
 from semistream.runtime.spark.chunk_files import ChunkFiles
-from semistream.runtime.spark.chunk_store import TURN_COLUMNS, SparkChunks, require_rocksdb, turn_frame
+from semistream.runtime.spark.chunk_store import SparkChunks, require_rocksdb
 from semistream.runtime.spark.epoch import Tick, identity_of
-from semistream.runtime.spark.executor_folder import executor_folder
 from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.observed import observed
-from semistream.runtime.spark.output_columns import as_declared
 from semistream.runtime.spark.packing import (
     PACKED_COLUMNS,
     Bucketing,
@@ -52,6 +49,7 @@ from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.shipped import shipped
 from semistream.runtime.spark.state_keys import state_keys
 from semistream.runtime.spark.ticks import TICK_PART, tick_stream
+from semistream.runtime.spark.turn_frames import TURN_COLUMNS, turn_frame, unpack_part
 
 __all__ = ["staggered_join"]
 
@@ -80,7 +78,7 @@ def staggered_join(stream: DataFrame, plan: JoinPlan, declared: StructType, obse
     turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), TURN_COLUMNS, "Append", "None")
     blobs = observed(turns, observation)
     schemas = spec.output_schema, arrow_schema(declared)
-    return blobs.mapInArrow(shipped(__name__, "unpack_part", schemas), declared)
+    return blobs.mapInArrow(shipped(unpack_part.__module__, unpack_part.__name__, schemas), declared)
 
 
 def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
@@ -122,14 +120,6 @@ def pack_part(plan: JoinPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
         yield pa.RecordBatch.from_arrays([*columns, blob_array(blob)], ["key", "part", "number", "blob"])
 
 
-def unpack_part(schemas: tuple[pa.Schema, pa.Schema], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Unpack joined rows, and bring them from the first schema into the second; runs on executors."""
-    joined, declared = schemas
-    for batch in batches:
-        for rows in unpack((blob.as_buffer() for blob in batch.column(0)), joined):
-            yield pa.RecordBatch.from_arrays(as_declared(rows, declared), schema=declared)
-
-
 class _BucketProcessor(StatefulProcessor):
     """Gives each bucket its turn."""
 
@@ -145,7 +135,9 @@ class _BucketProcessor(StatefulProcessor):
         self, key: Any, rows: Iterator[_Frame], timerValues: object
     ) -> Iterator[_Frame]:
         plan, bucket = self._plan, self._bucket[key[0]]
-        turn = BucketTurn(plan, bucket, BucketState(self._chunks, self._identity, _chunk_files(plan, bucket)))
+        turn = BucketTurn(
+            plan, bucket, BucketState(self._chunks, self._identity, ChunkFiles.of_bucket(plan.join_id, bucket))
+        )
         ticks: list[Tick] = []
         with closing(BlobOrder(gathered_bytes(plan.task_bytes))) as blobs:
             for frame in rows:
@@ -165,8 +157,3 @@ class _BucketProcessor(StatefulProcessor):
 
     def close(self) -> None:
         pass
-
-
-def _chunk_files(plan: JoinPlan, bucket: int) -> ChunkFiles | None:
-    folder = executor_folder(plan.join_id)
-    return None if folder is None else ChunkFiles(os.path.join(folder, f"bucket-{bucket}"))

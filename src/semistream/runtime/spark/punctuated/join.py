@@ -27,8 +27,7 @@ from semistream.core.sizes import format_bytes, parse_bytes
 from semistream.runtime.spark.arrow_schema import arrow_schema
 from semistream.runtime.spark.blob_order import BlobOrder
 from semistream.runtime.spark.chunk_files import ChunkFiles
-from semistream.runtime.spark.chunk_store import TURN_COLUMNS, SparkChunks, require_rocksdb, turn_frame
-from semistream.runtime.spark.executor_folder import executor_folder
+from semistream.runtime.spark.chunk_store import SparkChunks, require_rocksdb
 from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.observed import observation_name, observed
 from semistream.runtime.spark.output_columns import require_names_without_case
@@ -42,8 +41,8 @@ from semistream.runtime.spark.punctuated.state import PunctuatedState
 from semistream.runtime.spark.punctuated.turn import PunctuatedTurn
 from semistream.runtime.spark.shipped import shipped
 from semistream.runtime.spark.slots import task_slots
-from semistream.runtime.spark.staggered import unpack_part
 from semistream.runtime.spark.state_keys import state_keys
+from semistream.runtime.spark.turn_frames import TURN_COLUMNS, turn_frame, unpack_part
 from semistream.stream_joins.arrival import Arrival
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side
 from semistream.stream_joins.joined_rows import StreamHow
@@ -247,7 +246,7 @@ class _Processor(StatefulProcessor):
         plan, bucket = self._plan, self._bucket[key[0]]
         context = TaskContext.get()
         assert context is not None
-        state = PunctuatedState(self._chunks, plan.identity(), _chunk_files(plan, bucket))
+        state = PunctuatedState(self._chunks, plan.identity(), ChunkFiles.of_bucket(plan.join_id, bucket))
         with ExitStack() as opened:
             aside = None
             if plan.aside is not None:
@@ -274,8 +273,3 @@ def _aside_name(context: TaskContext, plan: PunctuatedPlan, bucket: int) -> str:
     assert query is not None
     assert batch is not None
     return f"{query}-{plan.join_id[:8]}-{batch}-{bucket}"
-
-
-def _chunk_files(plan: PunctuatedPlan, bucket: int) -> ChunkFiles | None:
-    folder = executor_folder(plan.join_id)
-    return None if folder is None else ChunkFiles(os.path.join(folder, f"bucket-{bucket}"))

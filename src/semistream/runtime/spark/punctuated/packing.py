@@ -16,7 +16,7 @@ from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks
 from semistream.kernels.key_codes import KeyCodes
 from semistream.runtime.spark.arrow_schema import relabel
-from semistream.runtime.spark.packing import blob_array, blob_bytes, gathered_bytes, pack
+from semistream.runtime.spark.packing import blob_array, blob_bytes, gathered_bytes, in_portions, pack, rows_by_bucket
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.state_keys import state_keys
 from semistream.stream_joins.bucket_key import Buckets
@@ -79,31 +79,28 @@ class _Packing:
         self._held_bytes, self._most_bytes = gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
 
     def blobs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.Buffer]]:
-        gathered: list[pa.RecordBatch] = []
-        for batch in batches:
-            gathered.append(batch)
-            if sum(held.nbytes for held in gathered) >= self._held_bytes:
-                yield from self._cut(pa.concat_batches(gathered))
-                gathered = []
-        if gathered:
-            yield from self._cut(pa.concat_batches(gathered))
+        for batch in in_portions(batches, self._held_bytes):
+            yield from self._cut(batch)
         yield from self._cut_ranges(*self._promised_by_order())
 
     def _note_order(self, codes: KeyCodes) -> None:
         """Follow the furthest key of a stream that comes in order: what matters of a micro-batch, which has none."""
         here = codes.valid_codes()
         if self._arrival != "any" and here.size:
-            best = max if self._arrival == "ascending" else min
-            furthest = int(best(here.max(), here.min()))
-            self._furthest = furthest if self._furthest is None else best(self._furthest, furthest)
+            ascends = self._arrival == "ascending"
+            furthest = int(here.max() if ascends else here.min())
+            before = furthest if self._furthest is None else self._furthest
+            self._furthest = max(before, furthest) if ascends else min(before, furthest)
 
     def _promised_by_order(self) -> tuple[_Int64s, _Int64s]:
         """Return the range of the keys that no later micro-batch brings."""
-        low, high = _LIMITS.min, _LIMITS.max
-        if self._furthest is None or self._furthest in (low, high):
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        ends = (low, self._furthest - 1) if self._arrival == "ascending" else (self._furthest + 1, high)
-        return np.array(ends[:1], dtype=np.int64), np.array(ends[1:], dtype=np.int64)
+        ends: list[tuple[int, int]] = []
+        if self._furthest is not None and self._arrival == "ascending" and self._furthest > _LIMITS.min:
+            ends = [(_LIMITS.min, self._furthest - 1)]
+        elif self._furthest is not None and self._arrival == "descending" and self._furthest < _LIMITS.max:
+            ends = [(self._furthest + 1, _LIMITS.max)]
+        lows, highs = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+        return lows, highs
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.Buffer]]:
         columns = len(self._schema)
@@ -120,7 +117,7 @@ class _Packing:
         ids = self._buckets.of(codes.code)
         if codes.valid is not None:
             ids = np.where(codes.valid, ids, self._null_bucket)
-        for bucket, chosen in self._by_bucket(ids):
+        for bucket, chosen in rows_by_bucket(ids, self._buckets.count):
             for blob in pack([rows.take(pa.array(chosen))], self._most_bytes):
                 yield bucket, TUPLES, blob
 
@@ -129,11 +126,6 @@ class _Packing:
             name = self._key.names[self._side]
             raise InvalidArgument(f"a punctuation row has NULL in {name!r}: give it the key that comes no more")
         lows, highs = self._key.ranges(KeyMarks(np.zeros(len(low), dtype=np.int64), low, high))
-        wrong = np.flatnonzero(lows > highs)
-        if wrong.size:
-            raise InvalidArgument(
-                f"a punctuation excludes keys from {low[wrong[0]]} to {high[wrong[0]]}, and none is: give low <= high"
-            )
         yield from self._cut_ranges(lows, highs)
 
     def _cut_ranges(self, lows: _Int64s, highs: _Int64s) -> Iterator[tuple[int, int, pa.Buffer]]:
@@ -146,11 +138,3 @@ class _Packing:
                 marks = pa.RecordBatch.from_arrays([lows[chosen], highs[chosen]], schema=MARK_SCHEMA)
                 for blob in pack([marks], self._most_bytes):
                     yield bucket, MARKS, blob
-
-    def _by_bucket(self, ids: _Int64s) -> Iterator[tuple[int, _Int64s]]:
-        order = np.argsort(ids, kind="stable")
-        bounds = np.searchsorted(ids[order], np.arange(self._buckets.count + 1))
-        for bucket in range(self._buckets.count):
-            chosen = order[bounds[bucket] : bounds[bucket + 1]]
-            if chosen.size:
-                yield bucket, chosen
