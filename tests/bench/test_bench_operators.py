@@ -10,13 +10,13 @@ import pytest
 from semistream.bench.operators import QUICK, OperatorsSpec, run_operators, shedding
 from semistream.bench.operators import run as operators_run
 from semistream.bench.operators.cells import Cell, CellResult, DiskClock, Layout, WarmUp, cells_of
-from semistream.bench.operators.disk_profile import HDD, PROFILES
 from semistream.bench.operators.measure import measure_cell
 from semistream.bench.operators.verdicts import entries_of
 from semistream.bench.plot import plot_result
 from semistream.bench.result_file import BenchResult, Entry, read_result, write_result
 from semistream.bench.staged import staged_table
 from semistream.core.errors import InvalidArgument
+from semistream.cost.disk_profile import HDD, PROFILES
 from semistream.operators import algorithm, algorithm_names
 
 SPEC = OperatorsSpec(

@@ -11,7 +11,6 @@ from rich.table import Table
 
 from semistream.bench.operators import QUICK, OperatorsSpec, run_operators
 from semistream.bench.operators.cells import CellResult
-from semistream.bench.operators.disk_profile import HDD
 from semistream.bench.result_file import BenchResult, read_result, write_result
 from semistream.cli.bench_report import print_entries
 from semistream.cli.help_text import example
@@ -19,6 +18,7 @@ from semistream.cli.output_path import require_folder_path, require_output_path
 from semistream.cli.progress import telling
 from semistream.core.errors import InvalidArgument
 from semistream.core.sizes import format_bytes
+from semistream.cost.disk_profile import HDD
 
 __all__ = ["EXAMPLE", "operators"]
 

@@ -9,6 +9,7 @@ from semistream.workloads.polluted import polluted_stream
 from semistream.workloads.sales import SALES_SCHEMA, Sales
 from semistream.workloads.stream import stream
 from semistream.workloads.stream_batches import STREAM_SCHEMA
+from semistream.workloads.workload import Workload, synthetic
 
 __all__ = [
     "ACCESS_SCHEMA",
@@ -22,8 +23,10 @@ __all__ = [
     "Bursts",
     "News",
     "Sales",
+    "Workload",
     "locality_stream",
     "master_table",
     "polluted_stream",
     "stream",
+    "synthetic",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from semistream.bench.operators.cells import Times
-from semistream.bench.operators.disk_profile import HDD
+from semistream.cost.disk_profile import HDD
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.local import Replay
 

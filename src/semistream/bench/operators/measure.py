@@ -8,10 +8,10 @@ from typing import Any
 from semistream.bench.feeder import PreparedStream
 from semistream.bench.operators.arrivals import measure_times
 from semistream.bench.operators.cells import Cell, CellResult, DiskClock, WarmUp
-from semistream.bench.operators.disk_profile import HDD, PROFILES, DiskProfile
 from semistream.bench.operators.saturated import Saturated, Work
 from semistream.bench.operators.spec import OperatorsSpec
 from semistream.core.errors import BudgetTooSmall
+from semistream.cost.disk_profile import HDD, PROFILES, DiskProfile
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from semistream.bench.operators.cells import CellResult
-from semistream.bench.operators.disk_profile import HDD
 from semistream.bench.result_file import BenchResult
+from semistream.cost.disk_profile import HDD
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

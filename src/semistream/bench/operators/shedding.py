@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from semistream.bench.operators.cells import TARGET_MEMORY_SHARE, TARGET_SKEW, Cell, CellResult
-from semistream.bench.operators.disk_profile import HDD
 from semistream.bench.operators.measure import endless_stream, make_operator
 from semistream.bench.operators.spec import OperatorsSpec
 from semistream.bench.result_file import Entry
+from semistream.cost.disk_profile import HDD
 from semistream.operators import algorithm
 from semistream.runtime.local import Replay
 from semistream.storage import MasterTable

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from semistream.bench.operators.disk_profile import PROFILES
 from semistream.core.errors import InvalidArgument
+from semistream.cost.disk_profile import PROFILES
 from semistream.operators import algorithm, algorithm_names
 
 __all__ = ["QUICK", "OperatorsSpec"]

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from semistream.bench.operators.cells import TARGET_MEMORY_SHARE, TARGET_SKEW, Cell, CellResult, Layout
-from semistream.bench.operators.disk_profile import HDD
 from semistream.bench.operators.spec import OperatorsSpec
 from semistream.bench.result_file import Entry
+from semistream.cost.disk_profile import HDD
 
 __all__ = ["entries_of"]
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from semistream.core.metrics import Metrics
+from semistream.cost.loop import Loop
 
 __all__ = ["HDD", "PROFILES", "DiskProfile"]
 
@@ -28,13 +29,17 @@ class DiskProfile:
     seek_s: float
     bytes_per_s: float
 
-    def io_s(self, seeks: int, bytes_read: int) -> float:
+    def io_s(self, seeks: float, bytes_read: float) -> float:
         """Return the seconds that these reads take."""
         return seeks * self.seek_s + bytes_read / self.bytes_per_s
 
     def work_s(self, before: Metrics, after: Metrics) -> float:
         """Return the seconds of what was read between two states of the counters."""
         return self.io_s(after.seeks - before.seeks, after.bytes_read - before.bytes_read)
+
+    def loop_s(self, algorithm: str, loop: Loop) -> float:
+        """Return the seconds that the reads of a loop take, whatever the algorithm."""
+        return self.io_s(loop.seeks, loop.bytes_read)
 
 
 HDD = DiskProfile("7200 rpm disk", seek_s=0.0085 + 0.00417, bytes_per_s=150e6)

@@ -1,0 +1,1 @@
+"""The papers' figures: spec file, run, result file with provenance, plot."""

@@ -1,0 +1,68 @@
+"""What one iteration of an operator's loop does: the counts that cost models predict and that clocks price."""
+
+from dataclasses import dataclass, fields
+
+from semistream.core.metrics import Metrics
+
+__all__ = ["Loop"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """Counts of one iteration, on average in the steady state of an operator that never lacks tuples.
+
+    The papers write a loop's cost as a sum of counts, each times a cost factor (S3 Eq. 2, S1 Eq. 3, S0 Eq. 2). Models
+    predict the counts, which do not depend on the machine; a `Clock` knows the factors.
+
+    Attributes
+    ----------
+    cached_tuples, disk_tuples
+        Stream tuples answered through the cache (S0: wN) and through the disk phase (S0: wS); their sum is w.
+    master_rows
+        Rows of R that are read.
+    results
+        Rows that leave.
+    seeks, pages, bytes_read
+        What is read of R, as `Metrics` counts it.
+
+    Examples
+    --------
+    >>> Loop(disk_tuples=20, master_rows=500, results=20, seeks=1, pages=1, bytes_read=65_536).tuples
+    20.0
+    """
+
+    cached_tuples: float = 0.0
+    disk_tuples: float
+    master_rows: float
+    results: float
+    seeks: float
+    pages: float
+    bytes_read: float
+
+    @property
+    def tuples(self) -> float:
+        """The papers' w: stream tuples answered."""
+        return self.cached_tuples + self.disk_tuples
+
+    @property
+    def cache_share(self) -> float:
+        """The share of the tuples that the cache answers."""
+        return self.cached_tuples / self.tuples if self.tuples else 0.0
+
+    def times(self, factor: float) -> "Loop":
+        """Return the counts of so many iterations."""
+        return Loop(**{field.name: getattr(self, field.name) * factor for field in fields(self)})
+
+    @staticmethod
+    def counted(metrics: Metrics, rows_per_page: float, loops: float = 1.0) -> "Loop":
+        """Return what an operator counted while it worked, for one of ``loops`` iterations."""
+        counts = Loop(
+            cached_tuples=metrics.tuples_through_cache,
+            disk_tuples=metrics.tuples_answered - metrics.tuples_through_cache,
+            master_rows=metrics.pages_read * rows_per_page,
+            results=metrics.rows_out,
+            seeks=metrics.seeks,
+            pages=metrics.pages_read,
+            bytes_read=metrics.bytes_read,
+        )
+        return counts.times(1 / loops)

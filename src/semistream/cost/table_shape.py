@@ -1,0 +1,83 @@
+"""What a cost model has to know of a master table, staged or only imagined."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from semistream.core.errors import InvalidArgument
+from semistream.storage import MasterTable
+
+__all__ = ["Layout", "TableShape"]
+
+Layout = Literal["heap", "clustered"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableShape:
+    """Sizes of R.
+
+    Attributes
+    ----------
+    rows, pages, num_bytes
+        R_t, N_R, and the bytes that its pages take on disk.
+    files
+        In how many files they lie; a scan seeks to each.
+    rows_per_key
+        How many rows a key has that has any, on average.
+
+    Examples
+    --------
+    >>> TableShape(rows=1000, pages=10, num_bytes=120_000).row_bytes
+    120.0
+    """
+
+    rows: int
+    pages: int
+    num_bytes: int
+    layout: Layout = "heap"
+    buckets: int = 1
+    files: int = 1
+    rows_per_key: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "pages", "num_bytes", "buckets", "files"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name}={getattr(self, name)} must be at least 1: an empty table costs nothing")
+        if not self.rows_per_key >= 1:
+            raise InvalidArgument(f"rows_per_key={self.rows_per_key} must be at least 1")
+
+    @staticmethod
+    def of(table: MasterTable, rows_per_key: float = 1.0) -> "TableShape":
+        """Return the shape of a staged table; how many rows its keys have is not known to its manifest."""
+        return TableShape(
+            rows=table.num_rows,
+            pages=table.num_pages,
+            num_bytes=table.num_bytes,
+            layout=cast(Layout, table.layout),
+            buckets=table.buckets,
+            files=len(table.pages.files),
+            rows_per_key=rows_per_key,
+        )
+
+    @property
+    def row_bytes(self) -> float:
+        """The papers' v_R: bytes of a row on disk."""
+        return self.num_bytes / self.rows
+
+    @property
+    def page_bytes(self) -> float:
+        """The papers' v_P: bytes of a page."""
+        return self.num_bytes / self.pages
+
+    @property
+    def rows_per_page(self) -> float:
+        return self.rows / self.pages
+
+    @property
+    def keys(self) -> float:
+        """How many different keys have rows."""
+        return self.rows / self.rows_per_key
+
+    def staged_as(self, layout: Layout, page_bytes: float) -> "TableShape":
+        """Return the shape that the same rows would have with another layout and page size."""
+        pages = max(1, round(self.num_bytes / page_bytes))
+        return replace(self, layout=layout, pages=pages)
