@@ -54,7 +54,7 @@ def synthetic(rows: int, *, zipf_exponent: float, seed: int = 0) -> Workload:
     --------
     >>> workload = synthetic(1000, zipf_exponent=1.0)
     >>> next(workload.stream(7)).schema.names
-    ['key', 'ts', 'quantity']
+    ['key', 'sale', 'quantity']
     """
     return Workload(
         name=f"synthetic, {rows:,} rows, skew {zipf_exponent:g}",
