@@ -15,6 +15,7 @@ __all__ = [
     "ExecutorMismatch",
     "InvalidArgument",
     "KeyTypeMismatch",
+    "MissingData",
     "MissingExtra",
     "OperatorMisuse",
     "PinFailed",
@@ -123,6 +124,10 @@ class ConcurrentWrite(SemistreamError, RuntimeError):
 
 class MissingExtra(SemistreamError, ImportError):
     """A feature needs an optional dependency that is not installed."""
+
+
+class MissingData(SemistreamError, FileNotFoundError):
+    """A data set that is not part of this package is not where it was looked for."""
 
 
 class ExecutorMismatch(SemistreamError, ImportError):

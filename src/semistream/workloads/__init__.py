@@ -5,12 +5,16 @@ from semistream.workloads.bursts import Bursts
 from semistream.workloads.locality import locality_stream
 from semistream.workloads.master_table import MASTER_SCHEMA, master_table
 from semistream.workloads.news import ACCESS_SCHEMA, NEWS_SCHEMA, News
+from semistream.workloads.nycflights13 import nycflights13
+from semistream.workloads.online_retail import online_retail
 from semistream.workloads.polluted import polluted_stream
 from semistream.workloads.repeated import repeated
 from semistream.workloads.sales import SALES_SCHEMA, Sales
+from semistream.workloads.ship_weather import ship_weather
 from semistream.workloads.skewed_master import skewed_master
 from semistream.workloads.stream import stream
 from semistream.workloads.stream_batches import STREAM_SCHEMA
+from semistream.workloads.tpch import tpch
 from semistream.workloads.workload import Workload, synthetic
 
 __all__ = [
@@ -28,9 +32,13 @@ __all__ = [
     "Workload",
     "locality_stream",
     "master_table",
+    "nycflights13",
+    "online_retail",
     "polluted_stream",
     "repeated",
+    "ship_weather",
     "skewed_master",
     "stream",
     "synthetic",
+    "tpch",
 ]
