@@ -2,6 +2,7 @@
 
 from semistream.workloads.auctions import AUCTION_SCHEMA, BID_SCHEMA, Auctions
 from semistream.workloads.bursts import Bursts
+from semistream.workloads.cloud_reports import CLOUD_REPORT_SCHEMA, cloud_report_workload, cloud_reports
 from semistream.workloads.locality import locality_stream
 from semistream.workloads.master_table import MASTER_SCHEMA, master_table
 from semistream.workloads.news import ACCESS_SCHEMA, NEWS_SCHEMA, News
@@ -15,12 +16,14 @@ from semistream.workloads.skewed_master import skewed_master
 from semistream.workloads.stream import stream
 from semistream.workloads.stream_batches import STREAM_SCHEMA
 from semistream.workloads.tpch import tpch
+from semistream.workloads.weather import weather
 from semistream.workloads.workload import Workload, synthetic
 
 __all__ = [
     "ACCESS_SCHEMA",
     "AUCTION_SCHEMA",
     "BID_SCHEMA",
+    "CLOUD_REPORT_SCHEMA",
     "MASTER_SCHEMA",
     "NEWS_SCHEMA",
     "SALES_SCHEMA",
@@ -30,6 +33,8 @@ __all__ = [
     "News",
     "Sales",
     "Workload",
+    "cloud_report_workload",
+    "cloud_reports",
     "locality_stream",
     "master_table",
     "nycflights13",
@@ -41,4 +46,5 @@ __all__ = [
     "stream",
     "synthetic",
     "tpch",
+    "weather",
 ]
