@@ -89,15 +89,9 @@ def test_the_profile_is_that_of_the_real_reports() -> None:
     assert np.dot(shares, shares) == pytest.approx(np.dot(measured, measured), rel=0.03)
 
 
-# One text for each column of the archive.
-FIRST = "".join(
-    ["82", "12", "01", "00", "1", "-3350", " 1825", "68816", "1", " 3", "7", " 5", " 4", " 5", " 7", "-1"]
-    + ["300", "900", "2", "9", " 0", " 512", "-110"]
-)
-OTHER = "".join(
-    ["91", "11", "30", "21", "0", " 9000", "36000", "01000", "2", "-1", "0", "-1", "-1", "-1", "-1", "-1"]
-    + ["900", "900", "9", "9", "10", "-900", "  17"]
-)
+# Columns of the archive, with a bar between them.
+FIRST = "82|12|01|00|1|-3350| 1825|68816|1| 3|7| 5| 4| 5| 7|-1|300|900|2|9| 0| 512|-110".replace("|", "")
+OTHER = "91|11|30|21|0| 9000|36000|01000|2|-1|0|-1|-1|-1|-1|-1|900|900|9|9|10|-900|  17".replace("|", "")
 
 
 def test_a_line_has_56_characters() -> None:

@@ -11,6 +11,7 @@ from semistream.workloads.online_retail import online_retail
 from semistream.workloads.polluted import polluted_stream
 from semistream.workloads.repeated import repeated
 from semistream.workloads.sales import SALES_SCHEMA, Sales
+from semistream.workloads.self_similarity import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
 from semistream.workloads.ship_weather import ship_weather
 from semistream.workloads.skewed_master import skewed_master
 from semistream.workloads.stream import stream
@@ -35,12 +36,15 @@ __all__ = [
     "Workload",
     "cloud_report_workload",
     "cloud_reports",
+    "hurst_by_rescaled_range",
+    "hurst_by_variance",
     "locality_stream",
     "master_table",
     "nycflights13",
     "online_retail",
     "polluted_stream",
     "repeated",
+    "share_of_busiest",
     "ship_weather",
     "skewed_master",
     "stream",
