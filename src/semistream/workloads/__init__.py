@@ -3,7 +3,7 @@
 from semistream.workloads.auctions import AUCTION_SCHEMA, BID_SCHEMA, Auctions
 from semistream.workloads.bursts import Bursts
 from semistream.workloads.cloud_reports import CLOUD_REPORT_SCHEMA, cloud_report_workload, cloud_reports
-from semistream.workloads.locality import locality_stream
+from semistream.workloads.locality import locality, locality_stream
 from semistream.workloads.master_table import MASTER_SCHEMA, master_table
 from semistream.workloads.news import ACCESS_SCHEMA, NEWS_SCHEMA, News
 from semistream.workloads.nycflights13 import nycflights13
@@ -38,6 +38,7 @@ __all__ = [
     "cloud_reports",
     "hurst_by_rescaled_range",
     "hurst_by_variance",
+    "locality",
     "locality_stream",
     "master_table",
     "nycflights13",
