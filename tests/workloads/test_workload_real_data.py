@@ -105,9 +105,13 @@ def test_names_are_checked(tmp_path: Path) -> None:
 def test_rows_of_a_file_come_from_any_row_on_in_order(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": np.arange(50_000)}), tmp_path / "n.parquet", row_group_size=7000)
     rows = ParquetRows(tmp_path / "n.parquet", remedy="none")
+    firsts = []
     for seed in range(5):
         numbers = pa.Table.from_batches(itertools.islice(rows.endless(seed), 20))["n"].to_numpy()
         assert np.array_equal(numbers, (numbers[0] + np.arange(numbers.size)) % 50_000)
+        firsts.append(int(numbers[0]))
+    assert firsts[0] == 0
+    assert all(first % 7000 for first in firsts[1:]), "a stream begins inside of a row group, too"
     assert rows.num_rows == 50_000
 
 
