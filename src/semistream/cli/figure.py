@@ -108,9 +108,7 @@ def _run_all(
         if plot:
             _plot(result, path, quiet=as_json)
     if failed:
-        raise InvalidArgument(
-            f"{len(failed)} of {len(specs)} figures failed, for the reasons above: {', '.join(failed)}"
-        )
+        raise InvalidArgument(f"{len(failed)} of {len(specs)} figures failed as said above: {', '.join(failed)}")
 
 
 def _run_one(spec: FigureSpec, scale: str, run: FigureRun, path: Path, store: MeasurementStore) -> FigureResult:
