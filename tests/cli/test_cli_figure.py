@@ -87,7 +87,7 @@ def test_of_all_figures_those_that_fail_are_named_and_the_others_run(
     monkeypatch.chdir(data_dir)
     result = figure("all", "--scale", "ci", "--data-dir", str(data_dir))
     assert result.exit_code == 1
-    assert "S3-6d: workload 'ship_weather' needs real data: give their folder with --real-data" in result.stderr
+    assert "S3-6d: workload 'ship_weather' needs real data: give it with --real-data" in result.stderr
     assert "1 of 2 figures failed" in result.stderr
     assert "S0-5f-ci.json written" in result.stdout
 

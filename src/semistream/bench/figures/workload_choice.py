@@ -48,13 +48,14 @@ class WorkloadChoice(NamedTuple):
     name: str
     arguments: dict[str, Any]
 
-    def make(self, seed: int, real_data: Path | None, data_dir: Path) -> Workload:
-        """Return the workload; one of real data needs their folder, and one that is generated as files the other."""
+    def make(self, seed: int, real_data: Path | None, data_dir: Path | None = None) -> Workload:
+        """Return the workload; one of real data needs their folder, and one that is generated as files another."""
         function = WORKLOADS[self.name]
         wanted = signature(function).parameters
-        if "real_data" in wanted and real_data is None:
-            raise InvalidArgument(f"workload {self.name!r} needs real data: give their folder with --real-data")
         given = {"seed": seed, "real_data": real_data, "data_dir": data_dir}
+        for name, what in (("real_data", "real data"), ("data_dir", "a folder for its files")):
+            if name in wanted and given[name] is None:
+                raise InvalidArgument(f"workload {self.name!r} needs {what}: give it with --{name.replace('_', '-')}")
         return function(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
 
 
