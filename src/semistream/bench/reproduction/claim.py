@@ -18,6 +18,7 @@ kind        reproduced when (in direction when)
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import Literal
 
@@ -122,7 +123,7 @@ def _against(ours: float, paper: float, is_in_direction: bool) -> Verdict:
 
 
 def _rises(claim: Claim, of: Curve, over: Curve | None) -> Finding:
-    return _trend(of.y, [value for value in of.y])
+    return _trend(of.y, of.y)
 
 
 def _falls(claim: Claim, of: Curve, over: Curve | None) -> Finding:
