@@ -134,7 +134,7 @@ def _trend(values: Sequence[float], upwards: Sequence[float]) -> Finding:
     if len(values) < 2:
         return Finding("-", Verdict.NOT_MEASURED)
     size = max(abs(value) for value in values) or 1.0
-    steady = all(after >= before - _STEP * abs(before) for before, after in zip(upwards[:-1], upwards[1:], strict=True))
+    steady = all(after >= before - _STEP * abs(before) for before, after in pairwise(upwards))
     ours = f"{values[0]:.3g} -> {values[-1]:.3g}"
     if steady and upwards[-1] - upwards[0] >= _STEP * min(abs(values[0]) or size, size):
         return Finding(ours, Verdict.REPRODUCED)
