@@ -1,15 +1,18 @@
 """Master tables that benchmarks read: staged once into a folder, and used again when they fit."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from semistream.core.errors import SemistreamError
 from semistream.storage import MasterTable, open_table, stage
-from semistream.workloads import MASTER_SCHEMA, master_table
+from semistream.workloads import Workload, synthetic
 
-__all__ = ["staged_table"]
+__all__ = ["staged_table", "staged_workload"]
+
+_PERMUTED = re.compile(r"permuted-(\d+-rows)-(seed-\d+)")
 
 
 def staged_table(
@@ -22,17 +25,43 @@ def staged_table(
     progress: Callable[[int], None] | None = None,
 ) -> MasterTable:
     """Return a table of ``rows`` generated rows inside ``data_dir``; ``progress`` is told the rows staged so far."""
-    path = data_dir / f"{layout}-{rows}-rows-{page_bytes}-bytes-seed-{seed}"
+    workload = synthetic(rows, zipf_exponent=0.0, seed=seed)
+    return staged_workload(data_dir, workload, layout=layout, page_bytes=page_bytes, progress=progress)
+
+
+def staged_workload(
+    data_dir: Path,
+    workload: Workload,
+    *,
+    layout: str,
+    page_bytes: int,
+    progress: Callable[[int], None] | None = None,
+) -> MasterTable:
+    """Return the master table of ``workload`` inside ``data_dir``; ``progress`` is told the rows staged so far."""
+    path = data_dir / _folder(workload, layout, page_bytes)
     if path.exists():
         try:
             table = open_table(path)
         except SemistreamError:
             shutil.rmtree(path)  # staging was interrupted
         else:
-            is_like_it = (table.num_rows, table.page_bytes, table.layout) == (rows, page_bytes, layout)
-            if is_like_it and table.schema.equals(MASTER_SCHEMA):
+            is_like_it = (table.num_rows, table.page_bytes, table.layout) == (workload.num_rows, page_bytes, layout)
+            if is_like_it and table.schema.equals(workload.master_schema):
                 return table
             shutil.rmtree(path)
     data_dir.mkdir(parents=True, exist_ok=True)
-    source = master_table(rows, seed=seed)
-    return stage(source, path, key="key", layout=layout, page_bytes=page_bytes, progress=progress)
+    return stage(
+        workload.master(),
+        path,
+        key=workload.key,
+        layout=cast(Literal["heap", "clustered"], layout),
+        page_bytes=page_bytes,
+        progress=progress,
+    )
+
+
+def _folder(workload: Workload, layout: str, page_bytes: int) -> str:
+    permuted = _PERMUTED.fullmatch(workload.table_name)
+    if permuted is not None:  # the name that these tables have had from the beginning
+        return f"{layout}-{permuted[1]}-{page_bytes}-bytes-{permuted[2]}"
+    return f"{layout}-{workload.table_name}-{page_bytes}-bytes"

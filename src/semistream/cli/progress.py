@@ -13,7 +13,9 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-__all__ = ["counting", "stderr", "telling"]
+from semistream.bench.figures.runner import Progress as RunProgress
+
+__all__ = ["counting", "estimating", "stderr", "telling"]
 
 stderr = Console(stderr=True)
 
@@ -34,3 +36,21 @@ def telling() -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=None)
         yield lambda message: progress.update(task, description=message)
+
+
+@contextmanager
+def estimating() -> Iterator[Callable[[RunProgress], None]]:
+    """Show a bar with what is being done and how long the rest will take; the function given is called with both."""
+    columns = (SpinnerColumn(), BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        task = progress.add_task("", total=1.0)
+
+        def tell(run: RunProgress) -> None:
+            left = "" if run.left_s is None else f" ({_time_left(run.left_s)})"
+            progress.update(task, completed=run.share_done, description=run.message + left)
+
+        yield tell
+
+
+def _time_left(seconds: float) -> str:
+    return f"about {seconds / 60:.0f} min left" if seconds >= 60 else "less than a minute left"

@@ -1,15 +1,16 @@
 """The master table R of the papers' synthetic experiments: rows of 120 bytes, each key once or several times."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
 from semistream.workloads.permutation import Permutation
 
-__all__ = ["MASTER_SCHEMA", "master_table"]
+__all__ = ["MASTER_SCHEMA", "KeysOfRows", "master_rows", "master_table"]
 
 _PAYLOAD_WORDS = 11
 
@@ -22,6 +23,9 @@ _COLUMNS: dict[str, pa.DataType] = {
 }
 MASTER_SCHEMA = pa.schema(_COLUMNS)
 """Columns of R; a row takes 120 bytes in Arrow."""
+
+KeysOfRows = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
+"""Returns the keys of the rows with these numbers."""
 
 
 def master_table(
@@ -58,23 +62,34 @@ def master_table(
     >>> master_table(1000, part=range(600, 700), seed=7).read_all().equals(table.slice(600, 100))
     True
     """
-    if num_rows < 1 or batch_rows < 1:
-        raise InvalidArgument(f"num_rows={num_rows} and batch_rows={batch_rows} must be at least 1")
     if key_order not in ("permuted", "sequential"):
         raise InvalidArgument(f"key_order={key_order!r} is unknown: use 'permuted' or 'sequential'")
     if rows_per_key < 1:
         raise InvalidArgument(f"rows_per_key={rows_per_key} must be at least 1")
+    if num_rows < 1:
+        raise InvalidArgument(f"num_rows={num_rows} must be at least 1")
+    permutation = Permutation(num_rows, seed) if key_order == "permuted" else None
+
+    def keys_of(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        keys: npt.NDArray[np.int64] = (rows if permutation is None else permutation(rows)) // rows_per_key
+        return keys
+
+    return master_rows(num_rows, keys_of, part=part, seed=seed, batch_rows=batch_rows)
+
+
+def master_rows(
+    num_rows: int, keys_of: KeysOfRows, *, part: range | None = None, seed: int = 0, batch_rows: int = 65_536
+) -> pa.RecordBatchReader:
+    """Return a table with these keys; see `master_table` for the rest."""
+    if num_rows < 1 or batch_rows < 1:
+        raise InvalidArgument(f"num_rows={num_rows} and batch_rows={batch_rows} must be at least 1")
     part = range(num_rows) if part is None else part
     if part.step != 1 or not 0 <= part.start <= part.stop <= num_rows:
         raise InvalidArgument(f"part={part} must be a range in steps of 1 inside of range({num_rows})")
-    permutation = Permutation(num_rows, seed) if key_order == "permuted" else None
-    batches = _batches(num_rows, part, permutation, rows_per_key, seed, batch_rows)
-    return pa.RecordBatchReader.from_batches(MASTER_SCHEMA, batches)
+    return pa.RecordBatchReader.from_batches(MASTER_SCHEMA, _batches(num_rows, part, keys_of, seed, batch_rows))
 
 
-def _batches(
-    num_rows: int, part: range, permutation: Permutation | None, rows_per_key: int, seed: int, batch_rows: int
-) -> Iterator[pa.RecordBatch]:
+def _batches(num_rows: int, part: range, keys_of: KeysOfRows, seed: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
     # One generator per column, so that a row does not depend on where batches are cut. A value takes one draw.
     suppliers, prices, weights, payloads = (
         np.random.Generator(np.random.PCG64(sequence).advance(part.start * draws))
@@ -83,12 +98,9 @@ def _batches(
     num_suppliers = max(1, num_rows // 1000)
     for start in range(part.start, part.stop, batch_rows):
         rows = min(batch_rows, part.stop - start)
-        keys = np.arange(start, start + rows, dtype=np.int64)
-        if permutation is not None:
-            keys = permutation(keys)
         words = payloads.integers(0, 2**64, size=rows * _PAYLOAD_WORDS, dtype=np.uint64)
         columns = [
-            pa.array(keys // rows_per_key),
+            pa.array(keys_of(np.arange(start, start + rows, dtype=np.int64))),
             pa.array((suppliers.random(rows) * num_suppliers).astype(np.int64)),
             pa.array(np.round(prices.random(rows) * 100, 2)),
             pa.array(weights.random(rows)),

@@ -8,11 +8,14 @@ import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
 
-__all__ = ["STREAM_SCHEMA", "DrawKeys", "stream_of"]
+__all__ = ["ENDLESS", "STREAM_SCHEMA", "DrawKeys", "stream_of"]
 
 _COLUMNS: dict[str, pa.DataType] = {"key": pa.int64(), "sale": pa.int64(), "quantity": pa.int32()}
 STREAM_SCHEMA = pa.schema(_COLUMNS)
 """Columns of S; a tuple takes 20 bytes in Arrow. ``sale`` numbers the tuples."""
+
+ENDLESS = 1 << 50
+"""Tuples of a stream that is read for as long as one likes."""
 
 DrawKeys = Callable[[int, int], npt.NDArray[np.int64]]
 """Returns the keys of ``count`` tuples from tuple number ``start`` on; called for one batch after the other."""

@@ -7,11 +7,9 @@ import pyarrow as pa
 
 from semistream.workloads.master_table import MASTER_SCHEMA, master_table
 from semistream.workloads.stream import stream
-from semistream.workloads.stream_batches import STREAM_SCHEMA
+from semistream.workloads.stream_batches import ENDLESS, STREAM_SCHEMA
 
 __all__ = ["Workload", "synthetic"]
-
-_ENDLESS = 1 << 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +64,6 @@ def synthetic(rows: int, *, zipf_exponent: float, seed: int = 0) -> Workload:
         stream_schema=STREAM_SCHEMA,
         master=lambda: master_table(rows, seed=seed),
         stream=lambda stream_seed: iter(
-            stream(_ENDLESS, key_domain=rows, zipf_exponent=zipf_exponent, seed=stream_seed)
+            stream(ENDLESS, key_domain=rows, zipf_exponent=zipf_exponent, seed=stream_seed)
         ),
     )

@@ -1,14 +1,14 @@
 """What a figure's run is made of: measurements that are run one by one, kept, and not repeated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from semistream.bench.figures.point import Point
 from semistream.storage import MasterTable
 from semistream.workloads import Workload
 
-__all__ = ["Context", "Measurement"]
+__all__ = ["Context", "Measurement", "PlacedMeasurement"]
 
 
 class Context(NamedTuple):
@@ -39,7 +39,7 @@ class Measurement(Protocol):
     Attributes
     ----------
     key
-        Names everything that decides the outcome; what has the same key is measured once.
+        Names everything that decides the outcome but the seed; what has the same key is measured once.
     weight
         About how many seconds it takes.
     """
@@ -52,4 +52,13 @@ class Measurement(Protocol):
 
     def run(self, context: Context) -> list[Point]:
         """Measure, and return the points."""
+        ...
+
+
+@runtime_checkable
+class PlacedMeasurement(Measurement, Protocol):
+    """A measurement that several figures share, each showing something else of it."""
+
+    def placed(self, points: Sequence[Point]) -> list[Point]:
+        """Return the points of this figure, from those that `run` returned for any of them."""
         ...

@@ -17,6 +17,8 @@ __all__ = [
     "Times",
     "WarmUp",
     "cells_of",
+    "is_lookup",
+    "is_scan",
 ]
 
 Layout = Literal["heap", "clustered"]
@@ -25,6 +27,16 @@ TARGET_SKEW = 1.0
 TARGET_MEMORY_SHARE = 0.05
 # SSBJ's memory at MESHJOIN's rate is searched for among these parts of the target's budget.
 _SEARCHED_PARTS = (1 / 2, 1 / 3, 1 / 4, 1 / 6, 1 / 8)
+
+
+def is_lookup(algorithm: str) -> bool:
+    """Whether the algorithm reads a page for every tuple, and so answers a few thousand a second."""
+    return algorithm in ("inlj", "cinlj")
+
+
+def is_scan(algorithm: str, layout: str) -> bool:
+    """Whether the algorithm reads the table from end to end; others read a partition at a time."""
+    return algorithm in ("meshjoin", "cmeshjoin") or layout == "heap"
 
 
 @dataclass(frozen=True)
@@ -39,13 +51,11 @@ class Cell:
 
     @property
     def is_lookup(self) -> bool:
-        """Whether the algorithm reads a page for every tuple, and so answers a few thousand a second."""
-        return self.algorithm in ("inlj", "cinlj")
+        return is_lookup(self.algorithm)
 
     @property
     def is_scan(self) -> bool:
-        """Whether the algorithm reads the table from end to end; others read a partition at a time."""
-        return self.algorithm in ("meshjoin", "cmeshjoin") or self.layout == "heap"
+        return is_scan(self.algorithm, self.layout)
 
     @property
     def weight(self) -> float:

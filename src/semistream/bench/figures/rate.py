@@ -1,0 +1,203 @@
+"""Figures of the kind ``rate``: an operator that never lacks tuples, in its steady state.
+
+What such a figure shows is the service rate on both clocks, or a part of it: the share of the cache, or what goes
+through one of the phases. Figures that show different things of the same operators share their measurements.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from semistream.bench.feeder import PreparedStream
+from semistream.bench.figures.measurement import Context, Measurement
+from semistream.bench.figures.point import MACHINE, Point
+from semistream.bench.figures.spec import FigureSpec
+from semistream.bench.figures.workload_choice import WorkloadChoice, choose_workload
+from semistream.bench.operators.cells import is_lookup, is_scan
+from semistream.bench.operators.measure import make_operator
+from semistream.bench.operators.steady import Effort, SteadyState, measure_steady
+from semistream.core.errors import BudgetTooSmall, InvalidArgument
+from semistream.cost.disk_profile import HDD
+from semistream.operators import algorithm
+from semistream.storage import MasterTable
+
+__all__ = ["RateCell", "RateMeasurement", "rate_cell", "rate_measurements"]
+
+_BYTES_PER_MB = 1 << 20
+_EFFORTS = tuple(field.name for field in fields(Effort))
+_OF_THE_FIGURE = ("x", "values", "workload")
+_OF_THE_CELL = ("algorithm", "layout", "page_bytes", "memory_share", "memory_mb", "disk_buffer_kib")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateCell:
+    """One operator on one workload and budget.
+
+    Attributes
+    ----------
+    memory_share
+        Of the table's bytes; None when the budget is ``memory_bytes``.
+    """
+
+    algorithm: str
+    layout: str
+    workload: WorkloadChoice
+    page_bytes: int
+    memory_share: float | None
+    memory_bytes: int | None
+    options: Mapping[str, Any]
+    effort: Effort
+
+    @property
+    def weight(self) -> float:
+        """About how many seconds it takes."""
+        if is_lookup(self.algorithm):
+            return 2.0 + self.effort.lookup_tuples / 2000
+        rows = int(self.workload.arguments.get("rows", 1_000_000))
+        windows = self.effort.most_warm_up_scans + self.effort.measured_windows * (3 if self.algorithm == "ssbj" else 1)
+        return 2.0 + windows * rows * (0.2e-6 if is_scan(self.algorithm, self.layout) else 0.4e-6)
+
+    def __str__(self) -> str:
+        memory = f"{100 * self.memory_share:.3g}% of R" if self.memory_share else f"{self.memory_bytes:,} bytes"
+        options = "".join(f", {name} {value}" for name, value in self.options.items())
+        of_workload = "".join(f", {name} {value}" for name, value in self.workload.arguments.items())
+        return f"{self.algorithm} on {self.layout}, {self.workload.name}{of_workload}, memory {memory}{options}"
+
+
+@dataclass(frozen=True)
+class RateMeasurement:
+    """A cell, and where in the figure it stands.
+
+    Attributes
+    ----------
+    values
+        What of it is shown, by group.
+    """
+
+    cell: RateCell
+    series: str
+    x: float
+    values: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        return "rate " + json.dumps(asdict(self.cell), sort_keys=True)
+
+    @property
+    def weight(self) -> float:
+        return self.cell.weight
+
+    def run(self, context: Context) -> list[Point]:
+        cell = self.cell
+        workload = cell.workload.make(context.seed, context.shared_data)
+        table = context.table(workload, cell.layout, cell.page_bytes)
+        budget_bytes = cell.memory_bytes or int(table.num_bytes * (cell.memory_share or 0.0))
+        about: dict[str, Any] = {"workload": workload.name, "provenance": workload.provenance}
+        context.report(str(cell))
+        try:
+            op = make_operator(cell.algorithm, table, budget_bytes, workload, **cell.options)
+        except BudgetTooSmall as error:
+            return [Point(cell.algorithm, 0.0, {}, {**about, "budget_bytes": budget_bytes, "skipped": str(error)})]
+        with op:
+            steady = measure_steady(op, PreparedStream(workload.stream(context.seed)), table, cell.effort)
+        rates = {MACHINE: steady.tuples_per_s, HDD.name: steady.disks[HDD.name].tuples_per_s}
+        return [Point(cell.algorithm, 0.0, rates, {**about, **_details(steady, table, budget_bytes)})]
+
+    def placed(self, points: Sequence[Point]) -> list[Point]:
+        [point] = points
+        return [
+            Point(self.series, self.x, _VALUES[value](point) if point.y else {}, point.details, group)
+            for group, value in self.values.items()
+        ]
+
+
+def rate_measurements(spec: FigureSpec, parameters: Mapping[str, Any]) -> list[Measurement]:
+    """Return a measurement for every series at every place of the x axis.
+
+    Parameters are arguments of the workload, options of the algorithm, fields of `Effort`, and ``page_bytes``,
+    ``memory_share`` or ``memory_mb``, and ``disk_buffer_kib``. ``x`` has the values of the parameter that the x axis
+    is named for; ``values`` says what is shown, by group. A series may have parameters of its own.
+    """
+    values: Mapping[str, str] = parameters.get("values", {"": "rate"})
+    for value in values.values():
+        if value not in _VALUES:
+            raise InvalidArgument(
+                f"figure {spec.id} shows {value!r}, which is unknown: use one of {', '.join(_VALUES)}"
+            )
+    measurements: list[Measurement] = []
+    for x in parameters["x"]:
+        for series, settings in spec.series.items():
+            cell = rate_cell({**parameters, **settings, spec.x.name: x})
+            measurements.append(RateMeasurement(cell, series, x * spec.x.factor, values))
+    return measurements
+
+
+def rate_cell(parameters: Mapping[str, Any]) -> RateCell:
+    """Return the cell that ``parameters`` describe."""
+    name = parameters["algorithm"]
+    workload = choose_workload(parameters)
+    option_names = algorithm(name).option_names
+    options = {option: parameters[option] for option in option_names if option in parameters}
+    if "disk_buffer_kib" in parameters:
+        options["b"] = max(1, parameters["disk_buffer_kib"] * 1024 // parameters["page_bytes"])
+    known = {*_EFFORTS, *_OF_THE_FIGURE, *_OF_THE_CELL, *workload.arguments, *option_names}
+    if unknown := [parameter for parameter in parameters if parameter not in known]:
+        raise InvalidArgument(
+            f"parameter {unknown[0]!r} belongs neither to {name} nor to the workload {workload.name!r}: leave it out"
+        )
+    efforts = {effort: parameters[effort] for effort in _EFFORTS if effort in parameters}
+    if isinstance(scans := efforts.get("most_warm_up_scans"), Mapping):
+        efforts["most_warm_up_scans"] = scans.get(name, scans["others"])
+    memory_mb = parameters.get("memory_mb")
+    return RateCell(
+        algorithm=name,
+        layout=parameters["layout"],
+        workload=workload,
+        page_bytes=parameters["page_bytes"],
+        memory_share=None if memory_mb is not None else parameters["memory_share"],
+        memory_bytes=None if memory_mb is None else int(memory_mb * _BYTES_PER_MB),
+        options=options,
+        effort=Effort(**efforts),
+    )
+
+
+def _details(steady: SteadyState, table: MasterTable, budget_bytes: int) -> dict[str, Any]:
+    work, counted = steady.work, steady.work.counted
+    return {
+        "budget_bytes": budget_bytes,
+        "table_bytes": table.num_bytes,
+        "peak_bytes": steady.peak.total_bytes,
+        "peak_components_bytes": steady.peak.components,
+        "tuples": work.tuples,
+        "rows_out": counted.rows_out,
+        "elapsed_s": work.elapsed_s,
+        "cpu_s": work.cpu_s,
+        "scans": counted.bytes_read / table.num_bytes,
+        "steps": counted.steps,
+        "seeks": counted.seeks,
+        "pages_read": counted.pages_read,
+        "bytes_read": counted.bytes_read,
+        "cache_share": counted.cache_share,
+        "pages_per_1000_tuples": steady.pages_per_1000_tuples,
+        "cpu_us_per_tuple": steady.cpu_us_per_tuple,
+        "tuples_per_s_with_cpu": {name: disk.tuples_per_s_with_cpu for name, disk in steady.disks.items()},
+        "io_s": {name: disk.io_s for name, disk in steady.disks.items()},
+        "is_steady": steady.warm_up.is_steady,
+        "warm_up_tuples": steady.warm_up.tuples,
+        "warm_up_s": steady.warm_up.seconds,
+        "warm_up_cache_shares": steady.warm_up.cache_shares,
+    }
+
+
+def _part(point: Point, share: float) -> dict[str, float]:
+    return {clock: share * rate for clock, rate in point.y.items()}
+
+
+_VALUES: dict[str, Callable[[Point], dict[str, float]]] = {
+    "rate": lambda point: point.y,
+    "cache_rate": lambda point: _part(point, point.details["cache_share"]),
+    "disk_rate": lambda point: _part(point, 1 - point.details["cache_share"]),
+    "cache_percent": lambda point: {"value": 100 * point.details["cache_share"]},
+    "io_ms_per_seek": lambda point: {HDD.name: 1000 * point.details["io_s"][HDD.name] / max(1, point.details["seeks"])},
+}
