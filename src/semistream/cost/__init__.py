@@ -1,6 +1,8 @@
 """What a join costs before it runs: a model per operator, calibration, tuner and advisor."""
 
 # A model is known once its module was read.
+import semistream.cost.chybridjoin
+import semistream.cost.cinlj
 import semistream.cost.cmeshjoin
 import semistream.cost.hybridjoin
 import semistream.cost.inlj
