@@ -6,4 +6,5 @@ import semistream.cost.cinlj
 import semistream.cost.cmeshjoin
 import semistream.cost.hybridjoin
 import semistream.cost.inlj
-import semistream.cost.meshjoin  # noqa: F401
+import semistream.cost.meshjoin
+import semistream.cost.sweepjoin  # noqa: F401
