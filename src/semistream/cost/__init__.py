@@ -2,4 +2,5 @@
 
 # A model is known once its module was read.
 import semistream.cost.cmeshjoin
-import semistream.cost.meshjoin  # noqa: F401
+import semistream.cost.meshjoin
+import semistream.cost.ssbj  # noqa: F401
