@@ -208,11 +208,10 @@ def considered_share(rates: _Floats, window_tuples: float, per_load: float, look
 
     Examples
     --------
-    Of 10 equal partitions one is read while 20 tuples come. There are 100 in the queue, and each read takes a tenth of
-    what came in the last 200 or so:
+    Of 10 equal partitions one is read while 20 tuples come. Each read answers about a tenth of the 100 in the queue:
 
-    >>> round(considered_share(np.full(10, 0.1), 100, per_load=20, lookup_position=0.15), 2)
-    0.4
+    >>> round(20 * considered_share(np.full(10, 0.1), 100, per_load=20, lookup_position=0.15))
+    11
     """
     wanted = min(max(lookup_position, 1e-6), 1.0) * window_tuples
     picks_at = increasing_root(lambda age: _Queue(rates, per_load, age).younger - wanted, window_tuples)
