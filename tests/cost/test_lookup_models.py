@@ -22,7 +22,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("memory", [100_000, 300_000, 900_000])
+@pytest.mark.parametrize("memory", [150_000, 300_000, 900_000])
 def test_memory_is_what_the_operator_reports(table: MasterTable, name: str, memory: int) -> None:
     plan = model(name).plan(scattered_case(table, 0.0), memory, {})
     with make(name, table, memory) as op:
@@ -37,7 +37,7 @@ def test_memory_is_what_the_operator_reports(table: MasterTable, name: str, memo
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
-@pytest.mark.parametrize("memory", [100_000, 400_000])
+@pytest.mark.parametrize("memory", [150_000, 400_000])
 def test_reads_of_inlj(table: MasterTable, exponent: float, memory: int) -> None:
     loop = model("inlj").plan(scattered_case(table, exponent), memory, {}).loop
     with make("inlj", table, memory) as op:
@@ -47,7 +47,7 @@ def test_reads_of_inlj(table: MasterTable, exponent: float, memory: int) -> None
 
 
 def test_reads_of_cinlj(table: MasterTable) -> None:
-    memory = 120_000
+    memory = 150_000
     loop = model("cinlj").plan(scattered_case(table, 1.0), memory, {}).loop
     with make("cinlj", table, memory) as op:
         counted = counts_per_tuple(op, 1.0, warm_up=8000, tuples=6000)
@@ -59,7 +59,7 @@ def test_reads_of_cinlj(table: MasterTable) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_more_memory_is_never_slower(table: MasterTable, name: str) -> None:
     case = scattered_case(table, 1.0)
-    rates = [predict(name, case, memory, HDD).tuples_per_s for memory in (100_000, 200_000, 400_000, 800_000)]
+    rates = [predict(name, case, memory, HDD).tuples_per_s for memory in (150_000, 200_000, 400_000, 800_000)]
     assert rates == sorted(rates)
 
 
