@@ -38,15 +38,15 @@ def test_memory_is_what_the_operator_reports(table: MasterTable, name: str, memo
     assert plan.memory_bytes <= memory
 
 
-@pytest.mark.parametrize(("name", "warm_up"), [("hybridjoin", 60_000), ("chybridjoin", 120_000)])
+@pytest.mark.parametrize(("name", "warm_up"), [("hybridjoin", 100_000), ("chybridjoin", 250_000)])
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
-@pytest.mark.parametrize("memory", [400_000, 800_000])
+@pytest.mark.parametrize("memory", [400_000, 1_000_000])
 def test_reads_are_those_of_the_operator(
     table: MasterTable, name: str, warm_up: int, exponent: float, memory: int
 ) -> None:
     loop = model(name).plan(scattered_case(table, exponent), memory, {}).loop
     with make(name, table, memory) as op:
-        counted = counts_per_tuple(op, exponent, warm_up=warm_up, tuples=80_000)
+        counted = counts_per_tuple(op, exponent, warm_up=warm_up, tuples=150_000)
     assert loop.seeks / loop.tuples == pytest.approx(counted.seeks, rel=0.1)
     assert loop.pages / loop.tuples == pytest.approx(counted.pages, rel=0.1)
     assert loop.bytes_read / loop.tuples == pytest.approx(counted.bytes_read, rel=0.1)
