@@ -19,6 +19,7 @@ from semistream.kernels.page_search import expand_ranges, search_pages
 from semistream.operators.delivery import Delivery
 from semistream.operators.front_stage import Collecting, FrontStage
 from semistream.operators.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
+from semistream.operators.page_sizes import PageSizes
 from semistream.operators.partitions import Partitions
 from semistream.operators.read_counts import ReadCounts
 from semistream.operators.scan_plan import ScanPlanner
@@ -111,7 +112,7 @@ class HybridPhase:
         self._found_tuple = np.empty(delivery.pair_rows.size, dtype=np.int32)
         self._found_row = np.empty(delivery.pair_rows.size, dtype=np.int64)
         planner = ScanPlanner(
-            reader,
+            PageSizes.of(reader),
             spec,
             self._keys,
             budget_bytes=budget_bytes,
