@@ -109,7 +109,7 @@ class DiskClock:
 
 @dataclass(frozen=True)
 class Times:
-    """What a tuple goes through at a given arrival rate, in seconds of the clock of the 7200 rpm disk, by I/O alone.
+    """What a tuple goes through at a given arrival rate, in seconds of the clock that it was measured with.
 
     Attributes
     ----------

@@ -76,9 +76,7 @@ class Saturated:
                 break
         elapsed_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
         now_aside_s, now_aside_cpu_s = self._aside()
-        return Work(
-            _difference(before, metrics), elapsed_s - (now_aside_s - aside_s), cpu_s - (now_aside_cpu_s - aside_cpu_s)
-        )
+        return Work(metrics.since(before), elapsed_s - (now_aside_s - aside_s), cpu_s - (now_aside_cpu_s - aside_cpu_s))
 
     def _note_memory(self) -> None:
         started_s, started_cpu_s = time.perf_counter(), time.thread_time()
@@ -91,8 +89,3 @@ class Saturated:
     def _aside(self) -> tuple[float, float]:
         """Return what was not the operator's work so far, in seconds and in seconds of CPU time."""
         return self._aside_s + self._stream.making_s, self._aside_cpu_s + self._stream.making_cpu_s
-
-
-def _difference(before: Metrics, after: Metrics) -> Metrics:
-    counted_before = before.as_dict()
-    return Metrics(**{name: count - counted_before[name] for name, count in after.as_dict().items()})

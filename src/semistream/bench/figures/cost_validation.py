@@ -1,0 +1,156 @@
+"""Figures of the kind ``cost validation``: what the cost models predict, and what is measured, side by side.
+
+S3 Figs. 5b and 6a, S1 Fig. 8, S2 Fig. 9f, S0 Figs. 6c and 6d. On the 7200 rpm disk a model's counts are priced by seeks
+and bytes; on this machine by cost factors, which are calibrated on the same table in the same run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from semistream.bench.figures.join_case import has_model, predicted
+from semistream.bench.figures.measurement import Context, Measurement
+from semistream.bench.figures.open_cell import OpenCell, cell_key, cell_without, open_cell
+from semistream.bench.figures.point import MACHINE, Point
+from semistream.bench.figures.rate import RateCell
+from semistream.bench.figures.spec import FigureSpec
+from semistream.bench.operators.steady import SteadyState
+from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated
+from semistream.cost.calibration import calibrate
+from semistream.cost.clock import Clock
+from semistream.cost.disk_profile import HDD
+from semistream.cost.model import Prediction
+
+__all__ = ["MEASURED", "PREDICTED", "CostValidation", "cost_validation_measurements"]
+
+MEASURED, PREDICTED = "measured", "predicted"
+_SHOWN = ("loop_s", "tuples_per_s")
+_OWN = ("shown", "measured_x")
+
+
+class _Place(NamedTuple):
+    series: str
+    x: float
+    cell: RateCell
+    is_measured: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostValidation:
+    """All cells of a figure that share a table, which is calibrated once.
+
+    Attributes
+    ----------
+    shown
+        ``"loop_s"``, the papers' c_loop, or ``"tuples_per_s"``.
+    """
+
+    places: tuple[_Place, ...]
+    shown: str
+
+    @property
+    def key(self) -> str:
+        places = "; ".join(
+            f"{place.series} at {place.x:g}{'' if place.is_measured else ' unmeasured'}: {cell_key(place.cell)}"
+            for place in self.places
+        )
+        return f"cost validation, {self.shown}: {places}"
+
+    @property
+    def weight(self) -> float:
+        return 20.0 + sum(place.cell.weight for place in self.places if place.is_measured)
+
+    def run(self, context: Context) -> list[Point]:
+        opened = [open_cell(place.cell, context) for place in self.places]
+        context.report("calibrating")
+        calibration = calibrate(
+            opened[0].table,
+            memory_bytes=max(cell.budget_bytes for cell in opened),
+            stream_schema=opened[0].workload.stream_schema,
+            progress=context.report,
+        )
+        clocks: tuple[Clock, ...] = (HDD, calibration.factors)
+        points = []
+        for place, cell in zip(self.places, opened, strict=True):
+            context.report(str(place.cell))
+            points += self._points(place, cell, clocks)
+        return points
+
+    def _points(self, place: _Place, opened: OpenCell, clocks: tuple[Clock, ...]) -> list[Point]:
+        try:
+            predictions = _predictions(opened, clocks)
+            points = [self._predicted(place, predictions)] if predictions else []
+            if place.is_measured:
+                points.append(self._measured(place, opened.measure(), predictions))
+        except BudgetTooSmall as error:
+            return [Point(f"{place.series}, {MEASURED}", place.x, {}, {"skipped": str(error)})]
+        return points
+
+    def _predicted(self, place: _Place, predictions: Mapping[str, Prediction]) -> Point:
+        plan = predictions[HDD.name].plan
+        return Point(
+            series=f"{place.series}, {PREDICTED}",
+            x=place.x,
+            y={clock: float(getattr(each, self.shown)) for clock, each in predictions.items()},
+            details={
+                "settings": plan.settings,
+                "memory_bytes": plan.memory_bytes,
+                "tuples_per_loop": plan.loop.tuples,
+                "cache_share": plan.loop.cache_share,
+            },
+        )
+
+    def _measured(self, place: _Place, steady: SteadyState, predictions: Mapping[str, Prediction]) -> Point:
+        work = steady.work
+        rates = {HDD.name: steady.disks[HDD.name].tuples_per_s, MACHINE: steady.tuples_per_s}
+        steps = max(1, work.counted.steps)
+        loops = {HDD.name: steady.disks[HDD.name].io_s / steps, MACHINE: work.elapsed_s / steps}
+        values = {"loop_s": loops, "tuples_per_s": rates}[self.shown]
+        return Point(
+            series=f"{place.series}, {MEASURED}",
+            x=place.x,
+            y=values,
+            details={
+                "steps": work.counted.steps,
+                "tuples_per_loop": work.tuples / steps,
+                "cache_share": work.counted.cache_share,
+                "is_steady": steady.warm_up.is_steady,
+                # Predicted over measured, less one; positive when the model is too high.
+                "loop_s_error": {clock: each.loop_s / loops[clock] - 1 for clock, each in predictions.items()},
+                "tuples_per_s_error": {
+                    clock: each.tuples_per_s / rates[clock] - 1 for clock, each in predictions.items()
+                },
+            },
+        )
+
+
+def _predictions(opened: OpenCell, clocks: tuple[Clock, ...]) -> dict[str, Prediction]:
+    """Return what the model says on every clock that knows the algorithm; nothing when there is no model."""
+    if not has_model(opened.cell.algorithm):
+        return {}
+    found = {}
+    for clock in clocks:
+        try:
+            found[clock.name] = predicted(opened, clock)
+        except NotCalibrated:
+            continue
+    return found
+
+
+def cost_validation_measurements(spec: FigureSpec, parameters: Mapping[str, Any]) -> list[Measurement]:
+    """Return a measurement for every table.
+
+    Parameters are those of a cell; ``shown`` of `CostValidation`; and ``measured_x``, the places on the x axis at which
+    the join is measured, and not only predicted: all by default.
+    """
+    shown = parameters["shown"]
+    if shown not in _SHOWN:
+        raise InvalidArgument(f"figure {spec.id} shows {shown!r}, which is unknown: use one of {', '.join(_SHOWN)}")
+    measured_x = parameters.get("measured_x", parameters["x"])
+    by_table: dict[str, list[_Place]] = {}
+    for x in parameters["x"]:
+        for series, settings in spec.series.items():
+            cell = cell_without({**parameters, **settings, spec.x.name: x}, _OWN)
+            table = f"{cell.workload} {cell.layout} {cell.page_bytes}"
+            by_table.setdefault(table, []).append(_Place(series, x * spec.x.factor, cell, x in measured_x))
+    return [CostValidation(places=tuple(places), shown=shown) for places in by_table.values()]
