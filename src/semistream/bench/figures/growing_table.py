@@ -5,6 +5,7 @@ one, and fills its cache anew.
 """
 
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from semistream.bench.figures.point import MACHINE, Point
 from semistream.bench.figures.spec import FigureSpec
 from semistream.bench.operators.measure import make_operator
 from semistream.bench.operators.saturated import Saturated, Work
+from semistream.core.metrics import Metrics
 from semistream.cost.disk_profile import HDD
 from semistream.operators import algorithm
 from semistream.operators.step_operator import StepOperator
@@ -86,19 +88,20 @@ class GrowingTable:
         with make_operator(self.algorithm, table, budget_bytes) as op:
             for rows in (self.rows, 2 * self.rows):
                 context.report(f"growing table: {self.algorithm} on {rows:,} rows")
+                windows: list[Work] = []
                 if rows > table.num_rows:
                     table = table.append(_more_rows(self.rows, context.seed))
-                    _move(op, table)
+                    windows.append(_move(op, table))
                 workload = synthetic(rows, zipf_exponent=self.zipf_exponent, seed=context.seed)
                 saturated = Saturated(op, PreparedStream(workload.stream(context.seed)))
-                for _ in range(self.windows):
-                    work = saturated.run(bytes_read=window_bytes)
-                    points.append(self._point(work, elapsed_disk_s, rows))
-                    elapsed_disk_s += HDD.io_s(work.counted.seeks, work.counted.bytes_read)
+                windows += [saturated.run(bytes_read=window_bytes) for _ in range(self.windows)]
+                for work in windows:
+                    disk_s = HDD.io_s(work.counted.seeks, work.counted.bytes_read)
+                    points.append(self._point(work, elapsed_disk_s, disk_s, rows))
+                    elapsed_disk_s += disk_s
         return points
 
-    def _point(self, work: Work, elapsed_disk_s: float, rows: int) -> Point:
-        disk_s = HDD.io_s(work.counted.seeks, work.counted.bytes_read)
+    def _point(self, work: Work, elapsed_disk_s: float, disk_s: float, rows: int) -> Point:
         return Point(
             series=self.series,
             x=elapsed_disk_s + disk_s / 2,
@@ -107,12 +110,15 @@ class GrowingTable:
         )
 
 
-def _move(op: StepOperator, table: MasterTable) -> None:
+def _move(op: StepOperator, table: MasterTable) -> Work:
     """Let the operator answer what it has with the old version, and go on with the new one."""
+    before = Metrics(**op.metrics.as_dict())
+    started_s, started_cpu_s = time.perf_counter(), time.process_time()
     op.move_to(table)
     while op.pending:
         for _ in op.step():
             pass
+    return Work(op.metrics.since(before), time.perf_counter() - started_s, time.process_time() - started_cpu_s)
 
 
 def _more_rows(rows: int, seed: int) -> pa.RecordBatchReader:

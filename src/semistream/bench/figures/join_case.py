@@ -64,5 +64,3 @@ def predicted(opened: OpenCell, clock: Clock, budget_bytes: int | None = None, *
         clock,
         settings_of(opened, **options),
     )
-
-

@@ -28,8 +28,7 @@ __all__ = ["ARRIVALS", "OutsideStore", "OverloadRates", "Place", "Shedder", "she
 
 ARRIVALS = "arrivals"
 _BLOCK_BYTES = 1 << 20  # of shed tuples, written or read at once
-_SPOOL_BYTES = "64GB"
-_OF_SHEDDER = ("strategy", "to", "lookup_position")
+_OF_SHEDDER = ("strategy", "to", "lookup_position", "spool_bytes")
 _OWN = (*_OF_SHEDDER, "unshed", "overload", "scans")
 
 
@@ -56,8 +55,8 @@ class Shedder:
 
     Attributes
     ----------
-    strategy, lookup_position
-        Of `SheddingConfig`.
+    strategy, lookup_position, spool_bytes
+        Of `SheddingConfig`; the larger the spool, the more of the budget its index takes.
     to
         ``"disk"`` or ``"network"``.
     """
@@ -65,6 +64,7 @@ class Shedder:
     strategy: str
     to: str = "disk"
     lookup_position: float = 0.15
+    spool_bytes: str = "1GB"
 
     def __post_init__(self) -> None:
         if self.to not in ("disk", "network"):
@@ -74,7 +74,7 @@ class Shedder:
         outside = OutsideStore()
         place: dict[str, Any] = {"to": (outside.put, outside.take)}
         if self.to == "disk":
-            place = {"to": "disk", "directory": context.data_dir, "spool_bytes": _SPOOL_BYTES}
+            place = {"to": "disk", "directory": context.data_dir, "spool_bytes": self.spool_bytes}
         return SheddingConfig(
             strategy=self.strategy,  # type: ignore[arg-type]
             lookup_position=self.lookup_position,
@@ -193,7 +193,7 @@ def _unshed(opened: OpenCell) -> _Unshed:
 def shedding_measurements(spec: FigureSpec, parameters: Mapping[str, Any]) -> list[Measurement]:
     """Return a measurement for every series.
 
-    Parameters are those of a cell; ``strategy``, ``to`` and ``lookup_position`` of `Shedder`; ``overload``; ``scans``
+    Parameters are those of a cell; those of `Shedder`; ``overload``; ``scans``
     of `OverloadRates`; and ``unshed``, the parameters in which the join without shedding differs. A series without a
     strategy shows the arrivals.
     """
