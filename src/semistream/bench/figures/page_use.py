@@ -65,7 +65,7 @@ class PageUse:
             Point(
                 series=self.series,
                 x=float(low + high) / 2,
-                y={"value": 1e6 * reads_of_page / work.tuples},
+                y={"value": 1e6 * reads_of_page / max(1, work.tuples)},
                 details={"reads_per_page": reads_of_page, "tuples": work.tuples, "pages": high - low},
             )
             for low, high, reads_of_page in zip(
