@@ -15,6 +15,7 @@ __all__ = [
     "ExecutorMismatch",
     "InvalidArgument",
     "KeyTypeMismatch",
+    "MissingData",
     "MissingExtra",
     "NotCalibrated",
     "OperatorMisuse",
@@ -128,6 +129,10 @@ class MissingExtra(SemistreamError, ImportError):
 
 class NotCalibrated(SemistreamError, LookupError):
     """The cost factors that are asked for were not measured on this machine."""
+
+
+class MissingData(SemistreamError, FileNotFoundError):
+    """A data set that is not part of this package is not where it was looked for."""
 
 
 class ExecutorMismatch(SemistreamError, ImportError):

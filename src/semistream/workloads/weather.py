@@ -1,0 +1,121 @@
+"""A synthetic stand-in for the papers' weather data (S0 ll. 810-821, S3 ll. 263-267): joined on longitude.
+
+The papers join months of cloud reports (NDP-026B) on longitude, 0 to 36000: 20 million rows and stream tuples of 128
+bytes in S0, 10 million of 32 bytes in S3. Sizes and domain are theirs; how skewed longitudes are is taken from
+other real reports (`longitude_profile`). For the real reports, see `cloud_reports`.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.errors import InvalidArgument
+from semistream.workloads.longitude_profile import LONGITUDES, longitude_shares
+from semistream.workloads.permutation import Permutation
+from semistream.workloads.splitmix import SplitMix
+from semistream.workloads.workload import Workload
+
+__all__ = ["weather"]
+
+_MASTER_BATCH_ROWS = 65_536
+_STREAM_BATCH_ROWS = 16_384
+_BYTES_BEFORE_RECORD = 16
+_WORD_BYTES = 8
+
+_Int64s = npt.NDArray[np.int64]
+
+
+def weather(rows: int, *, row_bytes: int = 128, seed: int = 0) -> Workload:
+    """Return synthetic weather reports as a workload, many-to-many on longitude.
+
+    The same longitudes are frequent in both, as places are. A tuple meets about ``rows / 10,000`` rows.
+
+    Parameters
+    ----------
+    rows
+        Of the master table: 20 million in S0, 10 million in S3.
+    row_bytes
+        Of a row and of a stream tuple: 128 in S0, 32 in S3.
+    seed
+        Of the master table, and of which longitudes are frequent.
+
+    Examples
+    --------
+    >>> workload = weather(1000, row_bytes=32)
+    >>> batch = next(workload.stream(7))
+    >>> batch.nbytes // batch.num_rows, batch.schema.names
+    (32, ['lon', 'lat', 'report', 'record'])
+    """
+    if rows < 1:
+        raise InvalidArgument(f"rows={rows} must be at least 1")
+    if row_bytes < _BYTES_BEFORE_RECORD + _WORD_BYTES or row_bytes % _WORD_BYTES:
+        raise InvalidArgument(f"row_bytes={row_bytes} must be a multiple of 8, and at least 24")
+    longitudes = _Longitudes(seed)
+    master_schema, stream_schema = _schema(row_bytes, "past_"), _schema(row_bytes, "")
+
+    def master() -> Iterator[pa.RecordBatch]:
+        for start in range(0, rows, _MASTER_BATCH_ROWS):
+            numbers = np.arange(start, min(start + _MASTER_BATCH_ROWS, rows), dtype=np.int64)
+            yield _reports(numbers, longitudes, master_schema, seed, "past ")
+
+    def stream(stream_seed: int) -> Iterator[pa.RecordBatch]:
+        for start in count(0, _STREAM_BATCH_ROWS):
+            numbers = np.arange(start, start + _STREAM_BATCH_ROWS, dtype=np.int64)
+            yield _reports(numbers, longitudes, stream_schema, stream_seed, "")
+
+    return Workload(
+        name=f"synthetic weather, {rows:,} rows of {row_bytes} bytes",
+        table_name=f"weather-{rows}-rows-{row_bytes}-bytes-seed-{seed}",
+        provenance=(
+            f"synthetic: sizes and domain of the papers' cloud reports ({row_bytes} bytes, longitudes 0 to 36000), "
+            f"skew measured on ships' reports of 1936 to 1955"
+        ),
+        key="lon",
+        num_rows=rows,
+        master_schema=master_schema,
+        stream_schema=stream_schema,
+        master=lambda: pa.RecordBatchReader.from_batches(master_schema, master()),
+        stream=stream,
+    )
+
+
+class _Longitudes:
+    """Draws longitudes; which of them are frequent depends on the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._cumulative = np.cumsum(longitude_shares())
+        self._of_rank = Permutation(LONGITUDES, seed)(np.arange(LONGITUDES)).astype(np.int32)
+
+    def at(self, uniform: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+        # Rounding may leave the last sum below 1, and longitudes without a share behind it.
+        ranks = np.searchsorted(self._cumulative, uniform * self._cumulative[-1], side="right")
+        drawn: npt.NDArray[np.int32] = self._of_rank[ranks]
+        return drawn
+
+
+def _schema(row_bytes: int, prefix: str) -> pa.Schema:
+    fields: dict[str, pa.DataType] = {
+        "lon": pa.int32(),
+        f"{prefix}lat": pa.int32(),
+        f"{prefix}report": pa.int64(),
+        f"{prefix}record": pa.binary(row_bytes - _BYTES_BEFORE_RECORD),
+    }
+    return pa.schema(fields)
+
+
+def _reports(numbers: _Int64s, longitudes: _Longitudes, schema: pa.Schema, seed: int, purpose: str) -> pa.RecordBatch:
+    record_type = schema.types[-1]
+    words = record_type.byte_width // _WORD_BYTES
+    places = np.arange(int(numbers[0]) * words, (int(numbers[-1]) + 1) * words, dtype=np.int64)
+    record = SplitMix(seed, purpose + "record").words(places)
+    lat = np.rint(SplitMix(seed, purpose + "lat").uniform(numbers) * 18_000 - 9000).astype(np.int32)
+    columns = [
+        pa.array(longitudes.at(SplitMix(seed, purpose + "lon").uniform(numbers))),
+        pa.array(lat),
+        pa.array(numbers),
+        pa.Array.from_buffers(record_type, numbers.size, [None, pa.py_buffer(record.data)]),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
