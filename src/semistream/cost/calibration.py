@@ -38,7 +38,7 @@ SKEWS = (0.3, 0.9)
 
 _MEMORY_PARTS = (0.3, 1.0, 2.5)  # of a given memory
 _ABSENT_SHARE = 0.5
-_LOOKUP_TUPLES = 256  # a step of look-ups, so that several make up a trial
+_LOOKUP_TUPLES = (256, 384)  # a step of look-ups, so that several make up a trial, and c_loop shows
 _SEED = 0
 
 
@@ -148,26 +148,26 @@ class _Trials:
     def of(self, name: str) -> Iterator[_Trial]:
         """Yield the trials of an algorithm: budgets, skews, keys without a row, and smaller pages."""
         for table, options in self._ways(name):
-            low, middle, high = self._budgets(table)
-            for memory_bytes in (low, middle, high):
-                yield _Trial(name, table, memory_bytes, SKEWS[0], options=options)
-            for memory_bytes in (low, high):
-                yield _Trial(name, table, memory_bytes, SKEWS[1], options=options)
+            budgets = self._budgets(table)
+            for number, memory_bytes in enumerate(budgets):
+                yield _Trial(name, table, memory_bytes, SKEWS[0], options=options[number % 2])
+            for memory_bytes in (budgets[0], budgets[-1]):
+                yield _Trial(name, table, memory_bytes, SKEWS[1], options=options[1])
             if absent_keys(self._keys_of(table)) is not None:
-                yield _Trial(name, table, middle, SKEWS[0], _ABSENT_SHARE, options)
+                yield _Trial(name, table, budgets[1], SKEWS[0], _ABSENT_SHARE, options[0])
             small = self._tables.small_pages
             if small is not None:
-                yield _Trial(name, small, self._budgets(small)[-1], SKEWS[0], options=options)
+                yield _Trial(name, small, self._budgets(small)[-1], SKEWS[0], options=options[0])
 
-    def _ways(self, name: str) -> Iterator[tuple[MasterTable, dict[str, Any]]]:
-        """Yield tables with options for them: an algorithm that reads in two ways is tried in both."""
-        can_scan = "heap" in algorithm(name).layouts
+    def _ways(self, name: str) -> Iterator[tuple[MasterTable, list[dict[str, Any]]]]:
+        """Yield tables with two lots of options: an algorithm that reads in two ways is tried in both."""
         if "disk_phase" in algorithm(name).option_names:
-            yield self._tables.scanned, {"disk_phase": "scan"}
-            yield self._tables.looked_up, {"disk_phase": "partition"}
+            yield self._tables.scanned, [{"disk_phase": "scan"}] * 2
+            yield self._tables.looked_up, [{"disk_phase": "partition"}] * 2
+        elif "heap" in algorithm(name).layouts:
+            yield self._tables.scanned, [{}] * 2
         else:
-            options = {"w": _LOOKUP_TUPLES} if name in LOOKUPS else {}
-            yield (self._tables.scanned if can_scan else self._tables.looked_up), options
+            yield self._tables.looked_up, [{"w": w} if name in LOOKUPS else {} for w in _LOOKUP_TUPLES]
 
     def _budgets(self, table: MasterTable) -> tuple[int, int, int]:
         if self._memory_bytes is not None:

@@ -29,7 +29,7 @@ class CountedWork(NamedTuple):
     Attributes
     ----------
     loops
-        Iterations of the model's loop; 0 for an operator whose iterations take nothing beyond what they do.
+        Iterations of the model's loop.
     counts
         Over all of them.
     """

@@ -12,7 +12,7 @@ from semistream.cost.loop import Loop
 from semistream.cost.trial_stream import TrialStream
 from semistream.operators.step_operator import StepOperator
 
-__all__ = ["LOOKUPS", "counted_loops", "run_trial"]
+__all__ = ["LOOKUPS", "run_trial"]
 
 _WARM_UP_S = 0.2
 _MOST_WARM_UP_S = 2.0
@@ -21,11 +21,6 @@ _SLICE_S = 0.08
 _MOST_PENDING_LOOKUPS = 1 << 12  # an operator that only looks up its next tuples is as busy with these
 LOOKUPS = ("inlj", "cinlj")
 """Algorithms that look up one tuple after the other."""
-
-
-def counted_loops(algorithm: str, counted: Metrics) -> float:
-    """Return how many iterations of the model's loop were counted; 0 where looking up a tuple is all there is to it."""
-    return 0.0 if algorithm in LOOKUPS else float(counted.steps)
 
 
 def run_trial(op: StepOperator, stream: TrialStream) -> list[CountedWork]:
@@ -75,8 +70,7 @@ class _Trial:
         counted_before = before.as_dict()
         counted = Metrics(**{name: n - counted_before[name] for name, n in self._op.metrics.as_dict().items()})
         rows_per_page = self._op.table.num_rows / self._op.table.num_pages
-        loops = counted_loops(self._op.name, counted)
-        return CountedWork(loops, Loop.counted(counted, rows_per_page), elapsed_s)
+        return CountedWork(counted.steps, Loop.counted(counted, rows_per_page), elapsed_s)
 
     def _step(self) -> None:
         op = self._op
