@@ -77,9 +77,7 @@ def test_result_file_and_picture(result: BenchResult, tmp_path: Path) -> None:
     assert (tmp_path / "r.png").stat().st_size > 10_000
 
 
-def test_resuming_measures_nothing_again(
-    result: BenchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resuming_measures_nothing_again(result: BenchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("measured again")
 
@@ -144,7 +142,16 @@ def test_loop_cost_is_time_by_steps() -> None:
     disks = {HDD.name: DiskClock(io_s=8.0, tuples_per_s=10.0, tuples_per_s_with_cpu=5.0)}
     cell = Cell(1000, 0.0, 0.1, "a", "heap")
     found = CellResult(
-        cell, None, 1, tuples=80, elapsed_s=2.0, steps=4, pages_read=12, cache_share=0.25, tuples_per_s=40.0, disks=disks
+        cell,
+        None,
+        1,
+        tuples=80,
+        elapsed_s=2.0,
+        steps=4,
+        pages_read=12,
+        cache_share=0.25,
+        tuples_per_s=40.0,
+        disks=disks,
     )
     figures, loop = measured_figures(found, rows_per_page=100.0)
     assert figures == {HDD.name: Figures(10.0, 2.0), MACHINE: Figures(40.0, 0.5)}

@@ -2,6 +2,8 @@
 
 # ruff: noqa: F401  a model is known once its module was read
 
+import semistream.cost.chybridjoin
+import semistream.cost.cinlj
 import semistream.cost.cmeshjoin
 import semistream.cost.hybridjoin
 import semistream.cost.inlj
