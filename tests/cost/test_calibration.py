@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from semistream.core.errors import EmptyTable, InvalidArgument, NotCalibrated, SchemaMismatch, UnknownColumn
-from semistream.cost import calibration as calibration_module
 from semistream.cost import trial_run
 from semistream.cost.calibration import Calibration, calibrate
 from semistream.cost.calibration_file import calibration_path, load_calibration, save_calibration
@@ -126,30 +125,25 @@ def test_every_operator_gets_factors_on_a_clustered_table(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("short_trials")
-def test_a_heap_is_sampled_for_operators_that_need_a_clustered_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calibration_module, "algorithm_names", lambda: ["hybridjoin", "ssbj"])
-    found = calibrate(small_table(tmp_path / "t", "heap"), memory_bytes=400_000)
+def test_a_heap_is_sampled_for_operators_that_need_a_clustered_table(tmp_path: Path) -> None:
+    found = calibrate(small_table(tmp_path / "t", "heap"), memory_bytes=400_000, algorithms=["hybridjoin", "ssbj"])
     assert sorted(found.factors.by_algorithm) == ["hybridjoin", "ssbj"]
     assert found.provenance["memory_bytes"] == 400_000
 
 
 @pytest.mark.usefixtures("short_trials")
-def test_composite_and_text_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration_module, "algorithm_names", lambda: ["cinlj", "meshjoin"])
+def test_composite_and_text_keys(tmp_path: Path) -> None:
     content = {"day": np.arange(5000) // 50, "name": [f"n{number}" for number in range(5000)], "x": np.ones(5000)}
     table = stage(pa.table(content), tmp_path / "t", key=["day", "name"], page_bytes=16 << 10)
-    found = calibrate(table, memory_bytes=400_000)
+    found = calibrate(table, memory_bytes=400_000, algorithms=["cinlj", "meshjoin"])
     assert sorted(found.factors.by_algorithm) == ["cinlj", "meshjoin"]
 
 
 @pytest.mark.usefixtures("short_trials")
-def test_operators_that_cannot_carry_the_stream_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration_module, "algorithm_names", lambda: ["inlj", "meshjoin"])
+def test_operators_that_cannot_carry_the_stream_are_named(tmp_path: Path) -> None:
     table = small_table(tmp_path / "t")
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("tags", pa.list_(pa.int32()))])
-    found = calibrate(table, memory_bytes=1_000_000, stream_schema=schema)
+    found = calibrate(table, memory_bytes=1_000_000, stream_schema=schema, algorithms=["inlj", "meshjoin"])
     for name in ("inlj", "meshjoin"):
         assert (name in found.left_out) != (name in found.factors.by_algorithm)
     assert found.left_out

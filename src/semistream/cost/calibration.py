@@ -6,7 +6,7 @@ other. It counts what it does, and the factors are those that explain best how l
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -69,6 +69,7 @@ def calibrate(
     *,
     memory_bytes: int | None = None,
     stream_schema: pa.Schema | None = None,
+    algorithms: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Calibration:
     """Return the cost factors of all operators that can join a stream with ``table`` on its key.
@@ -83,6 +84,8 @@ def calibrate(
         shares of the table.
     stream_schema
         The columns of the stream, with those of the table's key among them. By default the key and 12 bytes.
+    algorithms
+        Which to calibrate; all by default.
     progress
         Is told what is being done.
     """
@@ -101,7 +104,7 @@ def calibrate(
         report("taking samples of the table")
         rng = np.random.default_rng(_SEED)
         trials = _Trials(trial_tables(table, Path(folder), rng), schema, memory_bytes, rng)
-        names = algorithm_names()
+        names = algorithm_names() if algorithms is None else list(algorithms)
         for number, name in enumerate(names, 1):
             works: list[CountedWork] = []
             try:

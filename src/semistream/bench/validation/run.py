@@ -78,7 +78,9 @@ def _calibrations(
         if rows in kept:
             found[rows] = kept[rows]
             continue
-        calibration = calibrate(tables.of(rows, "clustered"), stream_schema=STREAM_SCHEMA, progress=report)
+        calibration = calibrate(
+            tables.of(rows, "clustered"), stream_schema=STREAM_SCHEMA, algorithms=spec.algorithms, progress=report
+        )
         found[rows] = {
             "factors": {name: factors.as_dict() for name, factors in calibration.factors.by_algorithm.items()},
             "left_out": calibration.left_out,
