@@ -6,6 +6,7 @@ and bytes; on this machine by cost factors, which are calibrated on the same tab
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from semistream.bench.figures.join_case import has_model, predicted
@@ -65,8 +66,9 @@ class CostValidation:
         context.report("calibrating")
         calibration = calibrate(
             opened[0].table,
-            memory_bytes=max(cell.budget_bytes for cell in opened),
+            memory_bytes=round(geometric_mean(cell.budget_bytes for cell in opened)),
             stream_schema=opened[0].workload.stream_schema,
+            algorithms=list(dict.fromkeys(place.cell.algorithm for place in self.places)),
             progress=context.report,
         )
         clocks: tuple[Clock, ...] = (HDD, calibration.factors)
