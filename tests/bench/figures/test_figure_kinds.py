@@ -366,6 +366,17 @@ def test_costs_are_predicted_and_measured_side_by_side(context: Context) -> None
     assert all(set(point.y) == {HDD.name} for point in of(points, "HYBRIDJOIN, predicted"))
 
 
+def test_without_calibration_costs_are_predicted_for_the_disk_alone(context: Context) -> None:
+    parameters = {**CELL, "x": [1, 2], "measured_x": [2], "shown": "tuples_per_s", "calibrates": False}
+    points = run(figure("cost validation", "b", {"MESHJOIN": MESHJOIN}, **parameters), context)
+    assert [(point.series, set(point.y)) for point in points] == [
+        ("MESHJOIN, predicted", {HDD.name}),
+        ("MESHJOIN, predicted", {HDD.name}),
+        ("MESHJOIN, measured", CLOCKS),
+    ]
+    assert points[1].y[HDD.name] == pytest.approx(points[2].y[HDD.name], rel=0.05)
+
+
 def test_a_cost_that_is_unknown_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"shows 'miles', which is unknown: use one of loop_s, tuples_per_s"):
         figure("cost validation", "b", {"MESHJOIN": MESHJOIN}, **{**CELL, "x": [1], "shown": "miles"})

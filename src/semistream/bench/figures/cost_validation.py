@@ -4,7 +4,7 @@ S3 Figs. 5b and 6a, S1 Fig. 8, S2 Fig. 9f, S0 Figs. 6c and 6d. On the 7200 rpm d
 and bytes; on this machine by cost factors, which are calibrated on the same table in the same run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ __all__ = ["MEASURED", "PREDICTED", "CostValidation", "cost_validation_measureme
 
 MEASURED, PREDICTED = "measured", "predicted"
 _SHOWN = ("loop_s", "tuples_per_s")
-_OWN = ("shown", "measured_x")
+_OWN = ("shown", "measured_x", "calibrates")
 
 
 class _Place(NamedTuple):
@@ -44,10 +44,13 @@ class CostValidation:
     ----------
     shown
         ``"loop_s"``, the papers' c_loop, or ``"tuples_per_s"``.
+    calibrates
+        Whether this machine's cost factors are measured; otherwise predictions are for the disk alone.
     """
 
     places: tuple[_Place, ...]
     shown: str
+    calibrates: bool = True
 
     @property
     def key(self) -> str:
@@ -55,15 +58,24 @@ class CostValidation:
             f"{place.series} at {place.x:g}{'' if place.is_measured else ' unmeasured'}: {cell_key(place.cell)}"
             for place in self.places
         )
-        return f"cost validation, {self.shown}: {places}"
+        return f"cost validation, {self.shown}, calibrated {self.calibrates}: {places}"
 
     @property
     def weight(self) -> float:
-        return 20.0 + sum(place.cell.weight for place in self.places if place.is_measured)
+        return 20.0 * self.calibrates + sum(place.cell.weight for place in self.places if place.is_measured)
 
     def run(self, context: Context) -> list[Point]:
         opened = [open_cell(place.cell, context) for place in self.places]
-        context.report("calibrating")
+        clocks: list[Clock] = [HDD]
+        if self.calibrates:
+            clocks.append(self._machine(opened, context))
+        points = []
+        for place, cell in zip(self.places, opened, strict=True):
+            context.report(str(place.cell))
+            points += self._points(place, cell, clocks)
+        return points
+
+    def _machine(self, opened: list[OpenCell], context: Context) -> Clock:
         calibration = calibrate(
             opened[0].table,
             memory_bytes=round(geometric_mean(cell.budget_bytes for cell in opened)),
@@ -71,14 +83,9 @@ class CostValidation:
             algorithms=list(dict.fromkeys(place.cell.algorithm for place in self.places)),
             progress=context.report,
         )
-        clocks: tuple[Clock, ...] = (HDD, calibration.factors)
-        points = []
-        for place, cell in zip(self.places, opened, strict=True):
-            context.report(str(place.cell))
-            points += self._points(place, cell, clocks)
-        return points
+        return calibration.factors
 
-    def _points(self, place: _Place, opened: OpenCell, clocks: tuple[Clock, ...]) -> list[Point]:
+    def _points(self, place: _Place, opened: OpenCell, clocks: Sequence[Clock]) -> list[Point]:
         try:
             predictions = _predictions(opened, clocks)
             points = [self._predicted(place, predictions)] if predictions else []
@@ -126,7 +133,7 @@ class CostValidation:
         )
 
 
-def _predictions(opened: OpenCell, clocks: tuple[Clock, ...]) -> dict[str, Prediction]:
+def _predictions(opened: OpenCell, clocks: Sequence[Clock]) -> dict[str, Prediction]:
     """Return what the model says on every clock that knows the algorithm; nothing when there is no model."""
     if not has_model(opened.cell.algorithm):
         return {}
@@ -142,8 +149,8 @@ def _predictions(opened: OpenCell, clocks: tuple[Clock, ...]) -> dict[str, Predi
 def cost_validation_measurements(spec: FigureSpec, parameters: Mapping[str, Any]) -> list[Measurement]:
     """Return a measurement for every table.
 
-    Parameters are those of a cell; ``shown`` of `CostValidation`; and ``measured_x``, the places on the x axis at which
-    the join is measured, and not only predicted: all by default.
+    Parameters are those of a cell; ``shown`` and ``calibrates`` of `CostValidation`; and ``measured_x``, the places on
+    the x axis at which the join is measured, and not only predicted: all by default.
     """
     shown = parameters["shown"]
     if shown not in _SHOWN:
@@ -155,4 +162,5 @@ def cost_validation_measurements(spec: FigureSpec, parameters: Mapping[str, Any]
             cell = cell_without({**parameters, **settings, spec.x.name: x}, _OWN)
             table = f"{cell.workload} {cell.layout} {cell.page_bytes}"
             by_table.setdefault(table, []).append(_Place(series, x * spec.x.factor, cell, x in measured_x))
-    return [CostValidation(places=tuple(places), shown=shown) for places in by_table.values()]
+    calibrates = parameters.get("calibrates", True)
+    return [CostValidation(places=tuple(places), shown=shown, calibrates=calibrates) for places in by_table.values()]
