@@ -121,6 +121,7 @@ class CostValidation:
             y=values,
             details={
                 "steps": work.counted.steps,
+                "tuples_per_s": rates,
                 "tuples_per_loop": work.tuples / steps,
                 "cache_share": work.counted.cache_share,
                 "is_steady": steady.warm_up.is_steady,

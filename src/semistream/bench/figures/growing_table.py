@@ -97,7 +97,7 @@ class GrowingTable:
                 windows += [saturated.run(bytes_read=window_bytes) for _ in range(self.windows)]
                 for work in windows:
                     disk_s = HDD.io_s(work.counted.seeks, work.counted.bytes_read)
-                    points.append(self._point(work, elapsed_disk_s, disk_s, rows))
+                    points.append(self._point(work, elapsed_disk_s, disk_s, op.table.num_rows))
                     elapsed_disk_s += disk_s
         return points
 

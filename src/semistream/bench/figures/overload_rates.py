@@ -29,7 +29,7 @@ __all__ = ["ARRIVALS", "OutsideStore", "OverloadRates", "Place", "Shedder", "she
 ARRIVALS = "arrivals"
 _BLOCK_BYTES = 1 << 20  # of shed tuples, written or read at once
 _OF_SHEDDER = ("strategy", "to", "lookup_position", "spool_bytes")
-_OWN = (*_OF_SHEDDER, "unshed", "overload", "scans")
+_OWN = (*_OF_SHEDDER, "unshed", "overload", "settling_scans", "scans")
 
 
 class OutsideStore:
@@ -118,21 +118,22 @@ class OverloadRates:
         The join that sheds load, and the one whose service rate, without shedding, is the unit of the arrivals.
     places
         Those without a shedder show the arrivals.
-    scans
-        Each rate is taken over the time in which the join without shedding reads R's bytes so often, after as long
-        a time to settle.
+    settling_scans, scans
+        Each rate is taken over the time in which the join without shedding reads R's bytes ``scans`` times, after the
+        time of ``settling_scans``, in which a cache fills.
     """
 
     series: str
     cell: RateCell
     unshed: RateCell
     places: tuple[Place, ...]
+    settling_scans: float
     scans: float
 
     @property
     def key(self) -> str:
         return (
-            f"shedding, {self.series}: {self.places}, {self.scans:g} scans, {cell_key(self.cell)}, "
+            f"shedding, {self.series}: {self.places}, {self.settling_scans:g} + {self.scans:g} scans, {cell_key(self.cell)}, "
             f"unshed: {cell_key(self.unshed)}"
         )
 
@@ -140,7 +141,7 @@ class OverloadRates:
     def weight(self) -> float:
         rows: int = self.cell.workload.arguments["rows"]
         shed = [place.overload for place in self.places if place.shedder is not None]
-        return self.unshed.weight + sum(shed) * self.scans * 8e-6 * rows
+        return self.unshed.weight + sum(shed) * (self.settling_scans + self.scans) * 4e-6 * rows
 
     def run(self, context: Context) -> list[Point]:
         unshed = _unshed(open_cell(self.unshed, context))
@@ -162,6 +163,7 @@ class OverloadRates:
                 arrivals[clock],
                 self.scans * unshed.scan_s[clock],
                 step_s,
+                settling_s=self.settling_scans * unshed.scan_s[clock],
             )
             for clock, step_s in place.shedder.clocks(opened).items()
         }
@@ -193,8 +195,8 @@ def _unshed(opened: OpenCell) -> _Unshed:
 def shedding_measurements(spec: FigureSpec, parameters: Mapping[str, Any]) -> list[Measurement]:
     """Return a measurement for every series.
 
-    Parameters are those of a cell; those of `Shedder`; ``overload``; ``scans``
-    of `OverloadRates`; and ``unshed``, the parameters in which the join without shedding differs. A series without a
+    Parameters are those of a cell; those of `Shedder`; ``overload``;
+    ``settling_scans`` and ``scans`` of `OverloadRates`; and ``unshed``, the parameters in which the join without shedding differs. A series without a
     strategy shows the arrivals.
     """
     measurements: list[Measurement] = []
@@ -212,6 +214,7 @@ def shedding_measurements(spec: FigureSpec, parameters: Mapping[str, Any]) -> li
                 cell=cell_without(here, _OWN) if "strategy" in here else unshed,
                 unshed=unshed,
                 places=tuple(places),
+                settling_scans=here["settling_scans"],
                 scans=here["scans"],
             )
         )

@@ -38,7 +38,7 @@ class PageReads:
     >>> reads = PageReads(staged)
     >>> with PageReader(reads.table) as reader:
     ...     rows = reader.read(1, 2).num_rows
-    >>> reads.counts.tolist()
+    >>> reads.counts[:4].tolist()
     [0, 1, 1, 0]
     """
 

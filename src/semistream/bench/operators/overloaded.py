@@ -40,8 +40,10 @@ def overloaded_rate(
     arrivals_per_s: float,
     measured_s: float,
     step_cost_s: StepSeconds = disk_step_s,
+    settling_s: float | None = None,
 ) -> OverloadedRate:
-    """Return what ``op`` does in ``measured_s`` seconds, after as many before that, and close it."""
+    """Return what ``op`` does in ``measured_s`` seconds, after as many before that or ``settling_s``, and close it."""
+    settling_s = measured_s if settling_s is None else settling_s
     replay = Replay(op, batches, arrivals_per_s, step_cost_s=step_cost_s)
     results = iter(replay)
     before: Metrics | None = None
@@ -49,7 +51,7 @@ def overloaded_rate(
     try:
         for _ in results:
             if before is None:
-                if replay.now_s >= measured_s:
+                if replay.now_s >= settling_s:
                     before, began_s = Metrics(**op.metrics.as_dict()), replay.now_s
             elif replay.now_s >= began_s + measured_s:
                 break
