@@ -296,3 +296,11 @@ def test_recent_keys_are_the_last_ones(capacity: int, batches: list[list[int]]) 
         counts = Counter(plain)
         assert recent.count(np.arange(10)).tolist() == [counts[code] for code in range(10)]
         assert recent.nbytes == RecentKeys.bytes_for(capacity)
+
+
+def test_a_fixed_threshold_does_not_move() -> None:
+    policy = ThresholdPolicy(KEYS, 3)
+    cache = Cache(policy)
+    cache.arrive(*range(KEYS))
+    cache.consider({1: 1, 2: 2, 3: 3})  # with room for all, a threshold that moves would have fallen
+    assert (policy.threshold, cache.held) == (3, [3])

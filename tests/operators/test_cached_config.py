@@ -40,6 +40,14 @@ def test_an_unknown_policy(name: str, table: MasterTable, policy: str | None) ->
     )
 
 
+def test_a_threshold_is_a_count_and_belongs_to_its_policy(name: str, table: MasterTable) -> None:
+    with pytest.raises(InvalidArgument, match=r"cache_threshold=2 is for cache_policy='threshold', not 'aging'"):
+        make(name, table, cache_threshold=2)
+    with pytest.raises(InvalidArgument, match=r"cache_threshold=0"):
+        make(name, table, cache_policy="threshold", cache_threshold=0)
+    make(name, table, cache_policy="threshold", cache_threshold=2).close()
+
+
 def test_a_nested_master_column(name: str, table: MasterTable) -> None:
     with pytest.raises(UnsupportedType, match=r"'tags' has type list.*leave it out with columns=") as caught:
         make(name, table, columns=None)

@@ -12,10 +12,11 @@ from semistream.bench.figures.figure_result import FigureResult, read_figure, wr
 from semistream.bench.figures.plot import plot_figure
 from semistream.bench.figures.runner import FigureRun, run_figure
 from semistream.bench.figures.spec import SCALES, FigureSpec, figure_ids, load_figure
+from semistream.bench.figures.store import MeasurementStore
 from semistream.cli.help_text import example
 from semistream.cli.output_path import require_folder_path, require_output_path
 from semistream.cli.progress import estimating
-from semistream.core.errors import InvalidArgument
+from semistream.core.errors import InvalidArgument, SemistreamError
 
 __all__ = ["EXAMPLE", "figure"]
 
@@ -87,22 +88,18 @@ def figure(
 def _run_all(
     specs: Sequence[FigureSpec], scale: str, run: FigureRun, paths: Sequence[Path], plot: bool, as_json: bool
 ) -> None:
+    """Run the figures; one that lacks its data does not keep the others from being run."""
     store = run.store()
+    failed = []
     for spec, path in zip(specs, paths, strict=True):
-        if path.parent.exists() or path.parent != run.data_dir / "figures":
-            require_output_path(path, overwrite=True)
-        resumed = read_figure(path) if path.exists() and not run.measure_again else None
-
-        def keep(result: FigureResult, path: Path = path) -> None:
-            write_figure(result, path)
-
         try:
-            with estimating() as tell:
-                result = run_figure(spec, scale, run._replace(tell=tell, keep=keep), resumed, store)
-        except KeyboardInterrupt:
-            where = f"what is finished is kept in {path}" if path.exists() else "nothing was finished"
-            typer.echo(f"semistream: interrupted, {where}: the same command without --overwrite goes on", err=True)
-            raise typer.Exit(_INTERRUPTED) from None
+            result = _run_one(spec, scale, run, path, store)
+        except SemistreamError as error:
+            if len(specs) == 1:
+                raise
+            typer.echo(f"semistream: figure {spec.id}: {error}", err=True)
+            failed.append(spec.id)
+            continue
         if as_json:
             typer.echo(result.to_json())
         else:
@@ -110,6 +107,22 @@ def _run_all(
             typer.echo(f"{path} written")
         if plot:
             _plot(result, path, quiet=as_json)
+    if failed:
+        raise InvalidArgument(f"{len(failed)} of {len(specs)} figures failed as said above: {', '.join(failed)}")
+
+
+def _run_one(spec: FigureSpec, scale: str, run: FigureRun, path: Path, store: MeasurementStore) -> FigureResult:
+    if path.parent.exists() or path.parent != run.data_dir / "figures":
+        require_output_path(path, overwrite=True)
+    resumed = read_figure(path) if path.exists() and not run.measure_again else None
+    try:
+        with estimating() as tell:
+            keeping = run._replace(tell=tell, keep=lambda result: write_figure(result, path))
+            return run_figure(spec, scale, keeping, resumed, store)
+    except KeyboardInterrupt:
+        where = f"what is finished is kept in {path}" if path.exists() else "nothing was finished"
+        typer.echo(f"semistream: interrupted, {where}: the same command without --overwrite goes on", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 def _plot(result: FigureResult, path: Path, quiet: bool = False) -> None:

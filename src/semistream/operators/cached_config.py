@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from semistream.core.arguments import require_number
+from semistream.core.arguments import require_count, require_number
 from semistream.core.errors import InvalidArgument, UnsupportedType
 from semistream.core.semantics import JoinSpec
 from semistream.operators.matching import PairFilter
@@ -28,10 +28,14 @@ class CachedConfig:
     cache_policy
         Which keys are cached: ``"aging"``, ``"tinylfu"``, ``"threshold"`` as in S2, or ``"inequality"`` as in S0. Each
         is described in the module of its name, such as `semistream.operators.aging_policy`.
+    cache_threshold
+        Holds the threshold of the policy ``"threshold"`` where it is, as S2's Fig. 9b does; it moves by itself
+        otherwise.
     """
 
     cache_share: float = 0.15
     cache_policy: CachePolicyName = "aging"
+    cache_threshold: int | None = None
 
     def __post_init__(self) -> None:
         require_number("cache_share", self.cache_share)
@@ -41,6 +45,12 @@ class CachedConfig:
             raise InvalidArgument(
                 f"cache_policy={self.cache_policy!r} is unknown: use one of "
                 + ", ".join(map(repr, get_args(CachePolicyName)))
+            )
+        require_count("cache_threshold", self.cache_threshold, optional=True)
+        if self.cache_threshold is not None and self.cache_policy != "threshold":
+            raise InvalidArgument(
+                f"cache_threshold={self.cache_threshold} is for cache_policy='threshold', not {self.cache_policy!r}: "
+                "leave it out"
             )
 
 

@@ -88,6 +88,7 @@ class FrontStage:
         self._tuple_bytes = tuple_bytes
         self._turn_tuples = turn_tuples
         self._policy_name = config.cache_policy
+        self._threshold = config.cache_threshold
         self._max_bytes = max_bytes
         self._switching_factor = switching_factor
         self._occupancy = occupancy
@@ -143,7 +144,7 @@ class FrontStage:
 
     def _make_policy(self, shape: CacheShape, most: CacheShape | None) -> CachePolicy:
         if self._policy_name == "threshold":
-            return ThresholdPolicy(shape.keys)
+            return ThresholdPolicy(shape.keys, self._threshold)
         if self._policy_name == "inequality":
             return InequalityPolicy(
                 shape.keys,

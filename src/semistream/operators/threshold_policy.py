@@ -30,6 +30,11 @@ _Int64s = npt.NDArray[np.int64]
 class ThresholdPolicy:
     """Threshold and least frequent replacement, for a cache of ``capacity`` keys.
 
+    Parameters
+    ----------
+    fixed_threshold
+        A threshold that does not move; None for one that does.
+
     Attributes
     ----------
     threshold
@@ -38,8 +43,9 @@ class ThresholdPolicy:
 
     BYTES_PER_KEY: ClassVar[int] = 4
 
-    def __init__(self, capacity: int) -> None:
-        self.threshold = _FIRST_THRESHOLD
+    def __init__(self, capacity: int, fixed_threshold: int | None = None) -> None:
+        self.threshold = _FIRST_THRESHOLD if fixed_threshold is None else fixed_threshold
+        self._moves = fixed_threshold is None
         self._capacity = capacity
         self._frequency = np.zeros(capacity, dtype=np.int32)
         self._least_frequent = LeastFrequent()
@@ -63,7 +69,7 @@ class ThresholdPolicy:
         return Choice(frequent[: victims.size + cache.free_keys], victims)
 
     def _move_threshold(self, cache: RowCache) -> None:
-        if self._arrived < self._capacity:
+        if not self._moves or self._arrived < self._capacity:
             return
         if self._evicted > _TOO_OFTEN * self._capacity:
             self.threshold += 1

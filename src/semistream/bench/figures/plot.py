@@ -74,13 +74,14 @@ def _draw_panel(axes: "Axes", spec: FigureSpec, points: list[Point], clock: str,
     if spec.y.log and all(point.y.get(clock, 1) > 0 for point in points):
         axes.set_yscale("log")
     else:
-        axes.set_ylim(bottom=min(0.0, *(point.y.get(clock, 0.0) for point in points)))
+        values = [point.y[clock] for point in points if clock in point.y]
+        axes.set_ylim(min(0.0, *values), 1.06 * max(values) if max(values) > 0 else None)
     group = points[0].group
     title = ": ".join(part for part in (group, "" if clock == "value" else clock) if part)
     axes.set_title(title, fontsize=9, loc="left")
     axes.set_xlabel(spec.x.label_of(group), fontsize=9)
     axes.set_ylabel(spec.y.label_of(group), fontsize=9)
-    axes.tick_params(labelsize=8)
+    axes.tick_params(which="both", labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False)
 

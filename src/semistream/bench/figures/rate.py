@@ -26,7 +26,7 @@ __all__ = ["RateCell", "RateMeasurement", "rate_cell", "rate_measurements"]
 
 _BYTES_PER_MB = 1 << 20
 _EFFORTS = tuple(field.name for field in fields(Effort))
-_OF_THE_FIGURE = ("x", "values", "workload")
+_OF_THE_FIGURE = ("x", "values", "workload", "rows")  # the rows of real data are what they are
 _OF_THE_CELL = ("algorithm", "layout", "page_bytes", "memory_share", "memory_mb", "disk_buffer_kib")
 
 
@@ -90,7 +90,7 @@ class RateMeasurement:
 
     def run(self, context: Context) -> list[Point]:
         cell = self.cell
-        workload = cell.workload.make(context.seed, context.shared_data)
+        workload = cell.workload.make(context.seed, context.shared_data, context.data_dir)
         table = context.table(workload, cell.layout, cell.page_bytes)
         budget_bytes = cell.memory_bytes or int(table.num_bytes * (cell.memory_share or 0.0))
         about: dict[str, Any] = {"workload": workload.name, "provenance": workload.provenance}

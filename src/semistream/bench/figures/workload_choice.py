@@ -3,21 +3,43 @@
 from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads import Workload, repeated, skewed_master, synthetic
+from semistream.workloads import (
+    Workload,
+    locality,
+    repeated,
+    ship_weather,
+    skewed_master,
+    synthetic,
+    tpch,
+    weather,
+)
 
 __all__ = ["WORKLOADS", "WorkloadChoice", "choose_workload"]
+
+
+def _ship_weather(*, split: Literal["B", "C", "G"], real_data: Path) -> Workload:
+    return ship_weather(real_data / "ship_weather", split=split)
+
+
+def _tpch(*, scale_factor: float, data_dir: Path) -> Workload:
+    return tpch(scale_factor, data_dir)
+
 
 WORKLOADS: dict[str, Callable[..., Workload]] = {
     "synthetic": synthetic,
     "repeated": repeated,
     "skewed_master": skewed_master,
+    "locality": locality,
+    "weather": weather,
+    "ship_weather": _ship_weather,
+    "tpch": _tpch,
 }
-"""Functions that return a workload. Their arguments are parameters of a spec, but for ``seed`` and ``real_data``."""
+"""Functions that return a workload. Their arguments are parameters of a spec, but for those that the run gives."""
 
-_GIVEN_BY_THE_RUN = ("seed", "real_data")
+_GIVEN_BY_THE_RUN = ("seed", "real_data", "data_dir")
 
 
 class WorkloadChoice(NamedTuple):
@@ -26,17 +48,15 @@ class WorkloadChoice(NamedTuple):
     name: str
     arguments: dict[str, Any]
 
-    def make(self, seed: int, real_data: Path | None) -> Workload:
-        """Return the workload; one of real data needs their folder."""
+    def make(self, seed: int, real_data: Path | None, data_dir: Path | None = None) -> Workload:
+        """Return the workload; one of real data needs their folder, and one that is generated as files another."""
         function = WORKLOADS[self.name]
-        given: dict[str, Any] = {}
-        if "seed" in signature(function).parameters:
-            given["seed"] = seed
-        if "real_data" in signature(function).parameters:
-            if real_data is None:
-                raise InvalidArgument(f"workload {self.name!r} needs real data: give their folder with --real-data")
-            given["real_data"] = real_data
-        return function(**self.arguments, **given)
+        wanted = signature(function).parameters
+        given = {"seed": seed, "real_data": real_data, "data_dir": data_dir}
+        for name, what in (("real_data", "real data"), ("data_dir", "a folder for its files")):
+            if name in wanted and given[name] is None:
+                raise InvalidArgument(f"workload {self.name!r} needs {what}: give it with --{name.replace('_', '-')}")
+        return function(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
 
 
 def choose_workload(parameters: Mapping[str, Any]) -> WorkloadChoice:
