@@ -133,8 +133,8 @@ class OverloadRates:
     @property
     def key(self) -> str:
         return (
-            f"shedding, {self.series}: {self.places}, {self.settling_scans:g} + {self.scans:g} scans, {cell_key(self.cell)}, "
-            f"unshed: {cell_key(self.unshed)}"
+            f"shedding, {self.series}: {self.places}, {self.settling_scans:g} + {self.scans:g} scans, "
+            f"{cell_key(self.cell)}, unshed: {cell_key(self.unshed)}"
         )
 
     @property
@@ -195,8 +195,8 @@ def _unshed(opened: OpenCell) -> _Unshed:
 def shedding_measurements(spec: FigureSpec, parameters: Mapping[str, Any]) -> list[Measurement]:
     """Return a measurement for every series.
 
-    Parameters are those of a cell; those of `Shedder`; ``overload``;
-    ``settling_scans`` and ``scans`` of `OverloadRates`; and ``unshed``, the parameters in which the join without shedding differs. A series without a
+    Parameters are those of a cell; those of `Shedder`; ``overload``; ``settling_scans`` and ``scans`` of
+    `OverloadRates`; and ``unshed``, the parameters in which the join without shedding differs. A series without a
     strategy shows the arrivals.
     """
     measurements: list[Measurement] = []
