@@ -1,5 +1,6 @@
 """Figures of the kinds ``sales by product`` and ``arrivals over time``: S1's stream generator (Figs. 10 and 11)."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +73,14 @@ class SalesByProduct:
         ]
         ranks = np.unique(np.geomspace(1, self.keys, _SHOWN_RANKS).astype(np.int64))
         return points + [
-            Point(series=self.series, x=float(rank), y={"value": float(counts[rank - 1])}, group=RANKS)
+            # A straight line in logarithms, which the other group does not have.
+            Point(
+                series=self.series,
+                x=math.log10(rank),
+                y={"value": math.log10(counts[rank - 1])},
+                details={"rank": int(rank), "tuples": int(counts[rank - 1])},
+                group=RANKS,
+            )
             for rank in ranks[counts[ranks - 1] > 0]
         ]
 
