@@ -79,3 +79,17 @@ def test_no_more_rates_are_measured_than_allowed() -> None:
     join = Join(exponent=1.7)
     MemorySearch(join, first_bytes=64 * MB, most_bytes=64 * MB, tolerance=1e-9, most_runs=3).find(10.0)
     assert len(join.asked) == 3
+
+
+def test_a_good_guess_is_measured_once() -> None:
+    join = Join()
+    search = MemorySearch(join, first_bytes=64 * MB, most_bytes=64 * MB)
+    assert search.find(2000.0, guess_bytes=2_010_000).memory_bytes == pytest.approx(2e6, rel=0.03)
+    assert join.asked == [2_010_000]
+
+
+def test_a_bad_guess_does_not_mislead() -> None:
+    join = Join(floor_bytes=MB)
+    search = MemorySearch(join, first_bytes=64 * MB, most_bytes=64 * MB, most_runs=12)
+    assert search.find(30_000.0, guess_bytes=1000).memory_bytes == pytest.approx(3e7, rel=0.05)
+    assert search.find(3000.0, guess_bytes=1 << 60).memory_bytes == pytest.approx(3e6, rel=0.05)

@@ -1,7 +1,7 @@
 """Figures of the kind ``memory for rate``: the least memory with which a join has a rate on the 7200 rpm disk.
 
-S0 Figs. 4a and 4b, S3 Fig. 5a. Rates are measured at budgets that a search chooses. Beside them stands what the cost
-model says, where the algorithm has one.
+S0 Figs. 4a and 4b, S3 Fig. 5a. Rates are measured at budgets that a search chooses, beginning where the cost model says
+that the rate is reached. What the model says stands beside what was measured.
 """
 
 import math
@@ -33,7 +33,7 @@ class MemoryForRate:
     Attributes
     ----------
     cell
-        Its memory is where the search begins.
+        Its memory is where the search begins without a model.
     targets
         (x, rate) of every point.
     measures
@@ -62,12 +62,24 @@ class MemoryForRate:
 
     def run(self, context: Context) -> list[Point]:
         opened = open_cell(self.cell, context)
-        points = []
-        if self.measures:
-            points += self._points(self.series, self._measured(opened, context), opened)
+        rates = sorted({rate for _, rate in self.targets})
+        model: dict[float, LeastMemory] = {}
         if has_model(self.cell.algorithm):
-            points += self._points(f"{self.series}, model", self._model(opened), opened)
-        return points
+            model_search = self._model(opened)
+            model = {rate: model_search.find(rate) for rate in rates}
+        measured: dict[float, LeastMemory] = {}
+        if self.measures:
+            search = self._measured(opened, context)
+            for rate in rates:
+                guess = model.get(rate)
+                guess_bytes = round(guess.memory_bytes) if guess is not None and guess.is_reached else None
+                measured[rate] = search.find(rate, guess_bytes)
+        return [
+            _point(series, x, rate, found[rate], opened)
+            for series, found in ((self.series, measured), (f"{self.series}, model", model))
+            for x, rate in self.targets
+            if rate in found
+        ]
 
     def _measured(self, opened: OpenCell, context: Context) -> MemorySearch:
         def rate_of(budget_bytes: int) -> float:
@@ -90,11 +102,6 @@ class MemoryForRate:
             tolerance=tolerance,
             most_runs=most_runs,
         )
-
-    def _points(self, series: str, search: MemorySearch, opened: OpenCell) -> list[Point]:
-        # From the lowest rate on: what was measured for it is near the next.
-        found = {target: search.find(target) for target in sorted({rate for _, rate in self.targets})}
-        return [_point(series, x, rate, found[rate], opened) for x, rate in self.targets]
 
 
 def _point(series: str, x: float, rate: float, least: LeastMemory, opened: OpenCell) -> Point:

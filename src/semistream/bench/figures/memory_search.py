@@ -10,6 +10,7 @@ __all__ = ["LeastMemory", "MemorySearch"]
 
 _LARGEST_STEP = 8.0  # from one budget to the next while the target is not between two of them
 _NARROW = 1.05  # budgets that are as close as this are not divided further
+_BEYOND = 1.1  # a budget at which the target is expected is passed by as much, so that it lies between two
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,14 @@ class MemorySearch:
         self._rates: dict[int, float] = {}
         self._too_small = 0  # the largest budget that the join could not work with
 
-    def find(self, target: float) -> LeastMemory:
-        """Return the least memory for a rate."""
-        for _ in range(self._most_runs):
+    def find(self, target: float, guess_bytes: int | None = None) -> LeastMemory:
+        """Return the least memory for a rate; ``guess_bytes`` is where it may be, such as a model says."""
+        for run in range(self._most_runs):
             budget = self._next(target)
             if budget is None:
                 break
+            if run == 0 and guess_bytes is not None and guess_bytes not in self._rates:
+                budget = min(max(guess_bytes, self._too_small + 1), self._most_bytes)
             self._measure(budget)
         return self._found(target)
 
@@ -105,13 +108,13 @@ class MemorySearch:
         low, high = self._around(target)
         if high is None:
             assert low is not None
-            return self._grown(low, target / max(self._rates[low], target / _LARGEST_STEP))
+            return self._grown(low, _BEYOND * target / max(self._rates[low], target / _LARGEST_STEP))
         if low is not None:
             return None if high <= low * _NARROW else self._interpolated(low, high, target)
-        lowest = max(int(high * max(1 / _LARGEST_STEP, target / self._rates[high])), 1)
-        if lowest <= self._too_small:
-            lowest = int(math.sqrt(self._too_small * high))
-        return None if high <= lowest * _NARROW else lowest
+        if high <= self._too_small * _NARROW:
+            return None
+        lower = int(high * max(1 / _LARGEST_STEP, target / self._rates[high] / _BEYOND))
+        return lower if lower > self._too_small else int(math.sqrt(self._too_small * high))
 
     def _grown(self, budget: int, factor: float) -> int | None:
         grown = min(self._most_bytes, math.ceil(budget * min(_LARGEST_STEP, max(_NARROW, factor))))
