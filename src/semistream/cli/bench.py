@@ -16,6 +16,8 @@ from semistream.cli.bench_operators import operators
 from semistream.cli.bench_punctuated import EXAMPLE as PUNCTUATED_EXAMPLE
 from semistream.cli.bench_punctuated import punctuated
 from semistream.cli.bench_report import print_entries
+from semistream.cli.bench_reproduction import EXAMPLE as REPRODUCTION_EXAMPLE
+from semistream.cli.bench_reproduction import reproduction
 from semistream.cli.bench_spark import EXAMPLE as SPARK_EXAMPLE
 from semistream.cli.bench_spark import spark
 from semistream.cli.bench_validation import EXAMPLE as VALIDATION_EXAMPLE
@@ -69,6 +71,7 @@ app.command("cache", epilog=CACHE_EXAMPLE)(cache)
 app.command("spark", epilog=SPARK_EXAMPLE)(spark)
 app.command("punctuated", epilog=PUNCTUATED_EXAMPLE)(punctuated)
 app.command("validation", epilog=VALIDATION_EXAMPLE)(validation)
+app.command("reproduction", epilog=REPRODUCTION_EXAMPLE)(reproduction)
 
 
 @app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))

@@ -3,7 +3,7 @@
 C. Hahn, S. Warren and J. London, "Edited Synoptic Cloud Reports from Ships and Land Stations over the Globe,
 1982-1991", 1996. A file holds a month, a line is a report of 56 characters, a column has a fixed place in it.
 
-The layout was taken from public readers of the extended archive, NDP-026C, whose lines of 80 characters have these
+The layout was taken from a public reader of the extended archive, NDP-026C, whose lines of 80 characters have these
 columns first, and whose widths up to the lunar illuminance add up to the 56 of NDP-026B. It was not checked against a
 file of the archive. `COLUMNS` says all that is assumed.
 """

@@ -1,0 +1,203 @@
+"""Claims of the papers, as data, and the rules by which measured points bear them out.
+
+A claim is of one of these kinds; ``of`` and ``over`` name series of the figure.
+
+==========  ==================================================================================================
+kind        reproduced when (in direction when)
+==========  ==================================================================================================
+``ratio``   of / over at x lies within 25% of the paper's ratio (on the same side of 1)
+``rises``   each value is at least 95% of the one before, and the last 5% above the first (the last is above the first)
+``falls``   the same, downwards
+``peak``    the largest value lies inside, 2% above both ends, and near the paper's place (anywhere inside)
+``low``     the same for the smallest value
+``above``   of lies above over at every x, or at the one that is given (at more than half of them)
+``value``   the value at x lies within 25% of the paper's (within a factor of 2)
+``agree``   of is off from over by at most 15%, as a median (40%)
+==========  ==================================================================================================
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from semistream.bench.reproduction.curves import Curve, Curves
+from semistream.bench.reproduction.verdict import Finding, Verdict
+from semistream.core.errors import InvalidArgument
+
+__all__ = ["Claim", "Kind"]
+
+Kind = Literal["ratio", "rises", "falls", "peak", "low", "above", "value", "agree"]
+
+_CLOSE = 0.25
+_STEP = 0.05
+_CLEAR = 0.02
+_NEAR = 2.0  # a peak at up to this multiple or part of the paper's place is near it
+_GOOD_MODEL, _FAIR_MODEL = 0.15, 0.40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One statement of a paper about one figure.
+
+    Attributes
+    ----------
+    text
+        The statement, in our words.
+    of, over
+        Series of the figure.
+    at
+        The x at which values are compared; ``"first"`` and ``"last"`` are the ends of the axis.
+    paper
+        The paper's number, where it gives one: a ratio, a value, or the place of a peak.
+    group
+        Of the figure's groups; all by default, the weakest counts.
+    """
+
+    text: str
+    kind: Kind
+    of: str
+    over: str | None = None
+    at: float | Literal["first", "last"] | None = None
+    paper: float | None = None
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _RULES:
+            raise InvalidArgument(f"kind={self.kind!r} of a claim is unknown: use one of {', '.join(_RULES)}")
+        needed = {"ratio": ("over", "at", "paper"), "above": ("over",), "agree": ("over",), "value": ("at", "paper")}
+        for name in needed.get(self.kind, ()):
+            if getattr(self, name) is None:
+                raise InvalidArgument(f"a claim of kind {self.kind!r} needs {name}: {self.text!r}")
+
+    def judge(self, curves: Curves) -> Finding:
+        """Return what the curves of one clock say of the claim."""
+        groups = curves.groups if self.group is None else [self.group]
+        findings = [self._judge(curves, group) for group in groups]
+        if not findings:
+            return Finding("-", Verdict.NOT_MEASURED)
+        order = list(Verdict)
+        worst = max(findings, key=lambda finding: order.index(finding.verdict))
+        if len(findings) == 1:
+            return worst
+        texts = [f"{group}: {finding.ours}" for group, finding in zip(groups, findings, strict=True)]
+        return Finding("; ".join(texts), worst.verdict)
+
+    def _judge(self, curves: Curves, group: str) -> Finding:
+        of = curves.of(group, self.of)
+        over = None if self.over is None else curves.of(group, self.over)
+        if of is None or (self.over is not None and over is None):
+            return Finding("-", Verdict.NOT_MEASURED)
+        return _RULES[self.kind](self, of, over)
+
+    def _x(self, curve: Curve) -> float:
+        if self.at == "first":
+            return curve.x[0]
+        return curve.x[-1] if self.at == "last" or self.at is None else self.at
+
+
+def _ratio(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    assert over is not None
+    assert claim.paper is not None
+    x = claim._x(of)
+    upper, lower = of.at(x), over.at(x)
+    if upper is None or not lower:
+        return Finding("-", Verdict.NOT_MEASURED)
+    ratio = upper / lower
+    return Finding(f"{ratio:.3g}x", _against(ratio, claim.paper, (ratio > 1) == (claim.paper > 1)))
+
+
+def _value(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    assert claim.paper is not None
+    value = of.at(claim._x(of))
+    if value is None:
+        return Finding("-", Verdict.NOT_MEASURED)
+    return Finding(f"{value:.3g}", _against(value, claim.paper, claim.paper / 2 <= value <= claim.paper * 2))
+
+
+def _against(ours: float, paper: float, is_in_direction: bool) -> Verdict:
+    if abs(ours - paper) <= _CLOSE * abs(paper):
+        return Verdict.REPRODUCED
+    return Verdict.IN_DIRECTION if is_in_direction else Verdict.NOT_REPRODUCED
+
+
+def _rises(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    return _trend(of.y, of.y)
+
+
+def _falls(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    return _trend(of.y, [-value for value in of.y])
+
+
+def _trend(values: Sequence[float], upwards: Sequence[float]) -> Finding:
+    if len(values) < 2:
+        return Finding("-", Verdict.NOT_MEASURED)
+    size = max(abs(value) for value in values) or 1.0
+    steady = all(after >= before - _STEP * abs(before) for before, after in pairwise(upwards))
+    ours = f"{values[0]:.3g} -> {values[-1]:.3g}"
+    if steady and upwards[-1] - upwards[0] >= _STEP * min(abs(values[0]) or size, size):
+        return Finding(ours, Verdict.REPRODUCED)
+    return Finding(ours, Verdict.IN_DIRECTION if upwards[-1] > upwards[0] else Verdict.NOT_REPRODUCED)
+
+
+def _peak(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    return _turn(claim, of, of.y, "highest")
+
+
+def _low(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    return _turn(claim, of, [-value for value in of.y], "lowest")
+
+
+def _turn(claim: Claim, of: Curve, upwards: Sequence[float], word: str) -> Finding:
+    if len(upwards) < 3:
+        return Finding("-", Verdict.NOT_MEASURED)
+    best = max(range(len(upwards)), key=upwards.__getitem__)
+    ours = f"{word} at {of.x[best]:.3g}"
+    ends = max(upwards[0], upwards[-1])
+    if best in (0, len(upwards) - 1) or upwards[best] - ends < _CLEAR * abs(upwards[best]):
+        return Finding(f"{ours}, no clear turn", Verdict.NOT_REPRODUCED)
+    is_near = claim.paper is None or claim.paper / _NEAR <= of.x[best] <= claim.paper * _NEAR
+    return Finding(ours, Verdict.REPRODUCED if is_near else Verdict.IN_DIRECTION)
+
+
+def _above(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    assert over is not None
+    places = of.x if claim.at is None else (claim._x(of),)
+    pairs = [(value, lower) for x in places if (value := of.at(x)) is not None and (lower := over.at(x)) is not None]
+    if not pairs:
+        return Finding("-", Verdict.NOT_MEASURED)
+    above = sum(value > lower for value, lower in pairs)
+    ratios = [value / lower for value, lower in pairs if lower]
+    ours = f"{min(ratios):.3g}x to {max(ratios):.3g}x" if ratios else f"{above} of {len(pairs)}"
+    if above == len(pairs):
+        return Finding(ours, Verdict.REPRODUCED)
+    return Finding(ours, Verdict.IN_DIRECTION if above > len(pairs) / 2 else Verdict.NOT_REPRODUCED)
+
+
+def _agree(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    assert over is not None
+    errors = [
+        abs(value - other) / abs(other)
+        for x, value in zip(of.x, of.y, strict=True)
+        if (other := over.at(x)) is not None and other
+    ]
+    if not errors:
+        return Finding("-", Verdict.NOT_MEASURED)
+    error = median(errors)
+    ours = f"off by {error:.0%} (median), {max(errors):.0%} (worst)"
+    if error <= _GOOD_MODEL:
+        return Finding(ours, Verdict.REPRODUCED)
+    return Finding(ours, Verdict.IN_DIRECTION if error <= _FAIR_MODEL else Verdict.NOT_REPRODUCED)
+
+
+_RULES: dict[str, Callable[[Claim, Curve, Curve | None], Finding]] = {
+    "ratio": _ratio,
+    "rises": _rises,
+    "falls": _falls,
+    "peak": _peak,
+    "low": _low,
+    "above": _above,
+    "value": _value,
+    "agree": _agree,
+}

@@ -1,0 +1,52 @@
+"""The points of a figure as curves: one for each group, series and clock, along x."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from semistream.bench.figures.point import Point
+
+__all__ = ["Curve", "Curves"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values of a series on a clock, by ascending x."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def at(self, x: float) -> float | None:
+        """Return the value at the nearest x, when there is one within 2%; None otherwise."""
+        nearest = min(self.x, key=lambda known: abs(known - x), default=None)
+        if nearest is None or abs(nearest - x) > 0.02 * max(abs(x), abs(nearest)) + 1e-12:
+            return None
+        return self.y[self.x.index(nearest)]
+
+
+class Curves:
+    """All curves of a figure on one clock."""
+
+    def __init__(self, points: Iterable[Point], clock: str) -> None:
+        values: dict[tuple[str, str], dict[float, float]] = {}
+        for point in points:
+            if clock in point.y:
+                values.setdefault((point.group, point.series), {})[point.x] = point.y[clock]
+        self._curves = {
+            name: Curve(tuple(sorted(found)), tuple(found[x] for x in sorted(found))) for name, found in values.items()
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._curves)
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups, in the order in which they were measured."""
+        return list(dict.fromkeys(group for group, _ in self._curves))
+
+    def series(self, group: str) -> list[str]:
+        """Return the names of a group's series."""
+        return [series for found, series in self._curves if found == group]
+
+    def of(self, group: str, series: str) -> Curve | None:
+        """Return a curve; None when it was not measured."""
+        return self._curves.get((group, series))
