@@ -10,6 +10,7 @@ from semistream.core.metrics import Metrics
 from semistream.cost.factor_fit import CountedWork
 from semistream.cost.loop import Loop
 from semistream.cost.trial_stream import TrialStream
+from semistream.cost.undisturbed import Stopwatch
 from semistream.operators.step_operator import StepOperator
 
 __all__ = ["LOOKUPS", "run_trial"]
@@ -63,14 +64,17 @@ class _Trial:
     def slice(self) -> CountedWork:
         steps = max(1, round(_SLICE_S / self._step_s))
         before = Metrics(**self._op.metrics.as_dict())
-        began_s, making_s = time.perf_counter(), self._stream.making_s
+        making_s, making_wait_s = self._stream.making_s, self._stream.making_wait_s
+        stopwatch = Stopwatch()
         for _ in range(steps):
             self._step()
-        elapsed_s = time.perf_counter() - began_s - (self._stream.making_s - making_s)
+        elapsed_s, waited_s = stopwatch.read()
+        making_s, making_wait_s = self._stream.making_s - making_s, self._stream.making_wait_s - making_wait_s
+        worked_s = max(1e-9, elapsed_s - making_s - max(0.0, waited_s - making_wait_s))
         counted_before = before.as_dict()
         counted = Metrics(**{name: n - counted_before[name] for name, n in self._op.metrics.as_dict().items()})
         rows_per_page = self._op.table.num_rows / self._op.table.num_pages
-        return CountedWork(counted.steps, Loop.counted(counted, rows_per_page), elapsed_s)
+        return CountedWork(counted.steps, Loop.counted(counted, rows_per_page), worked_s)
 
     def _step(self) -> None:
         op = self._op
