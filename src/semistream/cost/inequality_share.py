@@ -27,6 +27,7 @@ _Floats = npt.NDArray[np.float64]
 
 _TURNS_TO_EVICTION = 10
 _MOST_WAITING = 64  # a key with as many tuples is among those that are counted first
+_MOST_SHARE = 0.9999
 _LEAST = 1e-12
 
 
@@ -60,9 +61,6 @@ class InequalityLooks:
 
 SCAN = InequalityLooks(3.0, 1.0, 2.0, 1.0, True, 1)
 """Of a scan: a round of counting, collecting and moving takes three."""
-
-PARTITION = InequalityLooks(2.0, 2.0, 0.0, 0.5, False, 2)
-"""Of partitions: tuples gather evenly from one reading to the next, so that the window is half of what they bring."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +117,12 @@ class InequalityCache:
     most_counted: float
     looks: InequalityLooks
 
+    def missed(self, cached: CachedKeys) -> KeyDistribution:
+        """Return how often keys come among the tuples that are not answered by what is cached."""
+        parts = (1 - self.missing_share) * cached.parts + self.missing_share * cached.empty_parts
+        left = self.stream.probability * np.maximum(1 - parts, _LEAST)
+        return KeyDistribution(self.stream.keys, left / float(self.stream.keys @ left))
+
     def nothing(self) -> CachedKeys:
         """Return the beginning."""
         none = np.zeros(self.stream.keys.size)
@@ -130,17 +134,20 @@ class InequalityCache:
         What is cached leaves room for other keys to be counted, so that `next` of itself is what is looked for.
         """
         rates = self.stream.probability * turn_tuples
-        counted = np.ones(_MOST_WAITING + 1)
+        counted = np.ones(rates.size)
         if self.looks.counts_first:
-            counted = self._counted(probabilities(rates * self.looks.turns_gathering, _MOST_WAITING), before)
+            waiting = probabilities(rates * self.looks.turns_gathering, _MOST_WAITING)
+            counted = waiting @ self._counted(waiting, before)
         parts, taken = self._parts(rates, counted, self.key_bytes + self.rows_bytes)
-        empty_parts, empty_taken = self._parts(rates, counted, self.key_bytes)
+        empty_parts, empty_taken = parts, taken
+        if self.missing_share:
+            empty_parts, empty_taken = self._parts(rates, counted, self.key_bytes)
         keys, empty_keys = self.stream.keys * (1 - self.missing_share), self.stream.keys * self.missing_share
         full_bytes = self.key_bytes + self.rows_bytes
         return CachedKeys(
             parts,
             empty_parts,
-            share=float(self.stream.probability @ (keys * parts + empty_keys * empty_parts)),
+            share=min(_MOST_SHARE, float(self.stream.probability @ (keys * parts + empty_keys * empty_parts))),
             nbytes=float(keys @ parts) * full_bytes + float(empty_keys @ empty_parts) * self.key_bytes,
             taken_bytes=float(keys @ taken) * full_bytes + float(empty_keys @ empty_taken) * self.key_bytes,
         )
@@ -178,11 +185,12 @@ class InequalityCache:
         return np.asarray(counted)
 
     def _parts(self, rates: _Floats, counted: _Floats, cached_bytes: float) -> tuple[_Floats, _Floats]:
-        """Return for each group which part of the time a key is cached, and how often it comes in, per turn."""
+        """Return for each group which part of the time a key is cached, and how often it comes in, per turn.
+
+        ``counted`` is how likely one of the group is counted at a look.
+        """
         gathered = rates * self.looks.turns_gathering
-        enters = at_least(gathered, self._least_waiting(cached_bytes))
-        if self.looks.counts_first:
-            enters = enters * (probabilities(gathered, _MOST_WAITING) @ counted)
+        enters = counted * at_least(gathered, self._least_waiting(cached_bytes))
         stays = self._turns_cached(rates, cached_bytes)
         looks = self.looks
         outside = looks.turns_between * (1 / np.maximum(enters, _LEAST) - 0.5) + looks.turns_collecting

@@ -44,40 +44,49 @@ D3  H_R has a reserve for keys that come next, as `semistream.operators.balance`
 D4  The cache is that of the long run, which is reached after some dozens of scans.
 D5  Eq. 6 equates bytes with tuples and is left out.
 D6  c_B, of moving a row into the cache, has no count of its own: few rows move in the long run.
+D7  On a clustered table the disk phase is HYBRIDJOIN's (D8 of the operator): b pages are read for the oldest tuple and
+    for all that wait for them, and wS is what `semistream.cost.partition_loads` says of the tuples that miss the
+    cache. A key is looked at when its partition is read, and half of its tuples then wait on average.
 """
 
-from dataclasses import dataclass
-
 from semistream.core.errors import InvalidArgument
-from semistream.cost.cache_memory import CacheMemory
-from semistream.cost.inequality_share import SCAN, CachedKeys, InequalityCache
+from semistream.cost.balanced_memory import BalancedMemory
+from semistream.cost.inequality_share import SCAN, InequalityLooks
+from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
+from semistream.cost.partition_loads import PartitionLoads, scattered_rates, times_between_loads
+from semistream.cost.partition_memory import PartitionMemory, partitions_of
 from semistream.cost.scan_memory import ScanMemory
 from semistream.cost.scanning import b_to_try, known_settings, scan_loop, scan_times, whole
 from semistream.operators.balance import Balance
+from semistream.operators.hybrid_phase import HybridPhase
 from semistream.operators.matching import EqualityMatching
 from semistream.operators.stream_window import WindowShape
 
 __all__ = ["SsbjModel", "least_tuples"]
 
 _NAME = "ssbj"
-_ROUNDS = 60
-_TOLERANCE = 1e-4
-_SCANS_OF_A_ROUND = 3
-
-
-@dataclass(frozen=True)
-class _Balanced:
-    """A split of the common memory of window and cache that stays as it is."""
-
-    window: WindowShape
-    cached: CachedKeys
-    cache_bytes: int
+_SCANS_OF_A_ROUND = 3  # keys are counted, collected and moved
 
 
 @register_model(_NAME)
 class SsbjModel:
-    """S0's cost model, with settings ``b`` and ``switching_factor``."""
+    """S0's cost model, with settings ``b`` and ``switching_factor``.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from semistream.core.semantics import JoinSpec
+    >>> from semistream.cost.stream_shape import StreamShape
+    >>> from semistream.cost.table_shape import TableShape
+    >>> table = TableShape(rows=1_000_000, pages=2000, num_bytes=120_000_000)
+    >>> spec = JoinSpec.resolve(pa.schema({"id": "int64"}), pa.schema({"id": "int64", "name": "int64"}), "id")
+    >>> case = JoinCase(table, StreamShape(keys=KeyDistribution.zipf(1_000_000, 1.0)), spec)
+    >>> loop = SsbjModel().plan(case, 12_000_000, {}).loop
+    >>> 0.6 < loop.cache_share < 0.8
+    True
+    """
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Solve Eq. 1 and the cache inequality together."""
@@ -85,66 +94,87 @@ class SsbjModel:
         factor = settings.get("switching_factor", 1.0)
         if not 0 < factor < float("inf"):
             raise InvalidArgument(f"switching_factor={factor} must be above 0; 1 is the paper's best")
-        memory = self._memory(case, memory_bytes, whole(settings, "b"))
-        pool_bytes = memory.plan.window_bytes + memory.plan.cache_bytes
-        cache = CacheMemory.of(case, "inequality", pool_bytes)
-        balanced = _balance(case, memory, cache, pool_bytes, factor)
-        share = balanced.cached.share
-        disk_tuples = min(balanced.window.capacity / memory.iterations, memory.buffer_tuples * (1 - share))
-        cached_tuples = disk_tuples * share / (1 - share)
-        shape = cache.sizes.shape_in(balanced.cache_bytes, max(1.0, cache.rows_per_key))
-        return LoopPlan(
-            settings={"b": memory.plan.b, "switching_factor": factor},
-            memory={**memory.components(balanced.window), **cache.components(shape)},
-            loop=scan_loop(memory, disk_tuples=disk_tuples, cached_tuples=cached_tuples),
-            loops_per_cycle=memory.iterations,
-            window_tuples=balanced.window.capacity,
-        )
+        b = whole(settings, "b")
+        plan = _plan_by_partition if _is_by_partition(case) else _plan_by_scan
+        return plan(case, memory_bytes, b, factor)
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-        """Return half a loop, and a scan for those that miss the cache."""
-        return scan_times(plan, loop_s)
+        """Return half a loop, and for tuples that miss the cache a scan, or the time until their partition is read."""
+        if not _is_by_partition(case):
+            return scan_times(plan, loop_s)
+        missed = missed_keys(case.stream.keys, plan.loop.cache_share)
+        rates = scattered_rates(missed, partitions_of(case.table, int(plan.settings["b"])))
+        return times_between_loads(rates, loop_s, arrivals_per_s, plan.loop.cache_share)
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         """Return every b that leaves room for a window, in even ratios."""
-        return [{"b": b} for b in b_to_try(case.table.pages, lambda b: self._memory(case, memory_bytes, b))]
-
-    @staticmethod
-    def _memory(case: JoinCase, memory_bytes: int, b: int | None) -> ScanMemory:
-        return ScanMemory.of(
-            _NAME, case, EqualityMatching(case.spec), memory_bytes, b, cache_share=Balance.first_cache_share()
-        )
+        memory = _partition_memory if _is_by_partition(case) else _scan_memory
+        return [{"b": b} for b in b_to_try(case.table.pages, lambda b: memory(case, memory_bytes, b))]
 
 
-def _balance(case: JoinCase, memory: ScanMemory, cache: CacheMemory, pool_bytes: int, factor: float) -> _Balanced:
-    """Follow what is cached, and what that leaves for the window, to where neither changes."""
-    window = memory.window()
-    tuple_bytes = sum(window.nbytes(memory.codes, case.spec.stream_schema, False)) / window.capacity
-    inequality = InequalityCache(
-        stream=case.stream.keys,
-        tuple_bytes=tuple_bytes,
-        rows_bytes=case.table.rows_per_key * cache.sizes.row_bytes,
-        key_bytes=cache.sizes.cached_key_bytes,
-        missing_share=case.stream.missing_share,
-        switching_factor=factor,
-        most_counted=cache.sizes.most_collected(0),
-        looks=SCAN,
+def _is_by_partition(case: JoinCase) -> bool:
+    return case.table.layout == "clustered"
+
+
+def _scan_memory(case: JoinCase, memory_bytes: int, b: int | None) -> ScanMemory:
+    codes = EqualityMatching(case.spec)
+    return ScanMemory.of(_NAME, case, codes, memory_bytes, b, cache_share=Balance.first_cache_share())
+
+
+def _plan_by_scan(case: JoinCase, memory_bytes: int, b: int | None, factor: float) -> LoopPlan:
+    memory = _scan_memory(case, memory_bytes, b)
+    balanced = BalancedMemory.of(
+        case, memory.codes, memory.plan, factor, looks=lambda missed, window: SCAN, turns_between_aims=_SCANS_OF_A_ROUND
     )
-    cached = inequality.nothing()
-    for _ in range(_ROUNDS):
-        cache_bytes = Balance.wanted_bytes(
-            pool_bytes,
-            used=cache.sizes.fixed_bytes + int(cached.nbytes),
-            moved=int(_SCANS_OF_A_ROUND * cached.taken_bytes),
-            least=cache.sizes.bytes_for(Balance.LEAST_ROWS),
+    share = balanced.cached.share
+    disk_tuples = min(balanced.window.capacity / memory.iterations, memory.buffer_tuples * (1 - share))
+    return LoopPlan(
+        settings={"b": memory.plan.b, "switching_factor": factor},
+        memory={**memory.components(balanced.window), **balanced.components},
+        loop=scan_loop(memory, disk_tuples=disk_tuples, cached_tuples=disk_tuples * share / (1 - share)),
+        loops_per_cycle=memory.iterations,
+        window_tuples=balanced.window.capacity,
+    )
+
+
+# --- on a clustered table (D7) ----------------------------------------------------------------------------------------
+
+
+def _partition_memory(case: JoinCase, memory_bytes: int, b: int | None) -> PartitionMemory:
+    return PartitionMemory.of(_NAME, case, memory_bytes, b, cache_share=Balance.first_cache_share())
+
+
+def _plan_by_partition(case: JoinCase, memory_bytes: int, b: int | None, factor: float) -> LoopPlan:
+    memory = _partition_memory(case, memory_bytes, b)
+    codes = EqualityMatching(case.spec)  # a window by partition takes as much
+
+    def loads(missed: KeyDistribution, window: WindowShape) -> PartitionLoads:
+        return PartitionLoads.of_window(scattered_rates(missed, memory.partitions), window.capacity)
+
+    def looks(missed: KeyDistribution, window: WindowShape) -> InequalityLooks:
+        # From one reading of a partition to the next: its first tuple comes, and grows old.
+        turns = (memory.partitions + loads(missed, window).oldest_tuples) / window.capacity
+        return InequalityLooks(
+            turns_between=turns,
+            turns_gathering=turns,
+            turns_collecting=0.0,
+            occupancy=HybridPhase.OCCUPANCY,
+            counts_first=False,
+            least_waiting=2,
         )
-        window = memory.window(pool_bytes - cache_bytes)
-        following = inequality.next(cached, window.capacity / (1 - cached.share))
-        change = abs(following.share - cached.share)
-        cached = cached.towards(following)
-        if change < _TOLERANCE:
-            break
-    return _Balanced(window, cached, cache_bytes)
+
+    balanced = BalancedMemory.of(case, codes, memory.plan, factor, looks=looks, turns_between_aims=1)
+    share = balanced.cached.share
+    reads = loads(balanced.missed, balanced.window)
+    disk_tuples = 1 / reads.per_tuple
+    hash_bytes, queue_bytes = balanced.window.nbytes(codes, case.spec.stream_schema, False)
+    return LoopPlan(
+        settings={"b": memory.plan.b, "switching_factor": factor},
+        memory={**memory.memory, "H_S": hash_bytes, "queue": queue_bytes, **balanced.components},
+        loop=memory.loop(disk_tuples=disk_tuples, cached_tuples=disk_tuples * share / (1 - share)),
+        loops_per_cycle=max(1.0, reads.oldest_tuples * reads.per_tuple),
+        window_tuples=balanced.window.capacity,
+    )
 
 
 def least_tuples(arrivals_per_s: float, loop_s: float) -> float:
