@@ -104,7 +104,8 @@ class HotRows:
         self._store = store
         keys = _counted_keys(capacity_bytes, row_bytes)
         sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * keys)
-        self._sketch = FrequencySketch(_COUNTERS_PER_KEY * keys, _SAMPLE_PER_KEY * keys, store.counters(sketch_bytes))
+        sample = self.sample_tuples(capacity_bytes, row_bytes)
+        self._sketch = FrequencySketch(_COUNTERS_PER_KEY * keys, sample, store.counters(sketch_bytes))
         blocks_bytes = max(0, capacity_bytes - sketch_bytes)
         self.num_blocks = _num_blocks(blocks_bytes)
         self._block_bytes = blocks_bytes // self.num_blocks
@@ -154,6 +155,11 @@ class HotRows:
         num_blocks = _num_blocks(blocks_bytes)
         set_bytes = rows_per_key * row_bytes + _INDEX_BYTES_PER_KEY
         return num_blocks * max(0, int(_filled_bytes(blocks_bytes // num_blocks) / set_bytes))
+
+    @staticmethod
+    def sample_tuples(capacity_bytes: int, row_bytes: float) -> int:
+        """Return how many keys are counted before all counts are halved."""
+        return _SAMPLE_PER_KEY * _counted_keys(capacity_bytes, row_bytes)
 
     @property
     def nbytes(self) -> int:
