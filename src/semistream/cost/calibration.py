@@ -39,7 +39,7 @@ SKEWS = (0.3, 0.9)
 _MEMORY_PARTS = (0.3, 1.0, 2.5)  # of a given memory
 _ABSENT_SHARE = 0.5
 _LARGE_READ_SHARE = 0.5  # of the memory
-_LOOKUP_TUPLES = (64, 512)
+_LOOKUP_TUPLES = (128, 1024)
 _WINDOW_TUPLES = (256, 4096)
 _SEED = 0
 
