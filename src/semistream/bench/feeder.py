@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from semistream.core.contract import Operator
+from semistream.cost.undisturbed import waited_for_core_s
 
 __all__ = ["Feeder", "PreparedStream"]
 
@@ -51,8 +52,9 @@ class PreparedStream:
 
     Attributes
     ----------
-    making_s, making_cpu_s
-        What making them took, to be subtracted from what was measured around it.
+    making_s, making_cpu_s, making_wait_s
+        What making them took, to be subtracted from what was measured around it, and how much of it passed for want of
+        a core.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], block_tuples: int = 1 << 20) -> None:
@@ -61,6 +63,7 @@ class PreparedStream:
         self._ready: deque[pa.RecordBatch] = deque()
         self.making_s = 0.0
         self.making_cpu_s = 0.0
+        self.making_wait_s = 0.0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -74,6 +77,7 @@ class PreparedStream:
 
     def _make_block(self) -> None:
         started_s, started_cpu_s = time.perf_counter(), time.thread_time()
+        started_wait_s = waited_for_core_s()
         made = 0
         for batch in self._batches:
             self._ready.append(batch)
@@ -82,3 +86,4 @@ class PreparedStream:
                 break
         self.making_s += time.perf_counter() - started_s
         self.making_cpu_s += time.thread_time() - started_cpu_s
+        self.making_wait_s += waited_for_core_s() - started_wait_s

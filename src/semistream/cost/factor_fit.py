@@ -16,6 +16,7 @@ _Floats = npt.NDArray[np.float64]
 _COUNT_OF = {
     "seek_s": "seeks",
     "page_s": "pages",
+    "search_s": "searches",
     "row_s": "master_rows",
     "disk_tuple_s": "disk_tuples",
     "cached_tuple_s": "cached_tuples",

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.undisturbed import waited_for_core_s
 from semistream.storage import MasterTable, PageReader
 
 __all__ = ["TrialStream", "absent_keys", "keys_of", "trial_schema"]
@@ -86,6 +87,8 @@ class TrialStream:
     ----------
     making_s
         Seconds spent on making tuples so far.
+    making_wait_s
+        How many of them passed for want of a core.
     """
 
     def __init__(
@@ -107,13 +110,14 @@ class TrialStream:
         self._distribution = KeyDistribution.zipf(keys.num_rows, skew)
         self._rng = rng
         self._payload = {field.name: _anything(field.type) for field in schema if field.name not in keys.schema.names}
-        self.making_s = 0.0
+        self.making_s = self.making_wait_s = 0.0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
-            began_s = time.perf_counter()
+            began_s, waited_s = time.perf_counter(), waited_for_core_s()
             block = self._make()
             self.making_s += time.perf_counter() - began_s
+            self.making_wait_s += waited_for_core_s() - waited_s
             for start in range(0, block.num_rows, _BATCH_TUPLES):
                 yield block.slice(start, _BATCH_TUPLES)
 

@@ -111,9 +111,11 @@ class CostValidation:
 
     def _measured(self, place: _Place, steady: SteadyState, predictions: Mapping[str, Prediction]) -> Point:
         work = steady.work
-        rates = {HDD.name: steady.disks[HDD.name].tuples_per_s, MACHINE: steady.tuples_per_s}
+        # Cost factors are of a machine without other work: time without a core is left out, as in calibration.
+        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: work.elapsed_s - work.waited_s}
         steps = max(1, work.counted.steps)
-        loops = {HDD.name: steady.disks[HDD.name].io_s / steps, MACHINE: work.elapsed_s / steps}
+        rates = {clock: work.tuples / each for clock, each in seconds.items()}
+        loops = {clock: each / steps for clock, each in seconds.items()}
         values = {"loop_s": loops, "tuples_per_s": rates}[self.shown]
         return Point(
             series=f"{place.series}, {MEASURED}",
@@ -122,6 +124,7 @@ class CostValidation:
             details={
                 "steps": work.counted.steps,
                 "tuples_per_s": rates,
+                "waited_s": work.waited_s,
                 "tuples_per_loop": work.tuples / steps,
                 "cache_share": work.counted.cache_share,
                 "is_steady": steady.warm_up.is_steady,

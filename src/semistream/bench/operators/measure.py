@@ -68,6 +68,7 @@ def measure_cell(
         pages_read=counted.pages_read,
         bytes_read=counted.bytes_read,
         steps=counted.steps,
+        waited_s=work.waited_s,
         tuples_per_s=steady.tuples_per_s,
         pages_per_1000_tuples=steady.pages_per_1000_tuples,
         cache_share=counted.cache_share,
