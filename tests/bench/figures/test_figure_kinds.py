@@ -335,7 +335,7 @@ def test_the_memory_for_a_rate_has_that_rate_and_the_model_agrees(context: Conte
     )
     points = run(measurements, context)
     opened = open_cell(rate_cell({**CELL, **MESHJOIN}), context)
-    for measured, model in zip(of(points, "MESHJOIN"), of(points, "MESHJOIN, model"), strict=True):
+    for measured, model in zip(of(points, "MESHJOIN"), of(points, "MESHJOIN predicted"), strict=True):
         assert measured.x == model.x
         assert measured.y[HDD.name] == pytest.approx(model.y[HDD.name], rel=0.1)
         rate = opened.measure(int(measured.y[HDD.name] * (1 << 20))).disks[HDD.name].tuples_per_s
@@ -346,7 +346,7 @@ def test_memory_is_measured_only_where_the_figure_asks_for_it(context: Context) 
     parameters = {**CELL, "x": [1, 2, 4], "measured_x": [2], "tuples_per_s": 200_000, "tolerance": 0.1, "most_runs": 4}
     points = run(figure("memory for rate", "b", {"MESHJOIN": MESHJOIN}, **parameters), context)
     assert [point.x for point in of(points, "MESHJOIN")] == [2]
-    assert [point.x for point in of(points, "MESHJOIN, model")] == [1, 2, 4]
+    assert [point.x for point in of(points, "MESHJOIN predicted")] == [1, 2, 4]
 
 
 @pytest.fixture
@@ -366,7 +366,7 @@ def test_costs_are_predicted_and_measured_side_by_side(context: Context) -> None
         figure("cost validation", "memory_share", {"MESHJOIN": MESHJOIN, "HYBRIDJOIN": HYBRIDJOIN}, **parameters),
         context,
     )
-    predicted, measured = of(points, "MESHJOIN, predicted"), of(points, "MESHJOIN, measured")
+    predicted, measured = of(points, "MESHJOIN predicted"), of(points, "MESHJOIN measured")
     assert [point.x for point in predicted] == [0.3, 0.5]
     assert [point.x for point in measured] == [0.5]
     assert set(predicted[1].y) == set(measured[0].y) == CLOCKS
@@ -377,16 +377,16 @@ def test_costs_are_predicted_and_measured_side_by_side(context: Context) -> None
     errors = details["loop_s_error"]
     assert errors[MACHINE] == pytest.approx(predicted[1].y[MACHINE] / measured[0].y[MACHINE] - 1)
     # No factors, no prediction on this machine.
-    assert all(set(point.y) == {HDD.name} for point in of(points, "HYBRIDJOIN, predicted"))
+    assert all(set(point.y) == {HDD.name} for point in of(points, "HYBRIDJOIN predicted"))
 
 
 def test_without_calibration_costs_are_predicted_for_the_disk_alone(context: Context) -> None:
     parameters = {**CELL, "x": [1, 2], "measured_x": [2], "shown": "tuples_per_s", "calibrates": False}
     points = run(figure("cost validation", "b", {"MESHJOIN": MESHJOIN}, **parameters), context)
     assert [(point.series, set(point.y)) for point in points] == [
-        ("MESHJOIN, predicted", {HDD.name}),
-        ("MESHJOIN, predicted", {HDD.name}),
-        ("MESHJOIN, measured", CLOCKS),
+        ("MESHJOIN predicted", {HDD.name}),
+        ("MESHJOIN predicted", {HDD.name}),
+        ("MESHJOIN measured", CLOCKS),
     ]
     assert points[1].y[HDD.name] == pytest.approx(points[2].y[HDD.name], rel=0.05)
 

@@ -92,13 +92,13 @@ class CostValidation:
             if place.is_measured:
                 points.append(self._measured(place, opened.measure(), predictions))
         except BudgetTooSmall as error:
-            return [Point(f"{place.series}, {MEASURED}", place.x, {}, {"skipped": str(error)})]
+            return [Point(f"{place.series} {MEASURED}", place.x, {}, {"skipped": str(error)})]
         return points
 
     def _predicted(self, place: _Place, predictions: Mapping[str, Prediction]) -> Point:
         plan = predictions[HDD.name].plan
         return Point(
-            series=f"{place.series}, {PREDICTED}",
+            series=f"{place.series} {PREDICTED}",
             x=place.x,
             y={clock: float(getattr(each, self.shown)) for clock, each in predictions.items()},
             details={
@@ -118,7 +118,7 @@ class CostValidation:
         loops = {clock: each / steps for clock, each in seconds.items()}
         values = {"loop_s": loops, "tuples_per_s": rates}[self.shown]
         return Point(
-            series=f"{place.series}, {MEASURED}",
+            series=f"{place.series} {MEASURED}",
             x=place.x,
             y=values,
             details={

@@ -76,7 +76,7 @@ class MemoryForRate:
                 measured[rate] = search.find(rate, guess_bytes)
         return [
             _point(series, x, rate, found[rate], opened)
-            for series, found in ((self.series, measured), (f"{self.series}, model", model))
+            for series, found in ((self.series, measured), (f"{self.series} predicted", model))
             for x, rate in self.targets
             if rate in found
         ]
