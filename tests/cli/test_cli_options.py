@@ -44,7 +44,11 @@ def test_options_reach_the_algorithm_and_the_result_stays_exact(files: Path) -> 
 @pytest.mark.parametrize(
     ("algorithm_name", "option", "parts"),
     [
-        ("cmeshjoin", "wat=3", ["'wat' is unknown to cmeshjoin", "b, cache_policy, cache_share, cache_threshold, io, shedding"]),
+        (
+            "cmeshjoin",
+            "wat=3",
+            ["'wat' is unknown to cmeshjoin", "b, cache_policy, cache_share, cache_threshold, io, shedding"],
+        ),
         ("inlj", "shedding=keep", ["'shedding' is unknown to inlj", "io, w"]),
         ("meshjoin", "b=many", ["b='many' is not a whole number"]),
         ("meshjoin", "b=1.5", ["b='1.5' is not a whole number"]),

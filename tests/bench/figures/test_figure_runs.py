@@ -190,9 +190,9 @@ def test_a_figure_shows_something_else_of_the_same_measurements(
     shares = run_figure(load_figure("S0-5f"), "ci", FigureRun(data_dir))
     of_ssbj = [point for point in rates.points if point.series == "SSBJ"]
     assert [(point.x, point.y) for point in shares.points] == [
-        (point.x, {"value": 100 * point.details["cache_share"]}) for point in of_ssbj
+        (point.x, {"value": point.details["cache_share"]}) for point in of_ssbj
     ]
-    assert all(0 < point.y["value"] < 100 for point in shares.points)
+    assert all(0 < point.y["value"] < 1 for point in shares.points)
 
 
 def test_a_budget_that_is_too_small_leaves_the_point_out(data_dir: Path, tmp_path: Path) -> None:

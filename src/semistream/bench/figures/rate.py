@@ -198,6 +198,6 @@ _VALUES: dict[str, Callable[[Point], dict[str, float]]] = {
     "rate": lambda point: point.y,
     "cache_rate": lambda point: _part(point, point.details["cache_share"]),
     "disk_rate": lambda point: _part(point, 1 - point.details["cache_share"]),
-    "cache_percent": lambda point: {"value": 100 * point.details["cache_share"]},
+    "cache_share": lambda point: {"value": point.details["cache_share"]},
     "io_ms_per_seek": lambda point: {HDD.name: 1000 * point.details["io_s"][HDD.name] / max(1, point.details["seeks"])},
 }
