@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.bench.figures import cost_validation
+from semistream.bench.figures.cost_validation import CostValidation, Place
 from semistream.bench.figures.kinds import KINDS, measurements_of
 from semistream.bench.figures.measurement import Context, Measurement
 from semistream.bench.figures.open_cell import open_cell
@@ -17,8 +18,12 @@ from semistream.bench.figures.point import MACHINE, Point
 from semistream.bench.figures.rate import rate_cell
 from semistream.bench.figures.spec import SCALES, Axis, FigureSpec, figure_ids, load_figure
 from semistream.bench.operators.arrivals import measure_times_for
+from semistream.bench.operators.cells import WarmUp
 from semistream.bench.operators.overloaded import overloaded_rate
+from semistream.bench.operators.saturated import Work
+from semistream.bench.operators.steady import SteadyState
 from semistream.bench.staged import staged_workload
+from semistream.core.budget import MemoryReport
 from semistream.core.errors import InvalidArgument
 from semistream.core.metrics import Metrics
 from semistream.cost.calibration import Calibration
@@ -389,6 +394,18 @@ def test_without_calibration_costs_are_predicted_for_the_disk_alone(context: Con
         ("MESHJOIN measured", CLOCKS),
     ]
     assert points[1].y[HDD.name] == pytest.approx(points[2].y[HDD.name], rel=0.05)
+
+
+def test_work_takes_time_even_if_all_of_it_seems_to_have_been_waiting() -> None:
+    steady = SteadyState(
+        Work(Metrics(tuples_answered=10, seeks=1, steps=2), elapsed_s=2.0, cpu_s=1.0, waited_s=2.0),
+        WarmUp(0, 0.0, True, []),
+        MemoryReport(1, {}),
+    )
+    place = Place("MESHJOIN", 1.0, rate_cell({**CELL, **MESHJOIN}), True)
+    point = CostValidation(places=(place,), shown="loop_s").measured(place, steady, {})
+    assert 0 < point.y[MACHINE] < 1
+    assert point.y[HDD.name] == pytest.approx(HDD.seek_s / 2)
 
 
 def test_a_cost_that_is_unknown_is_refused() -> None:

@@ -4,6 +4,7 @@ S3 Figs. 5b and 6a, S1 Fig. 8, S2 Fig. 9f, S0 Figs. 6c and 6d. On the 7200 rpm d
 and bytes; on this machine by cost factors, which are calibrated on the same table in the same run.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
@@ -15,6 +16,7 @@ from semistream.bench.figures.open_cell import OpenCell, cell_key, cell_without,
 from semistream.bench.figures.point import MACHINE, Point
 from semistream.bench.figures.rate import RateCell
 from semistream.bench.figures.spec import FigureSpec
+from semistream.bench.operators.saturated import Work
 from semistream.bench.operators.steady import SteadyState
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated
 from semistream.cost.calibration import calibrate
@@ -22,14 +24,16 @@ from semistream.cost.clock import Clock
 from semistream.cost.disk_profile import HDD
 from semistream.cost.model import Prediction
 
-__all__ = ["MEASURED", "PREDICTED", "CostValidation", "cost_validation_measurements"]
+__all__ = ["MEASURED", "PREDICTED", "CostValidation", "Place", "cost_validation_measurements"]
 
 MEASURED, PREDICTED = "measured", "predicted"
 _SHOWN = ("loop_s", "tuples_per_s")
 _OWN = ("shown", "measured_x", "calibrates")
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
+    """A cell, where in the figure it stands, and whether it is measured or only predicted."""
+
     series: str
     x: float
     cell: RateCell
@@ -48,7 +52,7 @@ class CostValidation:
         Whether this machine's cost factors are measured; otherwise predictions are for the disk alone.
     """
 
-    places: tuple[_Place, ...]
+    places: tuple[Place, ...]
     shown: str
     calibrates: bool = True
 
@@ -85,17 +89,17 @@ class CostValidation:
         )
         return calibration.factors
 
-    def _points(self, place: _Place, opened: OpenCell, clocks: Sequence[Clock]) -> list[Point]:
+    def _points(self, place: Place, opened: OpenCell, clocks: Sequence[Clock]) -> list[Point]:
         try:
             predictions = _predictions(opened, clocks)
             points = [self._predicted(place, predictions)] if predictions else []
             if place.is_measured:
-                points.append(self._measured(place, opened.measure(), predictions))
+                points.append(self.measured(place, opened.measure(), predictions))
         except BudgetTooSmall as error:
             return [Point(f"{place.series} {MEASURED}", place.x, {}, {"skipped": str(error)})]
         return points
 
-    def _predicted(self, place: _Place, predictions: Mapping[str, Prediction]) -> Point:
+    def _predicted(self, place: Place, predictions: Mapping[str, Prediction]) -> Point:
         plan = predictions[HDD.name].plan
         return Point(
             series=f"{place.series} {PREDICTED}",
@@ -109,10 +113,10 @@ class CostValidation:
             },
         )
 
-    def _measured(self, place: _Place, steady: SteadyState, predictions: Mapping[str, Prediction]) -> Point:
+    def measured(self, place: Place, steady: SteadyState, predictions: Mapping[str, Prediction]) -> Point:
+        """Return the point of what was measured, with how far the predictions are off."""
         work = steady.work
-        # Cost factors are of a machine without other work: time without a core is left out, as in calibration.
-        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: work.elapsed_s - work.waited_s}
+        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: _undisturbed_s(work)}
         steps = max(1, work.counted.steps)
         rates = {clock: work.tuples / each for clock, each in seconds.items()}
         loops = {clock: each / steps for clock, each in seconds.items()}
@@ -135,6 +139,14 @@ class CostValidation:
                 },
             },
         )
+
+
+def _undisturbed_s(work: Work) -> float:
+    """Return what the work takes on a machine without other work, as calibration does: without time for want of a core.
+
+    However much that was, so much CPU time takes some time on all cores.
+    """
+    return max(work.elapsed_s - work.waited_s, work.cpu_s / (os.cpu_count() or 1), 1e-9)
 
 
 def _predictions(opened: OpenCell, clocks: Sequence[Clock]) -> dict[str, Prediction]:
@@ -160,11 +172,11 @@ def cost_validation_measurements(spec: FigureSpec, parameters: Mapping[str, Any]
     if shown not in _SHOWN:
         raise InvalidArgument(f"figure {spec.id} shows {shown!r}, which is unknown: use one of {', '.join(_SHOWN)}")
     measured_x = parameters.get("measured_x", parameters["x"])
-    by_table: dict[str, list[_Place]] = {}
+    by_table: dict[str, list[Place]] = {}
     for x in parameters["x"]:
         for series, settings in spec.series.items():
             cell = cell_without({**parameters, **settings, spec.x.name: x}, _OWN)
             table = f"{cell.workload} {cell.layout} {cell.page_bytes}"
-            by_table.setdefault(table, []).append(_Place(series, x * spec.x.factor, cell, x in measured_x))
+            by_table.setdefault(table, []).append(Place(series, x * spec.x.factor, cell, x in measured_x))
     calibrates = parameters.get("calibrates", True)
     return [CostValidation(places=tuple(places), shown=shown, calibrates=calibrates) for places in by_table.values()]
