@@ -1,13 +1,12 @@
 """Keeps an operator's stream buffer full, as the papers' experiments do."""
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from semistream.core.contract import Operator
-from semistream.cost.undisturbed import waited_for_core_s
+from semistream.cost.undisturbed import Aside
 
 __all__ = ["Feeder", "PreparedStream"]
 
@@ -52,18 +51,15 @@ class PreparedStream:
 
     Attributes
     ----------
-    making_s, making_cpu_s, making_wait_s
-        What making them took, to be subtracted from what was measured around it, and how much of it passed for want of
-        a core.
+    making
+        What making them took, to be subtracted from what was measured around it.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], block_tuples: int = 1 << 20) -> None:
         self._batches = iter(batches)
         self._block_tuples = block_tuples
         self._ready: deque[pa.RecordBatch] = deque()
-        self.making_s = 0.0
-        self.making_cpu_s = 0.0
-        self.making_wait_s = 0.0
+        self.making = Aside()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -75,15 +71,20 @@ class PreparedStream:
             raise StopIteration
         return self._ready.popleft()
 
+    @property
+    def making_s(self) -> float:
+        return self.making.elapsed_s
+
+    @property
+    def making_cpu_s(self) -> float:
+        return self.making.cpu_s
+
     def _make_block(self) -> None:
-        started_s, started_cpu_s = time.perf_counter(), time.thread_time()
-        started_wait_s = waited_for_core_s()
+        before = Aside.now()
         made = 0
         for batch in self._batches:
             self._ready.append(batch)
             made += batch.num_rows
             if made >= self._block_tuples:
                 break
-        self.making_s += time.perf_counter() - started_s
-        self.making_cpu_s += time.thread_time() - started_cpu_s
-        self.making_wait_s += waited_for_core_s() - started_wait_s
+        self.making = self.making.plus(before)

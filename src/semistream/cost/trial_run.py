@@ -11,7 +11,7 @@ from semistream.core.metrics import Metrics
 from semistream.cost.factor_fit import CountedWork
 from semistream.cost.loop import Loop, searches_of
 from semistream.cost.trial_stream import TrialStream
-from semistream.cost.undisturbed import Stopwatch
+from semistream.cost.undisturbed import Aside, Stopwatch
 from semistream.operators.step_operator import StepOperator
 
 __all__ = ["LOOKUPS", "run_trial"]
@@ -56,10 +56,10 @@ class _Trial:
         cycle = self._op.steps_per_cycle or 0
         steps: list[float] = []
         while True:
-            step_began_s, making_s = time.perf_counter(), self._stream.making_s
+            step_began_s, making_s = time.perf_counter(), self._stream.making.elapsed_s
             self._step()
             now_s = time.perf_counter()
-            steps.append(now_s - step_began_s - (self._stream.making_s - making_s))
+            steps.append(now_s - step_began_s - (self._stream.making.elapsed_s - making_s))
             elapsed_s = now_s - began_s
             if (len(steps) >= 1.2 * cycle and elapsed_s >= _WARM_UP_S) or elapsed_s >= _MOST_WARM_UP_S:
                 break
@@ -68,13 +68,11 @@ class _Trial:
     def slice(self) -> CountedWork:
         steps = max(1, round(_SLICE_S / self.step_s))
         before = Metrics(**self._op.metrics.as_dict())
-        making_s, making_wait_s = self._stream.making_s, self._stream.making_wait_s
+        self._stream.making = Aside()
         stopwatch = Stopwatch()
         for _ in range(steps):
             self._step()
-        elapsed_s, waited_s = stopwatch.read()
-        making_s, making_wait_s = self._stream.making_s - making_s, self._stream.making_wait_s - making_wait_s
-        worked_s = max(1e-9, elapsed_s - making_s - max(0.0, waited_s - making_wait_s))
+        worked_s = max(1e-9, stopwatch.worked_s(self._stream.making))
         counted_before = before.as_dict()
         counted = Metrics(**{name: n - counted_before[name] for name, n in self._op.metrics.as_dict().items()})
         rows_per_page = self._op.table.num_rows / self._op.table.num_pages

@@ -1,6 +1,5 @@
 """Streams for calibration: keys drawn from the master table itself, as often as a Zipf distribution has it."""
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +9,7 @@ import pyarrow.compute as pc
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.undisturbed import waited_for_core_s
+from semistream.cost.undisturbed import Aside
 from semistream.storage import MasterTable, PageReader
 
 __all__ = ["TrialStream", "absent_keys", "keys_of", "trial_schema"]
@@ -85,10 +84,8 @@ class TrialStream:
 
     Attributes
     ----------
-    making_s
-        Seconds spent on making tuples so far.
-    making_wait_s
-        How many of them passed for want of a core.
+    making
+        What making tuples took so far.
     """
 
     def __init__(
@@ -110,14 +107,13 @@ class TrialStream:
         self._distribution = KeyDistribution.zipf(keys.num_rows, skew)
         self._rng = rng
         self._payload = {field.name: _anything(field.type) for field in schema if field.name not in keys.schema.names}
-        self.making_s = self.making_wait_s = 0.0
+        self.making = Aside()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
-            began_s, waited_s = time.perf_counter(), waited_for_core_s()
+            before = Aside.now()
             block = self._make()
-            self.making_s += time.perf_counter() - began_s
-            self.making_wait_s += waited_for_core_s() - waited_s
+            self.making = self.making.plus(before)
             for start in range(0, block.num_rows, _BATCH_TUPLES):
                 yield block.slice(start, _BATCH_TUPLES)
 

@@ -8,10 +8,32 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["Stopwatch", "waited_for_core_s"]
+__all__ = ["Aside", "Stopwatch", "waited_for_core_s"]
 
 _TASKS = Path("/proc/self/task")
+
+
+class Aside(NamedTuple):
+    """What a thread did that is not to be measured: elapsed seconds, of which it ran and was ready without a core."""
+
+    elapsed_s: float = 0.0
+    cpu_s: float = 0.0
+    waited_s: float = 0.0
+
+    @staticmethod
+    def now() -> "Aside":
+        """Return the state of all three clocks of the calling thread."""
+        return Aside(time.perf_counter(), time.thread_time(), waited_for_core_s())
+
+    def plus(self, since: "Aside") -> "Aside":
+        """Return this with what was done since a state of the clocks."""
+        now = Aside.now()
+        return Aside(*(mine + after - before for mine, before, after in zip(self, since, now, strict=True)))
+
+
+_NOTHING = Aside()
 
 
 class Stopwatch:
@@ -25,13 +47,14 @@ class Stopwatch:
         self._began_s, self._began_cpu_s = time.perf_counter(), time.thread_time()
         self._waits = dict(_waits())
 
-    def read(self) -> tuple[float, float]:
-        """Return elapsed seconds, and how many of them passed for want of a core."""
-        elapsed_s, cpu_s = time.perf_counter() - self._began_s, time.thread_time() - self._began_cpu_s
+    def worked_s(self, aside: Aside = _NOTHING) -> float:
+        """Return the elapsed seconds without those that passed for want of a core, and without what was done aside."""
+        elapsed_s = time.perf_counter() - self._began_s - aside.elapsed_s
+        cpu_s = time.thread_time() - self._began_cpu_s - aside.cpu_s
         waited = {thread: wait_s - self._waits.get(thread, 0.0) for thread, wait_s in _waits()}
-        own_s = min(max(0.0, waited.pop(self._own, 0.0)), elapsed_s)
+        own_s = max(0.0, waited.pop(self._own, 0.0) - aside.waited_s)
         blocked_s = max(0.0, elapsed_s - cpu_s - own_s)
-        return elapsed_s, own_s + min(blocked_s, max(0.0, sum(waited.values())))
+        return cpu_s + max(0.0, blocked_s - sum(waited.values()))
 
 
 def waited_for_core_s() -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from semistream.bench.feeder import Feeder, PreparedStream
 from semistream.core.contract import Operator
 from semistream.core.metrics import Metrics
-from semistream.cost.undisturbed import Stopwatch
+from semistream.cost.undisturbed import Aside, Stopwatch
 
 __all__ = ["Saturated", "Work"]
 
@@ -67,7 +67,7 @@ class Saturated:
         """Work until so much was read, so many tuples were answered, or time is up."""
         before = Metrics(**self.op.metrics.as_dict())
         aside_s, aside_cpu_s = self._aside()
-        aside_wait_s, stopwatch = self._stream.making_wait_s, Stopwatch()
+        making, stopwatch = self._stream.making, Stopwatch()
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
         until_bytes = math.inf if bytes_read is None else before.bytes_read + bytes_read
         until_tuples = math.inf if tuples is None else before.tuples_answered + tuples
@@ -80,11 +80,12 @@ class Saturated:
             if time.perf_counter() - started_s > most_s:
                 break
         elapsed_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
-        waited_s = stopwatch.read()[1] - (self._stream.making_wait_s - aside_wait_s)
+        made = Aside(*(now - then for now, then in zip(self._stream.making, making, strict=True)))
+        worked_s = stopwatch.worked_s(made)
         now_aside_s, now_aside_cpu_s = self._aside()
         elapsed_s -= now_aside_s - aside_s
         cpu_s -= now_aside_cpu_s - aside_cpu_s
-        return Work(metrics.since(before), elapsed_s, cpu_s, min(max(0.0, waited_s), elapsed_s))
+        return Work(metrics.since(before), elapsed_s, cpu_s, min(max(0.0, elapsed_s - worked_s), elapsed_s))
 
     def _note_memory(self) -> None:
         started_s, started_cpu_s = time.perf_counter(), time.thread_time()
