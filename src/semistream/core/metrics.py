@@ -43,6 +43,11 @@ class Metrics:
         """The share of all tuples that the result leaves out."""
         return self.tuples_dropped / self.tuples_in if self.tuples_in else 0.0
 
+    def since(self, before: "Metrics") -> "Metrics":
+        """Return by how much the counters grew."""
+        counted_before = before.as_dict()
+        return Metrics(**{name: count - counted_before[name] for name, count in self.as_dict().items()})
+
     def as_dict(self) -> dict[str, int]:
         """Return the counters by name."""
         return {name: value for name, value in asdict(self).items() if isinstance(value, int)}

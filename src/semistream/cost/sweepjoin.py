@@ -39,14 +39,14 @@ D5  When tuples arrive more slowly than they could be answered, windows shrink u
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.loop import Loop
+from semistream.cost.loop import Loop, searches_of
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
 from semistream.cost.partition_loads import increasing_root, scattered_rates
@@ -141,12 +141,7 @@ class _Sweep:
 
 def sum_of(loops: list[Loop]) -> Loop:
     """Return the counts of several iterations together."""
-    return Loop(
-        **{
-            name: sum(getattr(loop, name) for loop in loops)
-            for name in ("cached_tuples", "disk_tuples", "master_rows", "results", "seeks", "pages", "bytes_read")
-        }
-    )
+    return Loop(**{name: sum(getattr(loop, name) for loop in loops) for name in (field.name for field in fields(Loop))})
 
 
 @register_model(_NAME)
@@ -183,12 +178,14 @@ class SweepjoinModel:
         )
         sweep = _Sweep.of(case, min(cached, _MOST_CACHED))
         loop = sweep.mean_loop(memory.most_w, lambda w: sweep.rows_found(w) * row_bytes <= memory.found_bytes)
+        disk_bytes = memory.disk_bytes + SweepPhase.bytes_beside(memory_bytes)
+        loop = replace(loop, searches=searches_of(loop.pages, table.page_bytes, disk_bytes))
         return LoopPlan(
             settings={"w": memory.most_w, "cache_share": cache_share},
             memory={
                 "stream buffer": memory.stream_buffer_bytes,
                 "index": pages.index_bytes,
-                "disk buffer": memory.disk_bytes + SweepPhase.bytes_beside(memory_bytes),
+                "disk buffer": disk_bytes,
                 "rows found": memory.rows_found_bytes,
                 "window": memory.window_bytes,
                 "hot rows": cache_bytes,

@@ -45,8 +45,13 @@ class Workload:
     stream: Callable[[int], Iterator[pa.RecordBatch]]
 
 
-def synthetic(rows: int, *, zipf_exponent: float, seed: int = 0) -> Workload:
+def synthetic(rows: int, *, zipf_exponent: float, scatter_hot_keys: bool = True, seed: int = 0) -> Workload:
     """Return the papers' synthetic workload: every key once in R, Zipf-distributed in the stream.
+
+    Parameters
+    ----------
+    scatter_hot_keys
+        Whether frequent keys lie anywhere in the domain; otherwise the smallest keys are the most frequent.
 
     Examples
     --------
@@ -55,7 +60,7 @@ def synthetic(rows: int, *, zipf_exponent: float, seed: int = 0) -> Workload:
     ['key', 'sale', 'quantity']
     """
     return Workload(
-        name=f"synthetic, {rows:,} rows, skew {zipf_exponent:g}",
+        name=f"synthetic, {rows:,} rows, skew {zipf_exponent:g}{'' if scatter_hot_keys else ', hot keys first'}",
         table_name=f"permuted-{rows}-rows-seed-{seed}",
         provenance="synthetic: each key in one row of 120 bytes, in random order; Zipf-distributed stream of 20 bytes",
         key="key",
@@ -64,6 +69,12 @@ def synthetic(rows: int, *, zipf_exponent: float, seed: int = 0) -> Workload:
         stream_schema=STREAM_SCHEMA,
         master=lambda: master_table(rows, seed=seed),
         stream=lambda stream_seed: iter(
-            stream(ENDLESS, key_domain=rows, zipf_exponent=zipf_exponent, seed=stream_seed)
+            stream(
+                ENDLESS,
+                key_domain=rows,
+                zipf_exponent=zipf_exponent,
+                scatter_hot_keys=scatter_hot_keys,
+                seed=stream_seed,
+            )
         ),
     )

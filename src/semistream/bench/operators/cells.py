@@ -109,7 +109,7 @@ class DiskClock:
 
 @dataclass(frozen=True)
 class Times:
-    """What a tuple goes through at a given arrival rate, in seconds of the clock of the 7200 rpm disk, by I/O alone.
+    """What a tuple goes through at a given arrival rate, in seconds of the clock that it was measured with.
 
     Attributes
     ----------
@@ -143,6 +143,10 @@ class CellResult:
         Why nothing was measured; the figures are absent then.
     tuples, scans
         Answered in the measured part, and how often R's bytes were read in it.
+    steps
+        Iterations of the operator's loop in the measured part.
+    waited_s
+        How much of the elapsed time passed for want of a core, because of other processes.
     tuples_per_s
         On this machine: tuples / elapsed seconds.
     peak_bytes, peak_components
@@ -160,6 +164,8 @@ class CellResult:
     seeks: int = 0
     pages_read: int = 0
     bytes_read: int = 0
+    steps: int = 0
+    waited_s: float = 0.0
     tuples_per_s: float = 0.0
     pages_per_1000_tuples: float = 0.0
     cache_share: float = 0.0

@@ -34,8 +34,13 @@ def endless_stream(rows: int, skew: float, seed: int) -> PreparedStream:
     return PreparedStream(synthetic(rows, zipf_exponent=skew).stream(seed))
 
 
-def measure_cell(spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: str | None) -> CellResult:
-    """Return what the operator of ``cell`` does; a budget that is too small for it is a cell without figures."""
+def measure_cell(
+    spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: str | None, *, with_times: bool = True
+) -> CellResult:
+    """Return what the operator of ``cell`` does; a budget that is too small for it is a cell without figures.
+
+    Times of tuples that arrive more slowly take as long again, and are left out without ``with_times``.
+    """
     began_s = time.perf_counter()
     budget_bytes = int(table.num_bytes * cell.memory_share)
     try:
@@ -45,8 +50,10 @@ def measure_cell(spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: st
     with op:
         batches = endless_stream(cell.rows, cell.skew, spec.seed)
         steady = measure_steady(op, batches, table, _effort(spec, cell.rows))
-        rate = steady.disks[HDD.name].tuples_per_s
-        times = measure_times(op, batches, spec.arrival_share * rate, spec.lookup_tuples // 5, cell.is_scan)
+        times = None
+        if with_times:
+            arrivals_per_s = spec.arrival_share * steady.disks[HDD.name].tuples_per_s
+            times = measure_times(op, batches, arrivals_per_s, spec.lookup_tuples // 5, cell.is_scan)
     work = steady.work
     counted = work.counted
     return CellResult(
@@ -60,6 +67,8 @@ def measure_cell(spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: st
         seeks=counted.seeks,
         pages_read=counted.pages_read,
         bytes_read=counted.bytes_read,
+        steps=counted.steps,
+        waited_s=work.waited_s,
         tuples_per_s=steady.tuples_per_s,
         pages_per_1000_tuples=steady.pages_per_1000_tuples,
         cache_share=counted.cache_share,

@@ -9,11 +9,11 @@ from typing import Any
 
 from semistream.bench.operators.cells import TARGET_MEMORY_SHARE, TARGET_SKEW, Cell, CellResult
 from semistream.bench.operators.measure import endless_stream, make_operator
+from semistream.bench.operators.overloaded import overloaded_rate
 from semistream.bench.operators.spec import OperatorsSpec
 from semistream.bench.result_file import Entry
 from semistream.cost.disk_profile import HDD
 from semistream.operators import algorithm
-from semistream.runtime.local import Replay
 from semistream.storage import MasterTable
 
 __all__ = ["shedding_entries"]
@@ -73,25 +73,7 @@ def _overloaded_rate(spec: OperatorsSpec, kept: CellResult, table: MasterTable, 
     assert options is not None
     op = make_operator(name, table, kept.budget_bytes, **options)
     arrivals_per_s = _OVERLOAD * kept.disk(HDD.name).tuples_per_s
-    replay = Replay(
-        op,
-        endless_stream(kept.cell.rows, kept.cell.skew, spec.seed),
-        arrivals_per_s,
-        step_cost_s=lambda step: HDD.work_s(step.before, step.after),
-    )
-    results = iter(replay)
     # As long as the operator without shedding was measured, and as long again before that.
     measured_s = kept.disk(HDD.name).io_s
-    answered_before: int | None = None
-    began_s = 0.0
-    try:
-        for _ in results:
-            if answered_before is None:
-                if replay.now_s >= measured_s:
-                    answered_before, began_s = op.metrics.tuples_answered, replay.now_s
-            elif replay.now_s >= began_s + measured_s:
-                break
-        assert answered_before is not None, "the stream has no end"
-        return (op.metrics.tuples_answered - answered_before) / (replay.now_s - began_s)
-    finally:
-        results.close()
+    stream = endless_stream(kept.cell.rows, kept.cell.skew, spec.seed)
+    return overloaded_rate(op, stream, arrivals_per_s, measured_s).tuples_per_s

@@ -88,9 +88,7 @@ def measure_steady(op: StepOperator, batches: PreparedStream, table: MasterTable
     if is_lookup(name):
         work = saturated.run(tuples=effort.lookup_tuples, most_s=effort.most_measured_s)
     else:
-        work = saturated.run(
-            bytes_read=effort.measured_windows * _window_bytes(name, table), most_s=effort.most_measured_s
-        )
+        work = saturated.run(bytes_read=_measured_bytes(effort, name, table), most_s=effort.most_measured_s)
     return SteadyState(work, warm_up, saturated.peak)
 
 
@@ -136,6 +134,12 @@ def _window_bytes(name: str, table: MasterTable) -> int:
         return table.num_bytes // 2  # a tuple waits for its partition about half as long as for a whole scan
     # SSBJ moves keys to its cache in every third scan only.
     return 3 * table.num_bytes if name == "ssbj" else table.num_bytes
+
+
+def _measured_bytes(effort: Effort, name: str, table: MasterTable) -> int:
+    windows_bytes = effort.measured_windows * _window_bytes(name, table)
+    # A window of SWEEPJOIN reads up to the whole table, and windows shrink and grow again: several are a mean.
+    return 8 * windows_bytes if name == "sweepjoin" else windows_bytes
 
 
 def _agree(windows: list[Work], effort: Effort) -> bool:

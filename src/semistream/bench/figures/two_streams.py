@@ -1,0 +1,87 @@
+"""Figures of the kind ``two streams``: S4's experiments, from the curves of the benchmark of punctuated streams."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from semistream.bench.figures.measurement import Context, Measurement
+from semistream.bench.figures.point import MACHINE, Point
+from semistream.bench.figures.spec import FigureSpec
+from semistream.bench.punctuated.comparison import Curve, compare
+
+__all__ = ["TwoStreams", "two_streams_measurements"]
+
+Shown = Literal["seconds", "state_tuples", "state_bytes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStreams:
+    """Joins of the same two streams, in turns: what they took, or held in their states, against their outputs.
+
+    Attributes
+    ----------
+    workload
+        Of `stream_pairs.WORKLOADS`.
+    settings
+        Joins by the names that `settings.make_join` knows, and the series that they are.
+    shown
+        What of a `Curve` is the y axis.
+    items
+        News, each with ten accesses.
+    """
+
+    workload: str
+    settings: Mapping[str, str]
+    shown: Shown
+    items: int
+    repeats: int
+
+    @property
+    def key(self) -> str:
+        return (
+            f"two streams: {self.workload}, {self.items} items, {self.repeats} repeats, {self.shown}: "
+            f"{'; '.join(f'{series} is {setting}' for setting, series in self.settings.items())}"
+        )
+
+    @property
+    def weight(self) -> float:
+        return 1.0 + len(self.settings) * self.repeats * self.items * 1e-4
+
+    def run(self, context: Context) -> list[Point]:
+        curves = compare(
+            self.shown,
+            self.workload,
+            list(self.settings),
+            items=self.items,
+            repeats=self.repeats,
+            seed=context.seed,
+            report=context.report,
+        )
+        return [point for curve in curves.values() for point in self._points(curve)]
+
+    def _points(self, curve: Curve) -> list[Point]:
+        # Time is that of this machine: nothing of these joins goes to a disk.
+        clock = MACHINE if self.shown == "seconds" else "value"
+        totals = {
+            "total_s": curve.total_s,
+            "mean_state_tuples": curve.mean_tuples,
+            "peak_state_tuples": curve.peak_tuples,
+        }
+        values: list[float] = getattr(curve, self.shown)
+        return [
+            Point(
+                series=self.settings[curve.setting],
+                x=outputs,
+                y={clock: value},
+                details=totals if outputs == curve.outputs[-1] else {},
+                group=self.workload,
+            )
+            for outputs, value in zip(curve.outputs, values, strict=True)
+        ]
+
+
+def two_streams_measurements(spec: FigureSpec, parameters: Mapping[str, Any]) -> list[Measurement]:
+    """Return a measurement for every one of ``workloads``; other parameters are the fields of `TwoStreams`."""
+    settings = {series["setting"]: name for name, series in spec.series.items()}
+    own = {name: parameters[name] for name in ("shown", "items", "repeats")}
+    return [TwoStreams(workload=workload, settings=settings, **own) for workload in parameters["workloads"]]
