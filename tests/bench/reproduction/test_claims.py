@@ -3,6 +3,7 @@
 import pytest
 
 from semistream.bench.figures.point import Point
+from semistream.bench.figures.spec import figure_ids, load_figure
 from semistream.bench.reproduction.claim import Claim
 from semistream.bench.reproduction.claims_file import claimed_figures, claims_of
 from semistream.bench.reproduction.curves import Curves
@@ -113,6 +114,13 @@ def test_prediction_and_measurement(predicted: list[float], verdict: Verdict) ->
     assert claim.judge(_curves(p=predicted, m=[1, 1, 1])).verdict is verdict
 
 
+def test_bursts() -> None:
+    claim = Claim(text="", kind="bursts", of="a")
+    assert claim.judge(_curves(a=[0, 0, 0, 0, 9])).verdict is Verdict.REPRODUCED
+    assert claim.judge(_curves(a=[1, 1, 1, 3])).verdict is Verdict.IN_DIRECTION
+    assert claim.judge(_curves(a=[1, 1, 1, 1])).verdict is Verdict.NOT_REPRODUCED
+
+
 def test_what_was_not_measured_gets_no_verdict() -> None:
     claim = Claim(text="", kind="ratio", of="a", over="b", at=5.0, paper=2.0)
     assert claim.judge(_curves(a=[1, 2], b=[1, 2])).verdict is Verdict.NOT_MEASURED
@@ -139,6 +147,18 @@ def test_a_claim_says_what_it_needs() -> None:
         Claim(text="x", kind="ratio", of="a", at="last", paper=2.0)
     with pytest.raises(InvalidArgument, match="unknown"):
         Claim(text="x", kind="best", of="a")  # type: ignore[arg-type]
+
+
+def test_there_are_claims_of_every_figure() -> None:
+    assert sorted(claimed_figures()) == sorted(figure_ids())
+
+
+@pytest.mark.parametrize("figure", claimed_figures())
+def test_claims_speak_of_series_that_the_figure_has(figure: str) -> None:
+    series = set(load_figure(figure).series)
+    known = series | {f"{name} {word}" for name in series for word in ("predicted", "measured")}
+    for claim in claims_of(figure):
+        assert {claim.of, claim.over} - {None} <= known
 
 
 @pytest.mark.parametrize("figure", claimed_figures())

@@ -13,6 +13,7 @@ kind        reproduced when (in direction when)
 ``above``   of lies above over at every x, or at the one that is given (at more than half of them)
 ``value``   the value at x lies within 25% of the paper's (within a factor of 2)
 ``agree``   of is off from over by at most 15%, as a median (40%)
+``bursts``  the largest value is at least 4 times the mean (twice)
 ==========  ==================================================================================================
 """
 
@@ -28,13 +29,14 @@ from semistream.core.errors import InvalidArgument
 
 __all__ = ["Claim", "Kind"]
 
-Kind = Literal["ratio", "rises", "falls", "peak", "low", "above", "value", "agree"]
+Kind = Literal["ratio", "rises", "falls", "peak", "low", "above", "value", "agree", "bursts"]
 
 _CLOSE = 0.25
 _STEP = 0.05
 _CLEAR = 0.02
 _NEAR = 2.0  # a peak at up to this multiple or part of the paper's place is near it
 _GOOD_MODEL, _FAIR_MODEL = 0.15, 0.40
+_BURSTY, _UNEVEN = 4.0, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +166,7 @@ def _turn(claim: Claim, of: Curve, upwards: Sequence[float], word: str) -> Findi
 def _above(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     assert over is not None
     places = of.x if claim.at is None else (claim._x(of),)
-    pairs = [(value, lower) for x in places if (value := of.at(x)) is not None and (lower := over.at(x)) is not None]
+    pairs = [(value, lower) for x in places if (value := of.at(x)) is not None and (lower := over.near(x)) is not None]
     if not pairs:
         return Finding("-", Verdict.NOT_MEASURED)
     above = sum(value > lower for value, lower in pairs)
@@ -191,6 +193,14 @@ def _agree(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     return Finding(ours, Verdict.IN_DIRECTION if error <= _FAIR_MODEL else Verdict.NOT_REPRODUCED)
 
 
+def _bursts(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    burst = max(of.y) / (sum(of.y) / len(of.y))
+    ours = f"highest {burst:.3g} times the mean"
+    if burst >= _BURSTY:
+        return Finding(ours, Verdict.REPRODUCED)
+    return Finding(ours, Verdict.IN_DIRECTION if burst >= _UNEVEN else Verdict.NOT_REPRODUCED)
+
+
 _RULES: dict[str, Callable[[Claim, Curve, Curve | None], Finding]] = {
     "ratio": _ratio,
     "rises": _rises,
@@ -200,4 +210,5 @@ _RULES: dict[str, Callable[[Claim, Curve, Curve | None], Finding]] = {
     "above": _above,
     "value": _value,
     "agree": _agree,
+    "bursts": _bursts,
 }

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from semistream.bench.figures.point import Point
 
 __all__ = ["Curve", "Curves"]
@@ -21,6 +23,18 @@ class Curve:
         if nearest is None or abs(nearest - x) > 0.02 * max(abs(x), abs(nearest)) + 1e-12:
             return None
         return self.y[self.x.index(nearest)]
+
+    def near(self, x: float) -> float | None:
+        """Return the value at x, on the line between its neighbours if it was not measured; None outside of them.
+
+        Examples
+        --------
+        >>> Curve((1.0, 3.0), (10.0, 20.0)).near(2.0)
+        15.0
+        """
+        if not self.x or not self.x[0] <= x <= self.x[-1]:
+            return self.at(x)
+        return float(np.interp(x, self.x, self.y))
 
 
 class Curves:

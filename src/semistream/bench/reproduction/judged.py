@@ -33,7 +33,7 @@ class JudgedFigure:
     Attributes
     ----------
     has_clocks
-        Whether time plays a part in it; otherwise both findings are the same.
+        Whether it was measured on both clocks; otherwise both findings are the same.
     """
 
     result: FigureResult
@@ -59,7 +59,7 @@ def judge(result: FigureResult) -> JudgedFigure:
     plain = Curves(points, _NO_CLOCK)
     on_disk, on_machine = Curves(points, DISK_CLOCK), Curves(points, MACHINE_CLOCK)
     claims = tuple(
-        JudgedClaim(claim, claim.judge(on_disk or plain), claim.judge(on_machine or plain))
+        JudgedClaim(claim, claim.judge(on_disk or on_machine or plain), claim.judge(on_machine or on_disk or plain))
         for claim in claims_of(result.figure)
     )
-    return JudgedFigure(result, claims, bool(on_disk or on_machine))
+    return JudgedFigure(result, claims, bool(on_disk and on_machine))
