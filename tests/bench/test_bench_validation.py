@@ -91,8 +91,8 @@ def test_resuming_measures_nothing_again(result: BenchResult, tmp_path: Path, mo
 
 
 def test_cells_at_which_factors_are_measured_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"skew 0\.9 with memory 0\.12"):
-        run_validation(replace(SPEC, skews=(0.0, 0.9), memory_shares=(0.4, 0.12)), tmp_path)
+    with pytest.raises(InvalidArgument, match=r"skew 1\.2 with memory 0\.12"):
+        run_validation(replace(SPEC, skews=(0.0, 1.2), memory_shares=(0.4, 0.12)), tmp_path)
 
 
 # --- verdicts, from cells that are made up ----------------------------------------------------------------------

@@ -33,8 +33,8 @@ __all__ = ["MEMORY_SHARES", "SKEWS", "Calibration", "calibrate"]
 MEMORY_SHARES = (0.015, 0.035, 0.12)
 """The budgets of the trials without a given memory, as shares of the table."""
 
-SKEWS = (0.3, 0.9)
-"""The Zipf exponents of the trials."""
+SKEWS = (0.3, 1.2)
+"""The Zipf exponents of the trials; with the larger one a cache need not learn for long."""
 
 _MEMORY_PARTS = (0.3, 1.0, 2.5)  # of a given memory
 _ABSENT_SHARE = 0.5
