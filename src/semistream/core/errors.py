@@ -148,9 +148,9 @@ class TargetOutOfReach(SemistreamError, ValueError):
     Attributes
     ----------
     highest_tuples_per_s
-        What can be had.
+        What can be had, where that is known.
     """
 
-    def __init__(self, message: str, highest_tuples_per_s: float) -> None:
+    def __init__(self, message: str, highest_tuples_per_s: float | None = None) -> None:
         super().__init__(message)
         self.highest_tuples_per_s = highest_tuples_per_s
