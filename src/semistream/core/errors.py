@@ -16,6 +16,7 @@ __all__ = [
     "InvalidArgument",
     "KeyTypeMismatch",
     "MissingExtra",
+    "NotCalibrated",
     "OperatorMisuse",
     "PinFailed",
     "SchemaMismatch",
@@ -124,6 +125,10 @@ class ConcurrentWrite(SemistreamError, RuntimeError):
 
 class MissingExtra(SemistreamError, ImportError):
     """A feature needs an optional dependency that is not installed."""
+
+
+class NotCalibrated(SemistreamError, LookupError):
+    """The cost factors that are asked for were not measured on this machine."""
 
 
 class ExecutorMismatch(SemistreamError, ImportError):
