@@ -4,7 +4,6 @@ import math
 
 import pyarrow as pa
 import pytest
-from tests.cost.fake_models import TUPLE_BYTES, FakeLookup, FakeScan
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfReach
 from semistream.core.semantics import JoinSpec
@@ -15,6 +14,7 @@ from semistream.cost.model import JoinCase, predict
 from semistream.cost.stream_shape import StreamShape
 from semistream.cost.table_shape import TableShape
 from semistream.cost.tuner import good_range, good_range_for_rate, highest_rate, least_budget, least_memory
+from tests.cost.fake_models import TUPLE_BYTES, FakeLookup, FakeScan
 
 PAGES = 400
 PAGE_BYTES = 65_536

@@ -7,6 +7,7 @@ variable of mean n p says, and the number of keys in each class is close to a Po
 number of keys if that is in doubt, are those that make the classes found most likely.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ _CLASS_RATIO = 1.25  # above, classes become wider
 _HIGHEST_EXPONENT = 3.0
 _COARSE_STEPS = 16
 _FINE_STEPS = 14
-_GOLDEN = (np.sqrt(5) - 1) / 2
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _RARE = 1e-9  # a class that a distribution all but excludes
 
 _Floats = npt.NDArray[np.float64]
@@ -59,7 +60,7 @@ def fit_zipf(counts: _Int64s, domains: Sequence[int]) -> ZipfFit:
     classes = _Classes(counts)
     fits = [_best_exponent(classes, domain) for domain in domains]
     most_likely = max(fits, key=lambda fit: fit.log_likelihood)
-    clearly = 3.0 + np.log(counts.sum()) / 2
+    clearly = 3.0 + math.log(classes.tuples) / 2
     return most_likely if most_likely.log_likelihood > fits[0].log_likelihood + clearly else fits[0]
 
 
