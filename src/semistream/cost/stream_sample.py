@@ -189,8 +189,7 @@ def _absent_keys(table: MasterTable, spec: JoinSpec, keys: pa.Table) -> _Bools:
     try:
         op = algorithm("inlj").make(table, lookup, _LOOKUP_BYTES, {})
     except BudgetTooSmall as error:
-        assert error.least_bytes is not None
-        op = algorithm("inlj").make(table, lookup, error.least_bytes, {})
+        op = algorithm("inlj").make(table, lookup, max(_LOOKUP_BYTES, error.least_bytes or 0), {})
     absent = np.zeros(keys.num_rows, dtype=np.bool_)
     try:
         for batch in asked.to_batches():

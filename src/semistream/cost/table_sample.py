@@ -89,7 +89,7 @@ class TableSample:
         and those on two, of which the sample shows as small a share as of the pages. That weighs keys by their rows.
         """
         if self.codes.size < 2:
-            return 1.0 - (1.0 - self.share) ** rows_per_key
+            return 1.0
         if self.whole:
             return float(self.codes.size / np.unique(self.codes).size)
         if self.sorted_by_key:
@@ -107,7 +107,7 @@ class TableSample:
 
     def chance_to_see(self, rows_per_key: float) -> float:
         """Return how likely a key with rows has one among those that were read, its rows being anywhere."""
-        return 1.0 - (1.0 - self.share) ** rows_per_key
+        return float(1.0 - (1.0 - self.share) ** rows_per_key)
 
 
 def _runs(table: MasterTable, most_bytes: int, seed: int) -> list[tuple[int, int]]:

@@ -3,8 +3,8 @@
 Ranks are not used: in a small sample the keys that came most often are partly those that happened to, so that a line
 through ranks and frequencies is too steep, and at no skew at all is no line. What is compared is how many keys came
 once, twice, three times and so on. Under a distribution a key of probability p comes in n tuples as often as a Poisson
-variable of mean n p says, and the number of keys in each class is close to a Poisson variable too. The exponent, and the
-number of keys if that is in doubt, are those that make the classes found most likely.
+variable of mean n p says, and the number of keys in each class is close to a Poisson variable too. The exponent, and
+the number of keys if that is in doubt, are those that make the classes found most likely.
 """
 
 import math
