@@ -7,7 +7,6 @@ l. 209) is `good_range` and `good_range_for_rate`.
 """
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfR
 from semistream.core.sizes import format_bytes
 from semistream.cost.clock import Clock
 from semistream.cost.model import JoinCase, Prediction, Settings, model, predict
+from semistream.cost.setting_search import Tried, all_settings, best_setting
 
 __all__ = [
     "SettingRange",
@@ -54,7 +54,7 @@ def highest_rate(
     BudgetTooSmall
         When the algorithm cannot work with so little, whatever its settings.
     """
-    best = max(_predictions(name, case, memory_bytes, clock), key=lambda tried: tried.prediction.tuples_per_s)
+    best = best_setting(name, case, memory_bytes, clock)
     if arrivals_per_s is None:
         return best.prediction
     return predict(name, case, memory_bytes, clock, best.given, arrivals_per_s)
@@ -103,9 +103,11 @@ def good_range(
 
     The other settings stay at their best. The range goes from the best setting as far as the rate is good throughout.
     """
-    tried = list(_predictions(name, case, memory_bytes, clock))
-    best = max(tried, key=lambda each: each.prediction.tuples_per_s)
-    return _ranges(tried, best, (1 - within) * best.prediction.tuples_per_s)
+    tried = all_settings(name, case, memory_bytes, clock)
+    if not tried:
+        highest_rate(name, case, memory_bytes, clock)  # raises
+    best = max(tried, key=lambda each: each.tuples_per_s)
+    return _ranges(tried, best, (1 - within) * best.tuples_per_s)
 
 
 def good_range_for_rate(
@@ -116,8 +118,8 @@ def good_range_for_rate(
     More memory never makes a setting slower, so these are the settings that reach the rate with so much more of it.
     """
     least = least_memory(name, case, arrivals_per_s, clock, most_bytes)
-    tried = list(_predictions(name, case, int(least.budget_bytes * (1 + within)), clock))
-    best = max(tried, key=lambda each: each.prediction.tuples_per_s)
+    tried = all_settings(name, case, int(least.budget_bytes * (1 + within)), clock)
+    best = max(tried, key=lambda each: each.tuples_per_s)
     return _ranges(tried, best, arrivals_per_s)
 
 
@@ -134,29 +136,6 @@ def least_budget(name: str, case: JoinCase) -> int:
     return memory_bytes
 
 
-class _Tried(NamedTuple):
-    given: Settings
-    prediction: Prediction
-
-
-def _predictions(name: str, case: JoinCase, memory_bytes: int, clock: Clock) -> Iterator[_Tried]:
-    """Yield what the settings that the model proposes lead to, those that do not fit left out."""
-    proposed = model(name).settings_to_try(case, memory_bytes) or [{}]
-    found = False
-    too_small: BudgetTooSmall | None = None
-    for settings in proposed:
-        try:
-            prediction = predict(name, case, memory_bytes, clock, settings)
-        except BudgetTooSmall as error:
-            too_small = error
-            continue
-        found = True
-        yield _Tried(settings, prediction)
-    if not found:
-        assert too_small is not None
-        raise too_small
-
-
 class _RateSearch:
     """Tells whether a memory reaches a rate; settings that did so before are tried first."""
 
@@ -166,17 +145,17 @@ class _RateSearch:
         self._reaching: Settings | None = None
 
     def reached(self, memory_bytes: int) -> bool:
-        if self._reaching is not None and self._reaches(self._reaching, memory_bytes):
-            return True
         try:
-            for tried in _predictions(self.name, self.case, memory_bytes, self.clock):
-                self.highest_tuples_per_s = max(self.highest_tuples_per_s, tried.prediction.tuples_per_s)
-                if tried.prediction.tuples_per_s >= self.arrivals_per_s:
-                    self._reaching = tried.given
-                    return True
+            if self._reaching is not None and self._reaches(self._reaching, memory_bytes):
+                return True
+            best = best_setting(self.name, self.case, memory_bytes, self.clock, self.arrivals_per_s)
         except BudgetTooSmall:
-            pass
-        return False
+            return False
+        self.highest_tuples_per_s = max(self.highest_tuples_per_s, best.tuples_per_s)
+        if best.tuples_per_s < self.arrivals_per_s:
+            return False
+        self._reaching = best.given
+        return True
 
     def _reaches(self, settings: Settings, memory_bytes: int) -> bool:
         try:
@@ -186,7 +165,10 @@ class _RateSearch:
         return prediction.tuples_per_s >= self.arrivals_per_s
 
     def at(self, memory_bytes: int) -> Prediction:
-        return highest_rate(self.name, self.case, memory_bytes, self.clock, self.arrivals_per_s)
+        best = highest_rate(self.name, self.case, memory_bytes, self.clock, self.arrivals_per_s)
+        if best.tuples_per_s >= self.arrivals_per_s or self._reaching is None:
+            return best
+        return predict(self.name, self.case, memory_bytes, self.clock, self._reaching, self.arrivals_per_s)
 
 
 def _reaching_memory(search: _RateSearch, low: int, high: int) -> int:
@@ -201,12 +183,12 @@ def _reaching_memory(search: _RateSearch, low: int, high: int) -> int:
     )
 
 
-def _ranges(tried: list[_Tried], best: _Tried, least_tuples_per_s: float) -> dict[str, SettingRange]:
+def _ranges(tried: list[Tried], best: Tried, least_tuples_per_s: float) -> dict[str, SettingRange]:
     ranges = {}
     for setting in best.given:
         others = _without(best.given, setting)
         line = sorted(
-            (each.given[setting], each.prediction.tuples_per_s >= least_tuples_per_s)
+            (each.given[setting], each.tuples_per_s >= least_tuples_per_s)
             for each in tried
             if setting in each.given and _without(each.given, setting) == others
         )
