@@ -51,7 +51,8 @@ def scattered_rates(keys: KeyDistribution, parts: int) -> _Floats:
     drawn = np.repeat(keys.probability[:single], keys.keys[:single].astype(np.int64))
     where = np.random.default_rng(_SEED).integers(parts, size=drawn.size)
     even = float(np.dot(keys.keys[single:], keys.probability[single:]))
-    return np.bincount(where, weights=drawn, minlength=parts) + even / parts
+    rates: _Floats = np.bincount(where, weights=drawn, minlength=parts).astype(np.float64)
+    return rates + even / parts
 
 
 def increasing_root(excess: Callable[[float], float], high: float) -> float:
