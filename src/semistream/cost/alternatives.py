@@ -24,6 +24,7 @@ __all__ = ["PAGE_SIZES", "Found", "TableForm", "Target", "find_alternatives", "r
 
 PAGE_SIZES = (8 << 10, 16 << 10, 64 << 10, 256 << 10)
 
+_SCAN_WHATEVER_THE_ORDER = ("cmeshjoin", "meshjoin")
 _PREFERRED_WITHIN = 0.05  # what the table as it is may be worse, and still goes first
 
 
@@ -96,6 +97,8 @@ def find_alternatives(
             if why is not None:
                 found.left_out.setdefault(name, why)
                 continue
+            if name in _SCAN_WHATEVER_THE_ORDER and form.layout != forms[0].layout:
+                continue  # nothing would be gained
             tell(f"predicting {name} on {form}")
             _add(found, target, name, form, JoinCase(form.shape, stream, spec))
     for alternative in found.alternatives:

@@ -1,99 +1,146 @@
-"""Looks for the best of many settings without trying all: a coarse grid first, then around its best point.
+"""Looks for the best of many settings without trying all of them.
 
-Rates have one maximum over each setting (S3 figure 5b, S1 figure 6, S0 figure 6b), so that nothing better hides far
-from the best of the grid.
+Rates have one maximum over each setting (S3 figure 5b, S1 figure 6, S0 figure 6b). So one setting after the other is
+moved to where the rate is highest, in wide steps first, until none can be moved to a better place.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from semistream.core.errors import BudgetTooSmall
 from semistream.cost.clock import Clock
 from semistream.cost.model import JoinCase, Prediction, Settings, model, predict
 
-__all__ = ["Tried", "all_settings", "best_setting"]
+__all__ = ["SettingRange", "SettingSearch"]
 
-_COARSE_STEP = 3
+_WIDEST_STEP = 8
+_STEP_NEAR_A_GUESS = 4
+_ROUNDS = 4
 
-
-class Tried(NamedTuple):
-    """Settings that were given to a model, and what it says of them."""
-
-    given: Settings
-    prediction: Prediction
-
-    @property
-    def tuples_per_s(self) -> float:
-        return self.prediction.tuples_per_s
+_Point = tuple[tuple[str, float], ...]
 
 
-def best_setting(
-    name: str, case: JoinCase, memory_bytes: int, clock: Clock, enough_tuples_per_s: float = float("inf")
-) -> Tried:
-    """Return the settings with the highest rate, or the first that are found to reach one that is enough.
+class SettingRange(NamedTuple):
+    """From where to where a setting may lie."""
+
+    low: float
+    high: float
+
+
+class SettingSearch:
+    """The settings of one algorithm with one memory; what was predicted once is not predicted again.
+
+    Parameters
+    ----------
+    guess
+        Settings near which the best ones are thought to be.
 
     Raises
     ------
     BudgetTooSmall
         When the algorithm cannot work with so little, whatever its settings.
     """
-    proposed = model(name).settings_to_try(case, memory_bytes) or [{}]
-    places = _places(proposed)
-    coarse = [settings for settings in proposed if all(places[at].coarse for at in settings.items())]
-    best = _best(_tried(name, case, memory_bytes, clock, coarse), enough_tuples_per_s)
-    if best is None:  # what fits may lie between the points of the grid
-        best = _best(_tried(name, case, memory_bytes, clock, proposed), enough_tuples_per_s)
-    elif best.tuples_per_s < enough_tuples_per_s:
-        around = best
-        near = [settings for settings in proposed if settings not in coarse and _is_near(settings, around, places)]
-        best = _best(_tried(name, case, memory_bytes, clock, near), enough_tuples_per_s, best)
-    if best is None:
-        predict(name, case, memory_bytes, clock, proposed[0])  # raises what it raised before
-    assert best is not None
-    return best
+
+    def __init__(
+        self, name: str, case: JoinCase, memory_bytes: int, clock: Clock, guess: Settings | None = None
+    ) -> None:
+        self._name, self._case, self._memory_bytes, self._clock = name, case, memory_bytes, clock
+        proposed = model(name).settings_to_try(case, memory_bytes) or [{}]
+        self._proposed = {_point(settings) for settings in proposed}
+        self._values = {
+            name: sorted({settings[name] for settings in proposed if name in settings})
+            for name in dict.fromkeys(name for settings in proposed for name in settings)
+        }
+        self._predictions: dict[_Point, Prediction | None] = {}
+        self._first_step = _WIDEST_STEP
+        start = _point(proposed[len(proposed) // 2])
+        if guess is not None and _point(guess) in self._proposed:
+            start, self._first_step = _point(guess), _STEP_NEAR_A_GUESS
+        self._best = self._working(start)
+
+    def best(self, enough_tuples_per_s: float = float("inf")) -> Prediction:
+        """Return the prediction with the highest rate, or the first found to reach one that is enough."""
+        for _ in range(_ROUNDS):
+            before = self._best
+            for name, _ in before:
+                for _ in self._steps_along(name):
+                    if self._rate(self._best) >= enough_tuples_per_s:
+                        return self._at_best
+            if self._best == before:
+                break
+        return self._at_best
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """The best settings so far, as they were given to the model."""
+        return dict(self._best)
+
+    def good_range(self, least_tuples_per_s: float) -> dict[str, SettingRange]:
+        """Return, for each setting, from where to where around the best the rate is at least so high."""
+        ranges = {}
+        for name, value in self._best:
+            values = self._values[name]
+            low = high = values.index(value)
+            while low > 0 and self._rate(self._moved(name, low - 1)) >= least_tuples_per_s:
+                low -= 1
+            while high + 1 < len(values) and self._rate(self._moved(name, high + 1)) >= least_tuples_per_s:
+                high += 1
+            ranges[name] = SettingRange(values[low], values[high])
+        return ranges
+
+    def _steps_along(self, name: str) -> Iterator[None]:
+        """Move one setting of the best point to where the rate is highest: wider steps after a gain, else smaller."""
+        count = len(self._values[name])
+        if self._first_step == _WIDEST_STEP:
+            for place in range(0, count, _WIDEST_STEP):
+                self._try(self._moved(name, place))
+                yield
+        step = min(self._first_step, _WIDEST_STEP // 2)
+        while step:
+            before = self._best
+            at = self._values[name].index(dict(before)[name])
+            for place in (at - step, at + step):
+                if 0 <= place < count:
+                    self._try(self._moved(name, place))
+                    yield
+            step = step // 2 if self._best == before else step * 2
+
+    def _try(self, point: _Point) -> None:
+        if self._rate(point) > self._rate(self._best):
+            self._best = point
+
+    def _moved(self, name: str, place: int) -> _Point:
+        return tuple((other, self._values[name][place] if other == name else value) for other, value in self._best)
+
+    def _rate(self, point: _Point) -> float:
+        prediction = self._prediction(point)
+        return 0.0 if prediction is None else prediction.tuples_per_s
+
+    def _prediction(self, point: _Point) -> Prediction | None:
+        if point not in self._predictions:
+            self._predictions[point] = None
+            if point in self._proposed:
+                with suppress(BudgetTooSmall):
+                    self._predictions[point] = predict(
+                        self._name, self._case, self._memory_bytes, self._clock, dict(point)
+                    )
+        return self._predictions[point]
+
+    @property
+    def _at_best(self) -> Prediction:
+        prediction = self._prediction(self._best)
+        assert prediction is not None
+        return prediction
+
+    def _working(self, start: _Point) -> _Point:
+        """Return a point to begin at: the one given if it fits the memory, or the first that does."""
+        for point in (start, *sorted(self._proposed)):
+            if self._prediction(point) is not None:
+                return point
+        predict(self._name, self._case, self._memory_bytes, self._clock, dict(start))  # raises what it raised before
+        raise AssertionError("settings that did not fit fit now")
 
 
-def all_settings(name: str, case: JoinCase, memory_bytes: int, clock: Clock) -> list[Tried]:
-    """Return what all settings lead to that the model proposes, those that do not fit left out."""
-    return list(_tried(name, case, memory_bytes, clock, model(name).settings_to_try(case, memory_bytes) or [{}]))
-
-
-class _Place(NamedTuple):
-    number: int
-    coarse: bool
-
-
-def _places(proposed: list[dict[str, float]]) -> dict[tuple[str, float], _Place]:
-    """Return where each value of a setting is in the order of its values, and whether it is on the grid."""
-    places = {}
-    for name in dict.fromkeys(name for settings in proposed for name in settings):
-        values = sorted({settings[name] for settings in proposed if name in settings})
-        for number, value in enumerate(values):
-            places[name, value] = _Place(number, number % _COARSE_STEP == 0 or number == len(values) - 1)
-    return places
-
-
-def _is_near(settings: Settings, around: Tried, places: dict[tuple[str, float], _Place]) -> bool:
-    return settings.keys() == around.given.keys() and all(
-        abs(places[name, value].number - places[name, around.given[name]].number) < _COARSE_STEP
-        for name, value in settings.items()
-    )
-
-
-def _tried(
-    name: str, case: JoinCase, memory_bytes: int, clock: Clock, proposed: list[dict[str, float]]
-) -> Iterator[Tried]:
-    for settings in proposed:
-        try:
-            yield Tried(settings, predict(name, case, memory_bytes, clock, settings))
-        except BudgetTooSmall:
-            continue
-
-
-def _best(tried: Iterator[Tried], enough_tuples_per_s: float, best: Tried | None = None) -> Tried | None:
-    for each in tried:
-        if best is None or each.tuples_per_s > best.tuples_per_s:
-            best = each
-        if best.tuples_per_s >= enough_tuples_per_s:
-            break
-    return best
+def _point(settings: Settings) -> _Point:
+    return tuple(sorted(settings.items()))

@@ -7,7 +7,6 @@ l. 209) is `good_range` and `good_range_for_rate`.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfR
 from semistream.core.sizes import format_bytes
 from semistream.cost.clock import Clock
 from semistream.cost.model import JoinCase, Prediction, Settings, model, predict
-from semistream.cost.setting_search import Tried, all_settings, best_setting
+from semistream.cost.setting_search import SettingRange, SettingSearch
 
 __all__ = [
     "SettingRange",
@@ -30,13 +29,6 @@ __all__ = [
 _TOLERANCE = 0.01  # of the least memory
 _LOOKS_ON_THE_WAY = 8  # memories to look at when the largest does not reach a rate
 _MOST_TRIALS = 50
-
-
-class SettingRange(NamedTuple):
-    """From where to where a setting may lie."""
-
-    low: float
-    high: float
 
 
 def highest_rate(
@@ -54,10 +46,11 @@ def highest_rate(
     BudgetTooSmall
         When the algorithm cannot work with so little, whatever its settings.
     """
-    best = best_setting(name, case, memory_bytes, clock)
+    search = SettingSearch(name, case, memory_bytes, clock)
+    best = search.best()
     if arrivals_per_s is None:
-        return best.prediction
-    return predict(name, case, memory_bytes, clock, best.given, arrivals_per_s)
+        return best
+    return predict(name, case, memory_bytes, clock, search.settings, arrivals_per_s)
 
 
 def least_memory(
@@ -103,11 +96,8 @@ def good_range(
 
     The other settings stay at their best. The range goes from the best setting as far as the rate is good throughout.
     """
-    tried = all_settings(name, case, memory_bytes, clock)
-    if not tried:
-        highest_rate(name, case, memory_bytes, clock)  # raises
-    best = max(tried, key=lambda each: each.tuples_per_s)
-    return _ranges(tried, best, (1 - within) * best.tuples_per_s)
+    search = SettingSearch(name, case, memory_bytes, clock)
+    return search.good_range((1 - within) * search.best().tuples_per_s)
 
 
 def good_range_for_rate(
@@ -118,9 +108,9 @@ def good_range_for_rate(
     More memory never makes a setting slower, so these are the settings that reach the rate with so much more of it.
     """
     least = least_memory(name, case, arrivals_per_s, clock, most_bytes)
-    tried = all_settings(name, case, int(least.budget_bytes * (1 + within)), clock)
-    best = max(tried, key=lambda each: each.tuples_per_s)
-    return _ranges(tried, best, arrivals_per_s)
+    search = SettingSearch(name, case, int(least.budget_bytes * (1 + within)), clock)
+    search.best()
+    return search.good_range(arrivals_per_s)
 
 
 def least_budget(name: str, case: JoinCase) -> int:
@@ -137,38 +127,27 @@ def least_budget(name: str, case: JoinCase) -> int:
 
 
 class _RateSearch:
-    """Tells whether a memory reaches a rate; settings that did so before are tried first."""
+    """Tells whether a memory reaches a rate; where settings were good before, others are looked for."""
 
     def __init__(self, name: str, case: JoinCase, arrivals_per_s: float, clock: Clock) -> None:
         self.name, self.case, self.arrivals_per_s, self.clock = name, case, arrivals_per_s, clock
         self.highest_tuples_per_s = 0.0
-        self._reaching: Settings | None = None
+        self._good: Settings | None = None
 
     def reached(self, memory_bytes: int) -> bool:
         try:
-            if self._reaching is not None and self._reaches(self._reaching, memory_bytes):
-                return True
-            best = best_setting(self.name, self.case, memory_bytes, self.clock, self.arrivals_per_s)
+            search = SettingSearch(self.name, self.case, memory_bytes, self.clock, self._good)
         except BudgetTooSmall:
             return False
+        best = search.best(self.arrivals_per_s)
+        self._good = search.settings
         self.highest_tuples_per_s = max(self.highest_tuples_per_s, best.tuples_per_s)
-        if best.tuples_per_s < self.arrivals_per_s:
-            return False
-        self._reaching = best.given
-        return True
-
-    def _reaches(self, settings: Settings, memory_bytes: int) -> bool:
-        try:
-            prediction = predict(self.name, self.case, memory_bytes, self.clock, settings)
-        except BudgetTooSmall:
-            return False
-        return prediction.tuples_per_s >= self.arrivals_per_s
+        return best.tuples_per_s >= self.arrivals_per_s
 
     def at(self, memory_bytes: int) -> Prediction:
-        best = highest_rate(self.name, self.case, memory_bytes, self.clock, self.arrivals_per_s)
-        if best.tuples_per_s >= self.arrivals_per_s or self._reaching is None:
-            return best
-        return predict(self.name, self.case, memory_bytes, self.clock, self._reaching, self.arrivals_per_s)
+        search = SettingSearch(self.name, self.case, memory_bytes, self.clock, self._good)
+        search.best()
+        return predict(self.name, self.case, memory_bytes, self.clock, search.settings, self.arrivals_per_s)
 
 
 def _reaching_memory(search: _RateSearch, low: int, high: int) -> int:
@@ -181,26 +160,3 @@ def _reaching_memory(search: _RateSearch, low: int, high: int) -> int:
         f"it reaches {search.highest_tuples_per_s:,.0f} tuples/s; ask for less, or choose another algorithm",
         search.highest_tuples_per_s,
     )
-
-
-def _ranges(tried: list[Tried], best: Tried, least_tuples_per_s: float) -> dict[str, SettingRange]:
-    ranges = {}
-    for setting in best.given:
-        others = _without(best.given, setting)
-        line = sorted(
-            (each.given[setting], each.tuples_per_s >= least_tuples_per_s)
-            for each in tried
-            if setting in each.given and _without(each.given, setting) == others
-        )
-        values = [value for value, _ in line]
-        low = high = values.index(best.given[setting])
-        while low > 0 and line[low - 1][1]:
-            low -= 1
-        while high + 1 < len(line) and line[high + 1][1]:
-            high += 1
-        ranges[setting] = SettingRange(values[low], values[high])
-    return ranges
-
-
-def _without(settings: Settings, name: str) -> dict[str, float]:
-    return {other: value for other, value in settings.items() if other != name}
