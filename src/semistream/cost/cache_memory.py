@@ -11,6 +11,7 @@ from semistream.operators.matching import PairFilter
 from semistream.operators.row_cache import CacheShape
 from semistream.operators.stream_window import VarlenSizes
 from semistream.operators.tuple_store import TupleStore
+from semistream.storage.row_sizes import batch_overhead_bytes
 
 __all__ = ["CacheMemory", "master_text_bytes"]
 
@@ -25,7 +26,8 @@ def master_text_bytes(case: JoinCase, schema: pa.Schema) -> float:
         return 0.0
     fixed = [field for field in case.spec.master_schema if not TupleStore.num_varlen_columns(pa.schema([field]))]
     fixed_bytes = TupleStore.fixed_bytes_per_tuple(pa.schema([field.with_nullable(False) for field in fixed]))
-    text_bytes = max(0.0, case.table.row_bytes - fixed_bytes - 4 * columns)
+    page_bytes = batch_overhead_bytes(case.spec.master_schema) / case.table.rows_per_page
+    text_bytes = max(0.0, case.table.row_bytes - page_bytes - fixed_bytes - 4 * columns)
     return text_bytes * TupleStore.num_varlen_columns(schema) / columns
 
 

@@ -5,6 +5,8 @@ import numpy.typing as npt
 
 __all__ = ["at_least", "probabilities"]
 
+_SUMMED = 100
+
 _Floats = npt.NDArray[np.float64]
 
 
@@ -16,12 +18,16 @@ def probabilities(means: _Floats, most: int) -> _Floats:
     >>> probabilities(np.array([1.0]), 2).round(3).tolist()
     [[0.368, 0.368, 0.264]]
     """
-    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
-    numbers = np.arange(most + 1)
-    mean = np.maximum(means, 1e-300)[:, None]
-    rows = np.exp(numbers * np.log(mean) - mean - log_factorial)
-    rows[:, -1] = np.maximum(0.0, 1 - rows[:, :-1].sum(axis=1))
-    return np.asarray(rows)
+    rows = np.zeros((means.size, most + 1))
+    rows[:, -1] = 1.0
+    some = means < 2 * most + 50  # the others are above, as good as surely
+    mean = np.maximum(means[some], 1e-300)[:, None]
+    numbers = np.arange(most)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most)))])[:most]
+    below = np.exp(numbers * np.log(mean) - mean - log_factorial)
+    rows[some, :-1] = below
+    rows[some, -1] = np.maximum(0.0, 1 - below.sum(axis=1))
+    return rows
 
 
 def at_least(means: _Floats, number: int) -> _Floats:
@@ -34,4 +40,12 @@ def at_least(means: _Floats, number: int) -> _Floats:
     """
     if number <= 0:
         return np.ones(means.size)
-    return np.asarray(probabilities(means, number)[:, -1])
+    if number > _SUMMED:
+        # As likely as for the normal distribution, whose integral is close to this one.
+        distance = (means - number + 0.5) / np.sqrt(np.maximum(means, 1e-300))
+        curve = np.sqrt(2 / np.pi) * (distance + 0.044715 * np.clip(distance, -50, 50) ** 3)
+        return np.asarray((1 + np.tanh(curve)) / 2)
+    chance = np.ones(means.size)
+    some = means < 2 * number + 50
+    chance[some] = probabilities(means[some], number)[:, -1]
+    return chance

@@ -32,8 +32,16 @@ def whole(settings: Settings, name: str) -> int | None:
 
 
 def scan_loop(memory: ScanMemory, disk_tuples: float, cached_tuples: float = 0.0) -> Loop:
-    """Return the counts of one iteration, on average over a scan: the last read of a file may be shorter."""
+    """Return the counts of one iteration, on average over a scan: the last read of a file may be shorter.
+
+    Nothing is read for tuples that are all answered by a cache.
+    """
     table, k = memory.case.table, memory.iterations
+    if not disk_tuples:
+        results = cached_tuples * results_per_tuple(memory.case)
+        return Loop(
+            cached_tuples=cached_tuples, disk_tuples=0, master_rows=0, results=results, seeks=0, pages=0, bytes_read=0
+        )
     return Loop(
         cached_tuples=cached_tuples,
         disk_tuples=disk_tuples,
