@@ -9,3 +9,4 @@ import semistream.cost.hybridjoin
 import semistream.cost.inlj
 import semistream.cost.meshjoin
 import semistream.cost.ssbj
+import semistream.cost.sweepjoin

@@ -6,7 +6,7 @@ M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-St
     c_loop = wS (pages read for a miss c_IO + c_S + c_H + c_O) + wN (c_S + c_H + c_O)
     mu     = (wN + wS) / c_loop, where wN = wS h / (1 - h)
 
-h is the share of tuples that the cache answers: `semistream.cost.aging_share`. The others ask for pages in a buffer pool
+h is the share of tuples that the cache answers. The others ask for pages in a buffer pool
 (`semistream.cost.pool_misses`).
 
 Symbols
@@ -24,19 +24,22 @@ Deviations
 ----------
 D1  Those of INLJ's model hold here too.
 D2  The cache is not taken to hold the most frequent keys: which it holds follows from its policy and from chance.
-    Only the default policy (aging) is modelled. A turn is as many misses as the temporary buffer has room for, and a
-    key is taken to be looked at once in a turn, though it is looked at with every miss.
+    Only the default policy (aging) is modelled. A turn is as many misses as the temporary buffer has room for. With the
+    default share the cache has room for more keys than that: it then works like one that keeps what was used last
+    (`semistream.cost.recent_share`). A smaller cache goes by frequencies (`semistream.cost.aging_share`).
 D3  h is that of the long run, which is far away: the cache fills with every miss by one key at most.
 """
 
 from semistream.core.errors import BudgetTooSmall
 from semistream.cost.aging_share import Looks, aging_share
 from semistream.cost.cache_memory import CacheMemory
+from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.lookup_times import lookup_times
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
 from semistream.cost.page_lookups import PageLookups, lookup_memory
 from semistream.cost.partition_memory import require_clustered
+from semistream.cost.recent_share import recent_share
 from semistream.cost.scanning import known_settings, whole
 from semistream.operators.cached_config import CachedConfig
 from semistream.operators.cinlj import DEFAULT_W, cinlj_split, recent_keys_for
@@ -49,6 +52,13 @@ _NAME = "cinlj"
 _LOOKS = Looks(turns_between=1.0, turns_collecting=0.0, first_aging=0.5)
 _MOST_CACHED = 0.9999
 _CACHE_SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
+
+
+def _cached_share(keys: KeyDistribution, capacity_keys: int, recent_keys: int) -> float:
+    # Each is the higher where it holds: one leaves a large cache empty, the other learns nothing of frequencies.
+    by_count = aging_share(keys, capacity_keys, recent_keys, _LOOKS)
+    by_recency = recent_share(keys, capacity_keys, recent_keys)
+    return min(max(by_count, by_recency), _MOST_CACHED)
 
 
 @register_model(_NAME)
@@ -70,8 +80,7 @@ class CinljModel:
         search_bytes = memory.search_bytes(split.pages_bytes)
         pool_bytes = split.pages_bytes - search_bytes
         cache = CacheMemory.of(case, "aging")
-        cached = aging_share(case.stream.keys, cache.keys_in(split.cache_bytes), recent_keys, _LOOKS)
-        cached = min(cached, _MOST_CACHED)
+        cached = _cached_share(case.stream.keys, cache.keys_in(split.cache_bytes), recent_keys)
         lookups = PageLookups.of(case.table, missed_keys(case.stream.keys, cached), pool_bytes)
         most_misses = max(1, int(memory.max_accesses / lookups.pages_asked))
         w = min(whole(settings, "w") or DEFAULT_W, most_misses / (1 - cached))

@@ -155,6 +155,11 @@ class HotRows:
         set_bytes = rows_per_key * row_bytes + _INDEX_BYTES_PER_KEY
         return num_blocks * max(0, int(_filled_bytes(blocks_bytes // num_blocks) / set_bytes))
 
+    @staticmethod
+    def counted_tuples(capacity_bytes: int, row_bytes: float) -> float:
+        """Return of about how many of the latest keys the counts are: they are halved when they are of a sample."""
+        return 0.75 * _SAMPLE_PER_KEY * _counted_keys(capacity_bytes, row_bytes)
+
     @property
     def nbytes(self) -> int:
         """What blocks and sketch take, however many processes share them."""
