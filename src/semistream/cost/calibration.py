@@ -1,15 +1,45 @@
-"""Calibration: measures the cost factors of every operator on this machine and a master table."""
+"""Calibration: measures the cost factors of every operator on this machine and a master table.
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+The papers take their factors from micro-benchmarks (S3 section 3.2). Here every operator works for a short while on
+the table itself, with several budgets and skews, so that the numbers of loops, pages and tuples change against each
+other. It counts what it does, and the factors are those that explain best how long that took.
+"""
 
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
 import pyarrow as pa
 
-from semistream.cost.cost_factors import CostFactors
+from semistream._version import __version__
+from semistream.core.errors import BudgetTooSmall, EmptyTable, InvalidArgument, SemistreamError
+from semistream.core.semantics import JoinSpec
+from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
+from semistream.cost.factor_fit import CountedWork, fit_factors
+from semistream.cost.machine import core_count, cpu_model
+from semistream.cost.trial_run import LOOKUPS, run_trial
+from semistream.cost.trial_stream import TrialStream, absent_keys, keys_of, trial_schema
+from semistream.cost.trial_tables import TrialTables, trial_tables
+from semistream.operators import algorithm, algorithm_names
+from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 
-__all__ = ["Calibration", "calibrate"]
+__all__ = ["MEMORY_SHARES", "SKEWS", "Calibration", "calibrate"]
+
+MEMORY_SHARES = (0.015, 0.035, 0.12)
+"""The budgets of the trials without a given memory, as shares of the table."""
+
+SKEWS = (0.3, 0.9)
+"""The Zipf exponents of the trials."""
+
+_MEMORY_PARTS = (0.3, 1.0, 2.5)  # of a given memory
+_ABSENT_SHARE = 0.5
+_LOOKUP_TUPLES = (256, 384)  # a step of look-ups, so that several make up a trial, and c_loop shows
+_SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +52,16 @@ class Calibration:
         The clock of this machine.
     left_out
         Why an algorithm has no factors, by its name.
+    fit_error
+        By algorithm: the median relative error of the fitted factors over what they were fitted to.
     provenance
         Date, version, machine, table, memory and seed.
     """
 
     factors: CostFactors
-    left_out: dict[str, str]
-    provenance: dict[str, Any]
+    left_out: dict[str, str] = field(default_factory=dict)
+    fit_error: dict[str, float] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
 
 
 def calibrate(
@@ -36,7 +69,167 @@ def calibrate(
     *,
     memory_bytes: int | None = None,
     stream_schema: pa.Schema | None = None,
+    algorithms: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Calibration:
-    """Return the cost factors of all operators that can work on ``table``."""
-    raise NotImplementedError
+    """Return the cost factors of all operators that can join a stream with ``table`` on its key.
+
+    It takes about a minute, whatever the size of the table. Samples of the table that are clustered, or have smaller
+    pages, are staged in a temporary folder and removed.
+
+    Parameters
+    ----------
+    memory_bytes
+        The memory that joins will have: operators are tried with less, about as much, and more. By default budgets are
+        shares of the table.
+    stream_schema
+        The columns of the stream, with those of the table's key among them. By default the key and 12 bytes.
+    algorithms
+        Which to calibrate; all by default.
+    progress
+        Is told what is being done.
+    """
+    if table.num_pages == 0:
+        raise EmptyTable(f"{table.path} has no rows: there is nothing to calibrate with")
+    if memory_bytes is not None and memory_bytes < 1:
+        raise InvalidArgument(f"memory_bytes={memory_bytes} must be at least 1")
+    report = progress or (lambda message: None)
+    schema = trial_schema(table) if stream_schema is None else stream_schema
+    # What is wrong with the stream is said at once, and not once for every operator.
+    JoinSpec.resolve(schema, table.schema, list(table.key))
+    factors: dict[str, AlgorithmFactors] = {}
+    left_out: dict[str, str] = {}
+    fit_error: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="semistream-calibration-") as folder:
+        report("taking samples of the table")
+        rng = np.random.default_rng(_SEED)
+        trials = _Trials(trial_tables(table, Path(folder), rng), schema, memory_bytes, rng)
+        names = algorithm_names() if algorithms is None else list(algorithms)
+        for number, name in enumerate(names, 1):
+            works: list[CountedWork] = []
+            try:
+                for plan in trials.of(name):
+                    report(f"calibrating {name}, {number} of {len(names)}: {plan}")
+                    works += trials.run(plan)
+            except SemistreamError as error:
+                left_out[name] = str(error)
+                continue
+            factors[name] = fit_factors(works)
+            fit_error[name] = _median_error(factors[name], works)
+    return Calibration(
+        factors=CostFactors(factors),
+        left_out=left_out,
+        fit_error=fit_error,
+        provenance=_provenance(table, memory_bytes, schema),
+    )
+
+
+class _Trial(NamedTuple):
+    algorithm: str
+    table: MasterTable
+    memory_bytes: int
+    skew: float
+    absent_share: float = 0.0
+    options: dict[str, Any] = {}  # noqa: RUF012  never changed
+
+    def __str__(self) -> str:
+        return f"{self.memory_bytes:,} bytes, skew {self.skew:g}"
+
+
+class _Trials:
+    """What is tried, and with which tuples."""
+
+    def __init__(
+        self, tables: TrialTables, schema: pa.Schema, memory_bytes: int | None, rng: np.random.Generator
+    ) -> None:
+        self._tables = tables
+        self._schema = schema
+        self._memory_bytes = memory_bytes
+        self._rng = rng
+        self._keys: dict[str, pa.RecordBatch] = {}
+
+    def of(self, name: str) -> Iterator[_Trial]:
+        """Yield the trials of an algorithm: budgets, skews, keys without a row, and smaller pages."""
+        for table, options in self._ways(name):
+            budgets = self._budgets(table)
+            for number, memory_bytes in enumerate(budgets):
+                yield _Trial(name, table, memory_bytes, SKEWS[0], options=options[number % 2])
+            for memory_bytes in (budgets[0], budgets[-1]):
+                yield _Trial(name, table, memory_bytes, SKEWS[1], options=options[1])
+            if absent_keys(self._keys_of(table)) is not None:
+                yield _Trial(name, table, budgets[1], SKEWS[0], _ABSENT_SHARE, options[0])
+            small = self._tables.small_pages
+            if small is not None:
+                yield _Trial(name, small, self._budgets(small)[-1], SKEWS[0], options=options[0])
+
+    def _ways(self, name: str) -> Iterator[tuple[MasterTable, list[dict[str, Any]]]]:
+        """Yield tables with two lots of options: an algorithm that reads in two ways is tried in both."""
+        if "disk_phase" in algorithm(name).option_names:
+            yield self._tables.scanned, [{"disk_phase": "scan"}] * 2
+            yield self._tables.looked_up, [{"disk_phase": "partition"}] * 2
+        elif "heap" in algorithm(name).layouts:
+            yield self._tables.scanned, [{}] * 2
+        else:
+            yield self._tables.looked_up, [{"w": w} if name in LOOKUPS else {} for w in _LOOKUP_TUPLES]
+
+    def _budgets(self, table: MasterTable) -> tuple[int, int, int]:
+        if self._memory_bytes is not None:
+            low, middle, high = (int(part * self._memory_bytes) for part in _MEMORY_PARTS)
+        else:
+            low, middle, high = (int(share * table.num_bytes) for share in MEMORY_SHARES)
+        return low, middle, high
+
+    def _keys_of(self, table: MasterTable) -> pa.RecordBatch:
+        if table.path not in self._keys:
+            self._keys[table.path] = keys_of(table, self._rng)
+        return self._keys[table.path]
+
+    def run(self, trial: _Trial) -> list[CountedWork]:
+        """Return the counted work of a trial."""
+        keys = self._keys_of(trial.table)
+        absent = absent_keys(keys) if trial.absent_share else None
+        stream = TrialStream(self._schema, keys, trial.skew, self._rng, absent, trial.absent_share)
+        with self._make(trial, trial.memory_bytes) as op:
+            return run_trial(op, stream)
+
+    def _make(self, trial: _Trial, memory_bytes: int) -> StepOperator:
+        """Return an operator that leaves nothing in the page cache, with more memory where this is too little."""
+        spec = JoinSpec.resolve(self._schema, trial.table.schema, list(trial.table.key))
+        try:
+            options = {"io": "drop_behind", **trial.options}
+            return algorithm(trial.algorithm).make(trial.table, spec, memory_bytes, options)
+        except BudgetTooSmall as error:
+            if error.least_bytes is None or error.least_bytes <= memory_bytes:
+                raise
+            return self._make(trial, error.least_bytes)
+
+
+def _median_error(factors: AlgorithmFactors, works: list[CountedWork]) -> float:
+    errors = []
+    for work in works:
+        predicted_s = factors.loop_s * (work.loops - 1) + factors.seconds(work.counts)
+        errors.append(abs(predicted_s / work.elapsed_s - 1))
+    return float(np.median(errors))
+
+
+def _provenance(table: MasterTable, memory_bytes: int | None, schema: pa.Schema) -> dict[str, Any]:
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "semistream": __version__,
+        "cpu": cpu_model(),
+        "cores": core_count(),
+        "table": {
+            "path": table.path,
+            "version": table.version,
+            "rows": table.num_rows,
+            "bytes": table.num_bytes,
+            "pages": table.num_pages,
+            "page_bytes": table.page_bytes,
+            "layout": table.layout,
+        },
+        "stream": [f"{field.name}: {field.type}" for field in schema],
+        "memory_bytes": memory_bytes,
+        "memory_shares": None if memory_bytes is not None else list(MEMORY_SHARES),
+        "skews": list(SKEWS),
+        "seed": _SEED,
+    }

@@ -1,15 +1,95 @@
-"""The file with this machine's cost factors: one per user."""
+"""The file with this machine's cost factors: one per user, with where they come from."""
 
+import contextlib
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from semistream.core.errors import InvalidArgument, NotCalibrated
 from semistream.cost.calibration import Calibration
+from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
+from semistream.cost.machine import core_count, cpu_model
 
-__all__ = ["load_calibration", "save_calibration"]
+__all__ = ["calibration_path", "load_calibration", "save_calibration"]
+
+_FORMAT = 1
+_REMEDY = "run 'semistream advise TABLE --calibrate'"
 
 
-def save_calibration(calibration: Calibration) -> None:
-    """Write the calibration of this machine, whole or not at all."""
-    raise NotImplementedError
+def calibration_path() -> Path:
+    """Return where the file is: in ``SEMISTREAM_HOME``, or else in the user's folder for settings."""
+    home = os.environ.get("SEMISTREAM_HOME")
+    if home:
+        return Path(home) / "calibration.json"
+    settings = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(settings) if settings else Path.home() / ".config") / "semistream" / "calibration.json"
+
+
+def save_calibration(calibration: Calibration) -> Path:
+    """Write the calibration of this machine, whole or not at all, in the place of the last one; return where it is."""
+    path = calibration_path()
+    content = {
+        "format": _FORMAT,
+        "provenance": calibration.provenance,
+        "factors": {name: factors.as_dict() for name, factors in calibration.factors.by_algorithm.items()},
+        "fit_error": calibration.fit_error,
+        "left_out": calibration.left_out,
+    }
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps(content, indent=2) + "\n")
+        unfinished.replace(path)
+    except OSError as error:
+        raise InvalidArgument(
+            f"cannot write {str(path)!r}: {error.strerror}; name a folder of your own in SEMISTREAM_HOME"
+        ) from None
+    finally:
+        _remove(unfinished)
+    return path
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):  # its folder cannot be entered: there is no such file
+        path.unlink(missing_ok=True)
 
 
 def load_calibration() -> Calibration:
-    """Return the stored calibration; raise `NotCalibrated` when there is none for this machine."""
-    raise NotImplementedError
+    """Return the stored calibration.
+
+    Raises
+    ------
+    NotCalibrated
+        When there is none, or it is of another machine or of another version's format.
+    """
+    path = calibration_path()
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+        if content["format"] != _FORMAT:
+            raise NotCalibrated(
+                f"{str(path)!r} has format {content['format']}, this version reads {_FORMAT}: {_REMEDY}"
+            )
+        calibration = Calibration(
+            factors=CostFactors({name: AlgorithmFactors(**given) for name, given in content["factors"].items()}),
+            left_out=dict(content["left_out"]),
+            fit_error=dict(content["fit_error"]),
+            provenance=dict(content["provenance"]),
+        )
+        measured_on = calibration.provenance["cpu"], calibration.provenance["cores"]
+    except FileNotFoundError:
+        raise NotCalibrated(f"this machine is not calibrated, there is no {str(path)!r}: {_REMEDY}") from None
+    except OSError as error:
+        raise NotCalibrated(f"cannot read {str(path)!r}: {error.strerror}; {_REMEDY}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, NotCalibrated):
+            raise
+        raise NotCalibrated(f"{str(path)!r} is not a calibration: {_REMEDY}") from None
+    if measured_on != (cpu_model(), core_count()):
+        cpu, cores = measured_on
+        raise NotCalibrated(
+            f"{str(path)!r} is of another machine, {cpu!r} with {cores} cores, and this is {cpu_model()!r} with "
+            f"{core_count()}: {_REMEDY}"
+        )
+    return calibration

@@ -133,6 +133,8 @@ class CellResult:
         Why nothing was measured; the figures are absent then.
     tuples, scans
         Answered in the measured part, and how often R's bytes were read in it.
+    steps
+        Iterations of the operator's loop in the measured part.
     tuples_per_s
         On this machine: tuples / elapsed seconds.
     peak_bytes, peak_components
@@ -150,6 +152,7 @@ class CellResult:
     seeks: int = 0
     pages_read: int = 0
     bytes_read: int = 0
+    steps: int = 0
     tuples_per_s: float = 0.0
     pages_per_1000_tuples: float = 0.0
     cache_share: float = 0.0

@@ -34,8 +34,13 @@ def endless_stream(rows: int, skew: float, seed: int) -> PreparedStream:
     return PreparedStream(stream(_ENDLESS, key_domain=rows, zipf_exponent=skew, seed=seed))
 
 
-def measure_cell(spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: str | None) -> CellResult:
-    """Return what the operator of ``cell`` does; a budget that is too small for it is a cell without figures."""
+def measure_cell(
+    spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: str | None, *, with_times: bool = True
+) -> CellResult:
+    """Return what the operator of ``cell`` does; a budget that is too small for it is a cell without figures.
+
+    Times of tuples that arrive more slowly take as long again, and are left out without ``with_times``.
+    """
     began_s = time.perf_counter()
     budget_bytes = int(table.num_bytes * cell.memory_share)
     try:
@@ -53,9 +58,10 @@ def measure_cell(spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: st
                 bytes_read=spec.scans(cell.rows) * _window_bytes(cell, table), most_s=spec.most_measured_s
             )
         disks = {profile.name: _disk_clock(profile, work) for profile in PROFILES}
-        times = measure_times(
-            op, batches, spec.arrival_share * disks[HDD.name].tuples_per_s, spec.lookup_tuples // 5, cell.is_scan
-        )
+        times = None
+        if with_times:
+            arrivals_per_s = spec.arrival_share * disks[HDD.name].tuples_per_s
+            times = measure_times(op, batches, arrivals_per_s, spec.lookup_tuples // 5, cell.is_scan)
     counted = work.counted
     return CellResult(
         cell=cell,
@@ -68,6 +74,7 @@ def measure_cell(spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: st
         seeks=counted.seeks,
         pages_read=counted.pages_read,
         bytes_read=counted.bytes_read,
+        steps=counted.steps,
         tuples_per_s=work.tuples / work.elapsed_s,
         pages_per_1000_tuples=1000 * counted.pages_read / max(1, work.tuples),
         cache_share=counted.cache_share,

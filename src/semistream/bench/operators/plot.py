@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import SubFigure
 
-__all__ = ["draw_rates", "rates_height"]
+__all__ = ["COLORS", "draw_rates", "rates_height"]
 
-_COLORS = {
+COLORS = {
     "meshjoin": "#4c72b0",
     "cmeshjoin": "#1b2f5b",
     "hybridjoin": "#dd8452",
@@ -22,6 +22,8 @@ _COLORS = {
     "ssbj": "#2a7f62",
     "sweepjoin": "#b3273f",
 }
+"""By algorithm, in all drawings."""
+
 _STYLES = {"heap": "-", "clustered": "--"}
 _HEIGHT = 2.7
 
@@ -46,7 +48,7 @@ def draw_rates(figure: "SubFigure", result: BenchResult) -> None:
                 )
                 for (name, layout), points in lines.items():
                     shares, rates = zip(*points, strict=True)
-                    color = _COLORS.get(name, "#b07aa1")
+                    color = COLORS.get(name, "#b07aa1")
                     axes.plot(
                         shares, rates, _STYLES[layout], color=color, marker="o", markersize=3, label=f"{name}, {layout}"
                     )

@@ -15,7 +15,7 @@ from semistream.bench.staged import staged_table
 from semistream.core.errors import InvalidArgument
 from semistream.storage import MasterTable
 
-__all__ = ["run_operators"]
+__all__ = ["Estimate", "Tables", "run_operators"]
 
 _Report = Callable[[str], None]
 
@@ -42,9 +42,9 @@ def run_operators(
     """
     provenance = collect_provenance(spec.seed)
     done = {} if resumed is None else _finished(resumed, spec, provenance)
-    tables = _Tables(spec, data_dir, report)
+    tables = Tables(spec, data_dir, report)
     cells = cells_of(spec)
-    estimate = _Estimate([cell for cell in cells if cell not in done])
+    estimate = Estimate([cell for cell in cells if cell not in done])
     for number, cell in enumerate(cells, 1):
         if cell in done:
             continue
@@ -78,7 +78,7 @@ def _finished(resumed: BenchResult, spec: OperatorsSpec, provenance: Provenance)
     return {result.cell: result for result in results if result.commit == provenance.commit}
 
 
-class _Tables:
+class Tables:
     """The master tables, staged when first asked for."""
 
     def __init__(self, spec: OperatorsSpec, data_dir: Path, report: _Report) -> None:
@@ -104,7 +104,7 @@ class _Tables:
         return self._tables[rows, layout]
 
 
-class _Estimate:
+class Estimate:
     """How long the remaining cells will take, by how long the finished ones took."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:

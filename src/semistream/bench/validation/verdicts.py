@@ -1,0 +1,92 @@
+"""The errors of the models, and how good the choices are that follow from them."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from semistream.bench.operators import OperatorsSpec
+from semistream.bench.result_file import Entry
+from semistream.bench.validation.cells import CLOCKS, ValidatedCell
+from semistream.bench.validation.spec import is_judged
+
+__all__ = ["entries_of"]
+
+_MOST_MEDIAN = 0.15
+_MOST_WORST = 0.40
+_NEAR_BEST = 0.85
+_LEAST_NEAR_BEST = 0.9
+
+_ERROR_OF = "error: |predicted / measured - 1|, over all operators and cells that were measured"
+_CHOICE_OF = (
+    "choice: share of the points (rows, skew, memory) at which the algorithm with the highest predicted rate has at "
+    f"least {_NEAR_BEST:g} of the highest measured rate"
+)
+
+
+def entries_of(spec: OperatorsSpec, cells: Sequence[ValidatedCell]) -> list[Entry]:
+    """Return the figures with targets; only those of the whole grid are judged."""
+    judged = is_judged(spec)
+    entries: list[Entry] = []
+    for clock in CLOCKS:
+        for what in ("rate", "loop cost"):
+            entries += _errors(cells, clock, what, judged)
+        entries += _choices(cells, clock, judged)
+    return entries
+
+
+def _errors(cells: Sequence[ValidatedCell], clock: str, what: str, judged: bool) -> Iterator[Entry]:
+    by_operator: dict[str, list[float]] = {}
+    worst: tuple[float, str] = (-1.0, "")
+    for validated in cells:
+        errors = validated.errors(clock)
+        if errors is not None:
+            cell = validated.cell
+            by_operator.setdefault(f"{cell.algorithm} on {cell.layout}", []).append(errors[what])
+            worst = max(worst, (errors[what], str(cell)))
+    if not by_operator:
+        return
+    every = [error for errors in by_operator.values() for error in errors]
+    details = {
+        "cells": len(every),
+        "by_operator": {
+            name: {"median": statistics.median(errors), "worst": max(errors)} for name, errors in by_operator.items()
+        },
+        "worst_cell": worst[1],
+        "not_predicted": _not_predicted(cells),
+    }
+    name = f"error of {what}, {clock}"
+    yield Entry(f"median {name}", statistics.median(every), _MOST_MEDIAN, "at most", details, _ERROR_OF, judged)
+    yield Entry(f"worst {name}", max(every), _MOST_WORST, "at most", details, _ERROR_OF, judged)
+
+
+def _not_predicted(cells: Sequence[ValidatedCell]) -> dict[str, str]:
+    """Return why cells that were measured were not predicted."""
+    return {str(found.cell): found.not_predicted for found in cells if found.measured and found.not_predicted}
+
+
+def _choices(cells: Sequence[ValidatedCell], clock: str, judged: bool) -> Iterator[Entry]:
+    points: dict[tuple[int, float, float], list[ValidatedCell]] = {}
+    for found in cells:
+        if clock in found.measured:
+            points.setdefault((found.cell.rows, found.cell.skew, found.cell.memory_share), []).append(found)
+    choices: list[dict[str, Any]] = []
+    for (rows, skew, share), here in points.items():
+        known = [found for found in here if clock in found.predicted]
+        if len(known) < 2:
+            continue  # there is nothing to choose
+        chosen = max(known, key=lambda found: found.predicted[clock].tuples_per_s)
+        best = max(here, key=lambda found: found.measured[clock].tuples_per_s)
+        choices.append(
+            {
+                "rows": rows,
+                "skew": skew,
+                "memory_share": share,
+                "chosen": f"{chosen.cell.algorithm} on {chosen.cell.layout}",
+                "best": f"{best.cell.algorithm} on {best.cell.layout}",
+                "rate_of_best": chosen.measured[clock].tuples_per_s / best.measured[clock].tuples_per_s,
+            }
+        )
+    if choices:
+        near = sum(choice["rate_of_best"] >= _NEAR_BEST for choice in choices) / len(choices)
+        name = f"choices near the best, {clock}"
+        yield Entry(name, near, _LEAST_NEAR_BEST, "at least", {"choices": choices}, _CHOICE_OF, judged)

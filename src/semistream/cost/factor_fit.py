@@ -1,0 +1,98 @@
+"""Fits cost factors to counted work and the time that it took."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.cost.cost_factors import AlgorithmFactors
+from semistream.cost.loop import Loop
+
+__all__ = ["CountedWork", "fit_factors", "least_squares_from_zero"]
+
+_Floats = npt.NDArray[np.float64]
+
+_COUNT_OF = {
+    "seek_s": "seeks",
+    "page_s": "pages",
+    "row_s": "master_rows",
+    "disk_tuple_s": "disk_tuples",
+    "cached_tuple_s": "cached_tuples",
+    "result_s": "results",
+}
+
+
+class CountedWork(NamedTuple):
+    """What an operator did in a while, and how long it took.
+
+    Attributes
+    ----------
+    loops
+        Iterations of the model's loop.
+    counts
+        Over all of them.
+    """
+
+    loops: float
+    counts: Loop
+    elapsed_s: float
+
+
+def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
+    """Return the factors, none of them negative, with the least squared relative errors over ``works``.
+
+    Examples
+    --------
+    >>> loop = Loop(disk_tuples=20, master_rows=500, results=20, seeks=0, pages=1, bytes_read=65_536)
+    >>> fitted = fit_factors([CountedWork(1, loop.times(n), 1e-3 + n * 1e-4) for n in (1, 5, 20)])
+    >>> round(fitted.loop_s, 6)
+    0.001
+    """
+    names = ["loop_s", *_COUNT_OF]
+    rows = [[work.loops, *(getattr(work.counts, count) for count in _COUNT_OF.values())] for work in works]
+    counts = np.array(rows, dtype=np.float64)
+    elapsed_s = np.array([work.elapsed_s for work in works])
+    seconds = least_squares_from_zero(counts / elapsed_s[:, None], np.ones(len(works)))
+    return AlgorithmFactors(**dict(zip(names, seconds.tolist(), strict=True)))
+
+
+def least_squares_from_zero(matrix: _Floats, wanted: _Floats) -> _Floats:
+    """Return the x >= 0 that brings ``matrix @ x`` closest to ``wanted``.
+
+    The active-set method of C. L. Lawson and R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23.
+
+    Examples
+    --------
+    >>> least_squares_from_zero(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([2.0, -1.0])).tolist()
+    [2.0, 0.0]
+    """
+    # Columns of one length: counts of bytes and of seeks differ by orders of magnitude.
+    length = np.linalg.norm(matrix, axis=0)
+    scale = np.where(length > 0, length, 1.0)
+    scaled = matrix / scale
+    tolerance = 1e-10 * max(1.0, float(np.abs(scaled.T @ wanted).max(initial=0.0)))
+    x = np.zeros(matrix.shape[1])
+    free = np.zeros(x.size, dtype=np.bool_)
+    for _ in range(10 * x.size):
+        gradient = scaled.T @ (wanted - scaled @ x)
+        gradient[free | (length == 0)] = -np.inf
+        if gradient.max(initial=-np.inf) <= tolerance:
+            break
+        free[int(np.argmax(gradient))] = True
+        x = _inside(scaled, wanted, x, free)
+    return x / scale
+
+
+def _inside(matrix: _Floats, wanted: _Floats, x: _Floats, free: npt.NDArray[np.bool_]) -> _Floats:
+    """Go from ``x`` towards the best values of the free variables, and fix those that would become negative."""
+    while True:
+        best = np.zeros_like(x)
+        best[free] = np.linalg.lstsq(matrix[:, free], wanted, rcond=None)[0]
+        below = free & (best <= 0)
+        if not below.any():
+            return best
+        step = float(np.min(x[below] / np.maximum(x[below] - best[below], 1e-300)))
+        x = x + step * (best - x)
+        free &= x > 1e-14
+        x[~free] = 0.0

@@ -1,0 +1,84 @@
+"""Runs an operator for a short while, with as many tuples as it takes, and counts what it does."""
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from semistream.core.metrics import Metrics
+from semistream.cost.factor_fit import CountedWork
+from semistream.cost.loop import Loop
+from semistream.cost.trial_stream import TrialStream
+from semistream.operators.step_operator import StepOperator
+
+__all__ = ["LOOKUPS", "run_trial"]
+
+_WARM_UP_S = 0.2
+_MOST_WARM_UP_S = 2.0
+_SLICES = 5
+_SLICE_S = 0.08
+_MOST_PENDING_LOOKUPS = 1 << 12  # an operator that only looks up its next tuples is as busy with these
+LOOKUPS = ("inlj", "cinlj")
+"""Algorithms that look up one tuple after the other."""
+
+
+def run_trial(op: StepOperator, stream: TrialStream) -> list[CountedWork]:
+    """Warm the operator up and return what it did, in a few slices of equal work, the fastest and slowest left out.
+
+    Warm is an operator whose every tuple has met all that it waits for: a whole scan later, or a moment where a step
+    answers all that it reads.
+    """
+    trial = _Trial(op, stream)
+    trial.warm_up()
+    slices = sorted((trial.slice() for _ in range(_SLICES)), key=lambda work: work.elapsed_s)
+    return slices[1:-1]
+
+
+class _Trial:
+    def __init__(self, op: StepOperator, stream: TrialStream) -> None:
+        self._op = op
+        self._stream = stream
+        self._batches: Iterator[pa.RecordBatch] = iter(stream)
+        self._rest = next(self._batches)
+        self._most_pending = _MOST_PENDING_LOOKUPS if op.name in LOOKUPS else None
+        self._step_s = 0.0
+
+    def warm_up(self) -> None:
+        """Compile what has to be, fill the window, let the cache learn, and find out how long a step takes."""
+        self._step()
+        began_s = time.perf_counter()
+        cycle = self._op.steps_per_cycle or 0
+        steps: list[float] = []
+        while True:
+            step_began_s, making_s = time.perf_counter(), self._stream.making_s
+            self._step()
+            now_s = time.perf_counter()
+            steps.append(now_s - step_began_s - (self._stream.making_s - making_s))
+            elapsed_s = now_s - began_s
+            if (len(steps) >= 1.2 * cycle and elapsed_s >= _WARM_UP_S) or elapsed_s >= _MOST_WARM_UP_S:
+                break
+        self._step_s = max(1e-6, statistics.median(steps[-100:]))
+
+    def slice(self) -> CountedWork:
+        steps = max(1, round(_SLICE_S / self._step_s))
+        before = Metrics(**self._op.metrics.as_dict())
+        began_s, making_s = time.perf_counter(), self._stream.making_s
+        for _ in range(steps):
+            self._step()
+        elapsed_s = time.perf_counter() - began_s - (self._stream.making_s - making_s)
+        counted_before = before.as_dict()
+        counted = Metrics(**{name: n - counted_before[name] for name, n in self._op.metrics.as_dict().items()})
+        rows_per_page = self._op.table.num_rows / self._op.table.num_pages
+        return CountedWork(counted.steps, Loop.counted(counted, rows_per_page), elapsed_s)
+
+    def _step(self) -> None:
+        op = self._op
+        while self._most_pending is None or op.pending < self._most_pending:
+            taken = op.offer(self._rest)
+            if taken < self._rest.num_rows:
+                self._rest = self._rest.slice(taken)
+                break
+            self._rest = next(self._batches)
+        for _ in op.step():
+            pass
