@@ -13,10 +13,11 @@ from semistream.core.semantics import JoinSpec
 from semistream.core.sizes import format_bytes
 from semistream.cost.advice import Alternative
 from semistream.cost.clock import Clock
-from semistream.cost.model import JoinCase, Prediction, model_names
+from semistream.cost.model import JoinCase, model_names
+from semistream.cost.setting_search import SettingSearch
 from semistream.cost.stream_shape import StreamShape
 from semistream.cost.table_shape import Layout, TableShape
-from semistream.cost.tuner import good_range, highest_rate, least_budget, least_memory
+from semistream.cost.tuner import least_budget, least_memory
 from semistream.cost.usable_algorithms import why_unusable
 from semistream.storage import MasterTable
 
@@ -25,6 +26,7 @@ __all__ = ["PAGE_SIZES", "Found", "TableForm", "Target", "find_alternatives", "r
 PAGE_SIZES = (8 << 10, 16 << 10, 64 << 10, 256 << 10)
 
 _SCAN_WHATEVER_THE_ORDER = ("cmeshjoin", "meshjoin")
+_GOOD_WITHIN = 0.05
 _PREFERRED_WITHIN = 0.05  # what the table as it is may be worse, and still goes first
 
 
@@ -125,17 +127,16 @@ def _add(found: Found, target: Target, name: str, form: TableForm, case: JoinCas
 def _alternative(target: Target, name: str, form: TableForm, case: JoinCase) -> Alternative:
     least_bytes = None
     meets_rate = None
-    prediction: Prediction
-    if target.memory_bytes is None:
+    budget_bytes = target.memory_bytes
+    if budget_bytes is None:
         assert target.rate is not None
-        prediction = least_memory(name, case, target.rate, target.clock)
-        meets_rate, least_bytes = True, prediction.budget_bytes
-    else:
-        prediction = highest_rate(name, case, target.memory_bytes, target.clock, target.rate)
-        if target.rate is not None:
-            meets_rate = prediction.tuples_per_s >= target.rate
-            if meets_rate:
-                least_bytes = least_memory(name, case, target.rate, target.clock, target.memory_bytes).budget_bytes
+        budget_bytes = least_bytes = least_memory(name, case, target.rate, target.clock).budget_bytes
+    search = SettingSearch(name, case, budget_bytes, target.clock)
+    prediction = search.best_at(target.rate)
+    if target.rate is not None:
+        meets_rate = least_bytes is not None or prediction.tuples_per_s >= target.rate
+        if meets_rate and least_bytes is None:
+            least_bytes = least_memory(name, case, target.rate, target.clock, budget_bytes).budget_bytes
     return Alternative(
         algorithm=name,
         layout=form.layout,
@@ -144,7 +145,7 @@ def _alternative(target: Target, name: str, form: TableForm, case: JoinCase) -> 
         prediction=prediction,
         meets_rate=meets_rate,
         least_memory_bytes=least_bytes,
-        good_settings=good_range(name, case, prediction.budget_bytes, target.clock),
+        good_settings=search.good_range((1 - _GOOD_WITHIN) * prediction.tuples_per_s),
         case=case,
     )
 

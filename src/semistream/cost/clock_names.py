@@ -31,7 +31,4 @@ def clock_named(name: str) -> Clock:
     try:
         return load_calibration().factors
     except NotCalibrated as error:
-        raise NotCalibrated(
-            f"this machine is not calibrated ({error}): measure it with semistream advise TABLE --calibrate, or take "
-            "the clock of a disk with --clock hdd"
-        ) from None
+        raise NotCalibrated(f"{error}, or take the clock of a disk with --clock hdd") from None

@@ -15,7 +15,7 @@ from semistream.cost.model import JoinCase, Prediction, Settings, model, predict
 __all__ = ["SettingRange", "SettingSearch"]
 
 _WIDEST_STEP = 8
-_STEP_NEAR_A_GUESS = 4
+_STEP_NEAR_A_GUESS = 2
 _ROUNDS = 4
 
 _Point = tuple[tuple[str, float], ...]
@@ -33,6 +33,8 @@ class SettingSearch:
 
     Parameters
     ----------
+    proposed
+        The settings to choose from; those that the model proposes for this memory by default.
     guess
         Settings near which the best ones are thought to be.
 
@@ -43,10 +45,18 @@ class SettingSearch:
     """
 
     def __init__(
-        self, name: str, case: JoinCase, memory_bytes: int, clock: Clock, guess: Settings | None = None
+        self,
+        name: str,
+        case: JoinCase,
+        memory_bytes: int,
+        clock: Clock,
+        proposed: list[dict[str, float]] | None = None,
+        guess: Settings | None = None,
     ) -> None:
         self._name, self._case, self._memory_bytes, self._clock = name, case, memory_bytes, clock
-        proposed = model(name).settings_to_try(case, memory_bytes) or [{}]
+        if proposed is None:
+            proposed = model(name).settings_to_try(case, memory_bytes)
+        proposed = proposed or [{}]
         self._proposed = {_point(settings) for settings in proposed}
         self._values = {
             name: sorted({settings[name] for settings in proposed if name in settings})
@@ -71,6 +81,13 @@ class SettingSearch:
                 break
         return self._at_best
 
+    def best_at(self, arrivals_per_s: float | None) -> Prediction:
+        """Return the prediction with the highest rate, with the times of tuples that arrive at some rate."""
+        best = self.best()
+        if arrivals_per_s is None:
+            return best
+        return predict(self._name, self._case, self._memory_bytes, self._clock, self.settings, arrivals_per_s)
+
     @property
     def settings(self) -> dict[str, float]:
         """The best settings so far, as they were given to the model."""
@@ -78,6 +95,7 @@ class SettingSearch:
 
     def good_range(self, least_tuples_per_s: float) -> dict[str, SettingRange]:
         """Return, for each setting, from where to where around the best the rate is at least so high."""
+        self.best()
         ranges = {}
         for name, value in self._best:
             values = self._values[name]

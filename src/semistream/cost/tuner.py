@@ -14,7 +14,7 @@ from semistream.core.budget import require_at_least
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfReach
 from semistream.core.sizes import format_bytes
 from semistream.cost.clock import Clock
-from semistream.cost.model import JoinCase, Prediction, Settings, model, predict
+from semistream.cost.model import JoinCase, Prediction, Settings, model
 from semistream.cost.setting_search import SettingRange, SettingSearch
 
 __all__ = [
@@ -46,11 +46,7 @@ def highest_rate(
     BudgetTooSmall
         When the algorithm cannot work with so little, whatever its settings.
     """
-    search = SettingSearch(name, case, memory_bytes, clock)
-    best = search.best()
-    if arrivals_per_s is None:
-        return best
-    return predict(name, case, memory_bytes, clock, search.settings, arrivals_per_s)
+    return SettingSearch(name, case, memory_bytes, clock).best_at(arrivals_per_s)
 
 
 def least_memory(
@@ -73,7 +69,7 @@ def least_memory(
     low = least_budget(name, case)
     high = max(low, case.table.num_bytes) if most_bytes is None else most_bytes
     require_at_least(high, low, name)
-    search = _RateSearch(name, case, arrivals_per_s, clock)
+    search = _RateSearch(name, case, arrivals_per_s, clock, model(name).settings_to_try(case, high))
     if search.reached(low):
         return search.at(low)
     if not search.reached(high):
@@ -108,9 +104,7 @@ def good_range_for_rate(
     More memory never makes a setting slower, so these are the settings that reach the rate with so much more of it.
     """
     least = least_memory(name, case, arrivals_per_s, clock, most_bytes)
-    search = SettingSearch(name, case, int(least.budget_bytes * (1 + within)), clock)
-    search.best()
-    return search.good_range(arrivals_per_s)
+    return SettingSearch(name, case, int(least.budget_bytes * (1 + within)), clock).good_range(arrivals_per_s)
 
 
 def least_budget(name: str, case: JoinCase) -> int:
@@ -127,16 +121,19 @@ def least_budget(name: str, case: JoinCase) -> int:
 
 
 class _RateSearch:
-    """Tells whether a memory reaches a rate; where settings were good before, others are looked for."""
+    """Tells whether a memory reaches a rate; better settings are looked for near those that were good before."""
 
-    def __init__(self, name: str, case: JoinCase, arrivals_per_s: float, clock: Clock) -> None:
+    def __init__(
+        self, name: str, case: JoinCase, arrivals_per_s: float, clock: Clock, proposed: list[dict[str, float]]
+    ) -> None:
         self.name, self.case, self.arrivals_per_s, self.clock = name, case, arrivals_per_s, clock
         self.highest_tuples_per_s = 0.0
+        self._proposed = proposed
         self._good: Settings | None = None
 
     def reached(self, memory_bytes: int) -> bool:
         try:
-            search = SettingSearch(self.name, self.case, memory_bytes, self.clock, self._good)
+            search = self._settings_with(memory_bytes)
         except BudgetTooSmall:
             return False
         best = search.best(self.arrivals_per_s)
@@ -145,9 +142,10 @@ class _RateSearch:
         return best.tuples_per_s >= self.arrivals_per_s
 
     def at(self, memory_bytes: int) -> Prediction:
-        search = SettingSearch(self.name, self.case, memory_bytes, self.clock, self._good)
-        search.best()
-        return predict(self.name, self.case, memory_bytes, self.clock, search.settings, self.arrivals_per_s)
+        return self._settings_with(memory_bytes).best_at(self.arrivals_per_s)
+
+    def _settings_with(self, memory_bytes: int) -> SettingSearch:
+        return SettingSearch(self.name, self.case, memory_bytes, self.clock, self._proposed, self._good)
 
 
 def _reaching_memory(search: _RateSearch, low: int, high: int) -> int:
