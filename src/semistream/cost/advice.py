@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
 from semistream.core.sizes import format_bytes
+from semistream.cost.clock import Clock
 from semistream.cost.model import JoinCase, Prediction
 from semistream.cost.stream_sample import StreamEstimate
 from semistream.cost.table_shape import Layout
@@ -97,7 +98,7 @@ class Advice:
 
     Attributes
     ----------
-    clock
+    clock_used
         Whose seconds the predictions are.
     rate, memory_bytes
         What was asked for; None where it was left open.
@@ -114,7 +115,7 @@ class Advice:
     """
 
     table: str
-    clock: str
+    clock_used: Clock
     rate: float | None
     memory_bytes: int | None
     alternatives: tuple[Alternative, ...]
@@ -123,6 +124,11 @@ class Advice:
     stream: StreamEstimate | None
     assumptions: tuple[str, ...]
     left_out: dict[str, str]
+
+    @property
+    def clock(self) -> str:
+        """The name of the clock."""
+        return self.clock_used.name
 
     @property
     def recommended(self) -> Alternative:

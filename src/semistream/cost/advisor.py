@@ -133,7 +133,7 @@ def advise(
         why = f"{_remedy(best_first, target, target.rate)} {why}"
     return Advice(
         table=table.path,
-        clock=target.clock.name,
+        clock_used=target.clock,
         rate=rate,
         memory_bytes=target.memory_bytes,
         alternatives=tuple(best_first),
