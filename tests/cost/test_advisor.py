@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +92,7 @@ def test_with_a_rate_the_least_memory_goes_first(table: MasterTable) -> None:
 @pytest.mark.usefixtures("fakes")
 def test_with_both_what_meets_the_rate_goes_by_memory_then_the_rest_by_rate(table: MasterTable) -> None:
     advice = checked(ss.advise(table, rate=1_000.0, memory=MEMORY_BYTES, clock="hdd"))
-    meets = [each.meets_rate for each in advice.alternatives]
+    meets = [bool(each.meets_rate) for each in advice.alternatives]
     assert meets == sorted(meets, reverse=True)
     assert True in meets
     assert False in meets
@@ -230,7 +231,8 @@ def test_the_recommended_settings_can_be_given_to_an_operator(table: MasterTable
     tried = set()
     for each in advice.alternatives:
         if not each.stage_again:
-            op = ss.operator(each.algorithm, table, schema, on="key", memory=MEMORY_BYTES, **each.settings)
+            options: dict[str, Any] = dict(each.settings)
+            op = ss.operator(each.algorithm, table, schema, on="key", memory=MEMORY_BYTES, **options)
             assert op.memory().total_bytes <= MEMORY_BYTES
             op.close()
             tried.add(each.algorithm)
