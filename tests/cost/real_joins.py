@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -50,22 +50,24 @@ def case_of(op: StepOperator, *, keys: KeyDistribution, rows_per_key: float = 1.
     return JoinCase(TableShape.of(op.table, rows_per_key), stream, op.spec)
 
 
-def batches(schema: pa.Schema, *, domain: int, exponent: float = 0.0, first_key: int = 0) -> Iterator[pa.RecordBatch]:
-    """Yield tuples without end; the keys are those from ``first_key`` on, scattered by nothing."""
+def batches(
+    schema: pa.Schema, *, domain: int, exponent: float = 0.0, first_key: int = 0, scattered: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield tuples without end, of ``domain`` keys; ``scattered`` for frequent ones anywhere among them."""
     random = np.random.default_rng(2)
+    key_of = random.permutation(domain) if scattered else None
     zipf = Zipf(domain, exponent)
     for _ in count():
         rows = 4096
-        columns = [
-            pa.array(zipf.sample(rows, random) - 1 + first_key),
-            pa.array(np.arange(rows, dtype=np.int32)),
-        ]
+        rank = zipf.sample(rows, random) - 1
+        keys = first_key + (rank if key_of is None else key_of[rank])
+        columns = [pa.array(keys), pa.array(np.arange(rows, dtype=np.int32))]
         if "note" in schema.names:
             columns.append(pa.array(["x" * NOTE_BYTES] * rows))
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def make(name: str, table: MasterTable, memory: int, schema: pa.Schema = STREAM, **options: object) -> StepOperator:
+def make(name: str, table: MasterTable, memory: int, schema: pa.Schema = STREAM, **options: Any) -> StepOperator:
     """Return an operator that joins on the key."""
     op = operator(name, table, schema, on="id", memory=memory, **options)
     assert isinstance(op, StepOperator)

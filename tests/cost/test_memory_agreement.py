@@ -75,8 +75,10 @@ def test_too_small_a_budget_names_the_least(tmp_path: Path, name: str, layout: L
         model(name).plan(case, 20_000, {})
     with pytest.raises(BudgetTooSmall) as measured:
         make(name, table, 20_000)
-    assert predicted.value.least_bytes == pytest.approx(measured.value.least_bytes, rel=0.02)
+    least_bytes = measured.value.least_bytes
+    assert least_bytes is not None
+    assert predicted.value.least_bytes == pytest.approx(least_bytes, rel=0.02)
     with pytest.raises(BudgetTooSmall):
         model(name).settings_to_try(case, 20_000)
     # The least is enough, but for what the results of a larger budget take more.
-    model(name).plan(case, int(measured.value.least_bytes * 1.1), {})
+    model(name).plan(case, int(least_bytes * 1.1), {})

@@ -1,12 +1,12 @@
 """Keeps an operator's stream buffer full, as the papers' experiments do."""
 
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from semistream.core.contract import Operator
+from semistream.cost.undisturbed import Aside
 
 __all__ = ["Feeder", "PreparedStream"]
 
@@ -51,7 +51,7 @@ class PreparedStream:
 
     Attributes
     ----------
-    making_s, making_cpu_s
+    making
         What making them took, to be subtracted from what was measured around it.
     """
 
@@ -59,8 +59,7 @@ class PreparedStream:
         self._batches = iter(batches)
         self._block_tuples = block_tuples
         self._ready: deque[pa.RecordBatch] = deque()
-        self.making_s = 0.0
-        self.making_cpu_s = 0.0
+        self.making = Aside()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -72,13 +71,20 @@ class PreparedStream:
             raise StopIteration
         return self._ready.popleft()
 
+    @property
+    def making_s(self) -> float:
+        return self.making.elapsed_s
+
+    @property
+    def making_cpu_s(self) -> float:
+        return self.making.cpu_s
+
     def _make_block(self) -> None:
-        started_s, started_cpu_s = time.perf_counter(), time.thread_time()
+        before = Aside.now()
         made = 0
         for batch in self._batches:
             self._ready.append(batch)
             made += batch.num_rows
             if made >= self._block_tuples:
                 break
-        self.making_s += time.perf_counter() - started_s
-        self.making_cpu_s += time.thread_time() - started_cpu_s
+        self.making = self.making.plus(before)

@@ -64,11 +64,19 @@ SCAN = Looks()
 """Of a scan: keys are chosen at its beginning and are cached at its end, where a turn ends as well."""
 
 
-def aging_share(keys: KeyDistribution, capacity_keys: float, turn_misses: float, looks: Looks = SCAN) -> float:
+def aging_share(
+    keys: KeyDistribution,
+    capacity_keys: float,
+    turn_misses: float,
+    looks: Looks = SCAN,
+    most_taken: float | None = None,
+) -> float:
     """Return the share of tuples that a cache of so many keys answers.
 
     Parameters
     ----------
+    most_taken
+        How many keys can come in at one look; a quarter of all by default, which is right for keys with one row.
     turn_misses
         How many tuples miss the cache in a turn: as many as wait in the join when it is full.
 
@@ -83,10 +91,11 @@ def aging_share(keys: KeyDistribution, capacity_keys: float, turn_misses: float,
         return 0.0
     if capacity_keys >= keys.num_keys:
         return 1.0
+    most_taken = _MOST_TAKEN_SHARE * capacity_keys if most_taken is None else most_taken
     share = keys.share_of_top(capacity_keys)
     for _ in range(_ROUNDS):
         rates = keys.probability * (turn_misses / (1 - share))
-        cached = _cached_parts(keys.keys, rates, capacity_keys, looks)
+        cached = _cached_parts(keys.keys, rates, capacity_keys, most_taken, looks)
         before, share = share, float(np.dot(keys.keys * keys.probability, cached))
         share = min((share + before) / 2, 0.9999)
         if abs(share - before) < _TOLERANCE:
@@ -116,9 +125,11 @@ class _Stay:
         return np.exp(np.maximum(enters, -600.0)), np.exp(np.interp(log_rates, self.rates, self.turns))
 
 
-def _cached_parts(keys: _Floats, rates: _Floats, capacity: float, looks: Looks) -> _Floats:
+def _cached_parts(keys: _Floats, rates: _Floats, capacity: float, most_taken: float, looks: Looks) -> _Floats:
     """Return for each group of keys which part of the time a key is cached."""
     low, high = 0, 1
+    if _in_use(keys, rates, high, 1.0, looks)[0] < capacity:
+        return _cached_for_long(keys, rates, capacity, looks)
     while _in_use(keys, rates, high, 1.0, looks)[0] > capacity:
         low, high = high, 2 * high
     while high - low > 1:
@@ -131,7 +142,7 @@ def _cached_parts(keys: _Floats, rates: _Floats, capacity: float, looks: Looks) 
     step = high
     part = 1.0
     used, taken, cached = _in_use(keys, rates, step, part, looks)
-    while taken > _MOST_TAKEN_SHARE * capacity and step > 1:
+    while taken > most_taken and step > 1:
         step -= 1
         part = _part_that_fills(keys, rates, step, capacity, looks)
         used, taken, cached = _in_use(keys, rates, step, part, looks)
@@ -140,6 +151,21 @@ def _cached_parts(keys: _Floats, rates: _Floats, capacity: float, looks: Looks) 
         weight = (capacity - used) / (more_used - used)
         cached = cached + weight * (more_cached - cached)
     return cached
+
+
+def _cached_for_long(keys: _Floats, rates: _Floats, capacity: float, looks: Looks) -> _Floats:
+    """Return the cached parts where so few keys come twice that the others stay although they are never hit."""
+    enters, turns = _stay(1, looks).at(rates)
+    outside = looks.turns_between / np.maximum(enters, 1e-300)
+
+    def cached(longer: float) -> _Floats:
+        return np.asarray(longer * turns / (outside + looks.turns_collecting + longer * turns))
+
+    low, high = 0.0, 700.0  # as logarithms
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(keys @ cached(np.exp(middle))) < capacity else (low, middle)
+    return cached(np.exp(low))
 
 
 def _part_that_fills(keys: _Floats, rates: _Floats, step: int, capacity: float, looks: Looks) -> float:

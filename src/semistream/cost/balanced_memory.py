@@ -51,17 +51,21 @@ class BalancedMemory:
         plan: ScanPlan,
         switching_factor: float,
         *,
-        looks: Callable[[KeyDistribution, WindowShape], InequalityLooks],
+        looks: Callable[[KeyDistribution, WindowShape, float], InequalityLooks],
         turns_between_aims: int,
+        most_turn_tuples: float = float("inf"),
     ) -> "BalancedMemory":
         """Return where the memory of a ``plan`` comes to rest.
 
         Parameters
         ----------
         looks
-            Returns when keys are looked at, given those of the tuples that miss the cache, and the window.
+            Returns when keys are looked at, given those of the tuples that miss the cache, the window, and the share of
+            tuples that the cache answers.
         turns_between_aims
             How often the memory is shared out anew.
+        most_turn_tuples
+            How many tuples the stream buffer can bring in a turn.
         """
         pool_bytes = plan.window_bytes + plan.cache_bytes
         cache = CacheMemory.of(case, "inequality", pool_bytes)
@@ -74,7 +78,7 @@ class BalancedMemory:
             missing_share=case.stream.missing_share,
             switching_factor=switching_factor,
             most_counted=cache.sizes.most_collected(0),
-            looks=looks(case.stream.keys, window),
+            looks=looks(case.stream.keys, window, 0.0),
         )
         cached = inequality.nothing()
         cache_bytes = plan.cache_bytes
@@ -86,8 +90,9 @@ class BalancedMemory:
                 least=cache.sizes.bytes_for(Balance.LEAST_ROWS),
             )
             window = window_shape(case, codes, pool_bytes - cache_bytes)
-            inequality = replace(inequality, looks=looks(inequality.missed(cached), window))
-            following = inequality.next(cached, window.capacity / (1 - cached.share))
+            inequality = replace(inequality, looks=looks(inequality.missed(cached), window, cached.share))
+            turn_tuples = min(window.capacity / (1 - cached.share), most_turn_tuples)
+            following = inequality.next(cached, turn_tuples)
             change = abs(following.share - cached.share)
             cached = cached.towards(following)
             if change < _TOLERANCE:

@@ -38,7 +38,9 @@ SKEWS = (0.3, 0.9)
 
 _MEMORY_PARTS = (0.3, 1.0, 2.5)  # of a given memory
 _ABSENT_SHARE = 0.5
-_LOOKUP_TUPLES = (256, 384)  # a step of look-ups, so that several make up a trial, and c_loop shows
+_LARGE_READ_SHARE = 0.5  # of the memory
+_LOOKUP_TUPLES = (128, 1024)
+_WINDOW_TUPLES = (256, 4096)
 _SEED = 0
 
 
@@ -149,28 +151,43 @@ class _Trials:
         self._keys: dict[str, pa.RecordBatch] = {}
 
     def of(self, name: str) -> Iterator[_Trial]:
-        """Yield the trials of an algorithm: budgets, skews, keys without a row, and smaller pages."""
-        for table, options in self._ways(name):
-            budgets = self._budgets(table)
-            for number, memory_bytes in enumerate(budgets):
-                yield _Trial(name, table, memory_bytes, SKEWS[0], options=options[number % 2])
-            for memory_bytes in (budgets[0], budgets[-1]):
-                yield _Trial(name, table, memory_bytes, SKEWS[1], options=options[1])
-            if absent_keys(self._keys_of(table)) is not None:
-                yield _Trial(name, table, budgets[1], SKEWS[0], _ABSENT_SHARE, options[0])
-            small = self._tables.small_pages
-            if small is not None:
-                yield _Trial(name, small, self._budgets(small)[-1], SKEWS[0], options=options[0])
+        """Yield the trials of an algorithm: budgets, settings, skews, keys without a row, and smaller pages.
 
-    def _ways(self, name: str) -> Iterator[tuple[MasterTable, list[dict[str, Any]]]]:
-        """Yield tables with two lots of options: an algorithm that reads in two ways is tried in both."""
+        With the operator's own b and w, the pages, rows and tuples of a loop all grow with the budget. Small and large
+        ones at one budget tell their costs apart.
+        """
+        small_pages = self._tables.small_pages
+        for table, options in self._ways(name):
+            low, middle, high = self._budgets(table)
+            few, many = self._settings(name, table, middle)
+            lookups = many if name in LOOKUPS else {}  # a step of theirs takes as long as a trial
+            for memory_bytes, settings in ((low, lookups), (middle, few), (middle, many), (high, lookups)):
+                yield _Trial(name, table, memory_bytes, SKEWS[0], options={**options, **settings})
+            for memory_bytes, settings in ((low, lookups), (high, lookups)):
+                yield _Trial(name, table, memory_bytes, SKEWS[1], options={**options, **settings})
+            if absent_keys(self._keys_of(table)) is not None:
+                yield _Trial(name, table, high, SKEWS[0], _ABSENT_SHARE, {**options, **lookups})
+            if small_pages is not None:
+                yield _Trial(
+                    name, small_pages, self._budgets(small_pages)[-1], SKEWS[0], options={**options, **lookups}
+                )
+
+    def _ways(self, name: str) -> Iterator[tuple[MasterTable, dict[str, Any]]]:
+        """Yield tables with options for them: an algorithm that reads in two ways is tried in both."""
         if "disk_phase" in algorithm(name).option_names:
-            yield self._tables.scanned, [{"disk_phase": "scan"}] * 2
-            yield self._tables.looked_up, [{"disk_phase": "partition"}] * 2
-        elif "heap" in algorithm(name).layouts:
-            yield self._tables.scanned, [{}] * 2
+            yield self._tables.scanned, {"disk_phase": "scan"}
+            yield self._tables.looked_up, {"disk_phase": "partition"}
         else:
-            yield self._tables.looked_up, [{"w": w} if name in LOOKUPS else {} for w in _LOOKUP_TUPLES]
+            yield (self._tables.scanned if "heap" in algorithm(name).layouts else self._tables.looked_up), {}
+
+    @staticmethod
+    def _settings(name: str, table: MasterTable, memory_bytes: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Return settings with which a loop does little, and much."""
+        if "b" in algorithm(name).option_names:
+            # The disk buffer is held about three times.
+            return {"b": 1}, {"b": max(2, int(memory_bytes * _LARGE_READ_SHARE / 3 / table.page_bytes))}
+        few, many = _LOOKUP_TUPLES if name in LOOKUPS else _WINDOW_TUPLES
+        return {"w": few}, {"w": many}
 
     def _budgets(self, table: MasterTable) -> tuple[int, int, int]:
         if self._memory_bytes is not None:

@@ -6,8 +6,8 @@ M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-St
     c_loop = wS (pages read for a miss c_IO + c_S + c_H + c_O) + wN (c_S + c_H + c_O)
     mu     = (wN + wS) / c_loop, where wN = wS h / (1 - h)
 
-h is the share of tuples that the cache answers. The others ask for pages in a buffer pool
-(`semistream.cost.pool_misses`).
+h is the share of tuples that the cache answers. The others ask for pages in a buffer
+pool (`semistream.cost.pool_misses`).
 
 Symbols
 -------
@@ -96,7 +96,7 @@ class CinljModel:
                 **cache.components(cache.shape(split.cache_bytes)),
                 "results": results_bytes,
             },
-            loop=lookups.loop(case, w * (1 - cached), cached_tuples=w * cached),
+            loop=lookups.loop(case, search_bytes, w * (1 - cached), cached_tuples=w * cached),
             loops_per_cycle=1.0,
             window_tuples=w,
         )

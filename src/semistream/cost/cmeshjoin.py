@@ -61,12 +61,18 @@ class CmeshjoinModel:
         memory = self._memory(case, memory_bytes, whole(settings, "b"), cache_share)
         window = memory.window()
         cache = CacheMemory.of(case, "aging")
-        cached = aging_share(case.stream.keys, cache.keys_in(memory.plan.cache_bytes), window.capacity)
+        shape = cache.shape(memory.plan.cache_bytes)
+        cached = aging_share(
+            case.stream.keys,
+            cache.keys_in(memory.plan.cache_bytes),
+            window.capacity,
+            most_taken=cache.sizes.most_collected(shape.keys),
+        )
         disk_tuples = min(window.capacity / memory.iterations, memory.buffer_tuples * (1 - cached))
         cached_tuples = disk_tuples * cached / (1 - cached) if cached < 1 else float(memory.buffer_tuples)
         return LoopPlan(
             settings={"b": memory.plan.b, "cache_share": cache_share},
-            memory={**memory.components(window), **cache.components(cache.shape(memory.plan.cache_bytes))},
+            memory={**memory.components(window), **cache.components(shape)},
             loop=scan_loop(memory, disk_tuples=disk_tuples, cached_tuples=cached_tuples),
             loops_per_cycle=memory.iterations,
             window_tuples=window.capacity,

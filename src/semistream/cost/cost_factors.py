@@ -26,6 +26,8 @@ class AlgorithmFactors:
         What an iteration takes whatever it does. The papers neglect it: their loops are in C or Java.
     seek_s, page_s
         c_I/O: of a read that does not begin where the one before ended, and of a page of it, decoded.
+    search_s
+        Of pages that are searched together, however many.
     row_s
         c_H, and c_B where there is a cache: of a master row that is read and compared. Its bytes are part of this, as
         rows of one table and their bytes cannot be told apart.
@@ -47,6 +49,7 @@ class AlgorithmFactors:
     loop_s: float = 0.0
     seek_s: float = 0.0
     page_s: float = 0.0
+    search_s: float = 0.0
     row_s: float = 0.0
     disk_tuple_s: float = 0.0
     cached_tuple_s: float = 0.0
@@ -58,6 +61,7 @@ class AlgorithmFactors:
             self.loop_s
             + self.seek_s * loop.seeks
             + self.page_s * loop.pages
+            + self.search_s * loop.searches
             + self.row_s * loop.master_rows
             + self.disk_tuple_s * loop.disk_tuples
             + self.cached_tuple_s * loop.cached_tuples

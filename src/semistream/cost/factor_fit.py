@@ -13,9 +13,13 @@ __all__ = ["CountedWork", "fit_factors", "least_squares_from_zero"]
 
 _Floats = npt.NDArray[np.float64]
 
+_USUAL_ERROR = 0.05
+_ROUNDS = 10
+
 _COUNT_OF = {
     "seek_s": "seeks",
     "page_s": "pages",
+    "search_s": "searches",
     "row_s": "master_rows",
     "disk_tuple_s": "disk_tuples",
     "cached_tuple_s": "cached_tuples",
@@ -40,7 +44,9 @@ class CountedWork(NamedTuple):
 
 
 def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
-    """Return the factors, none of them negative, with the least squared relative errors over ``works``.
+    """Return the factors, none of them negative, with the least relative errors over ``works``.
+
+    Errors count by their squares while they are usual ones; what is far off was disturbed, and counts for less.
 
     Examples
     --------
@@ -53,7 +59,11 @@ def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
     rows = [[work.loops, *(getattr(work.counts, count) for count in _COUNT_OF.values())] for work in works]
     counts = np.array(rows, dtype=np.float64)
     elapsed_s = np.array([work.elapsed_s for work in works])
-    seconds = least_squares_from_zero(counts / elapsed_s[:, None], np.ones(len(works)))
+    shares = counts / elapsed_s[:, None]
+    weights = np.ones(len(works))
+    for _ in range(_ROUNDS):
+        seconds = least_squares_from_zero(shares * weights[:, None], weights)
+        weights = np.sqrt(np.minimum(1.0, _USUAL_ERROR / np.maximum(np.abs(shares @ seconds - 1), 1e-12)))
     return AlgorithmFactors(**dict(zip(names, seconds.tolist(), strict=True)))
 
 

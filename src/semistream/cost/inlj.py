@@ -82,7 +82,7 @@ class InljModel:
                 "disk buffer": search_bytes,
                 "looking up": memory.building_bytes,
             },
-            loop=lookups.loop(case, w),
+            loop=lookups.loop(case, search_bytes, w),
             loops_per_cycle=1.0,
             window_tuples=w,
         )

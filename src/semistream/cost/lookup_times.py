@@ -29,8 +29,9 @@ def lookup_times(miss_share: float, miss_s: float, w: float, arrivals_per_s: flo
     --------
     When every tuple has a page read before the next one comes, it waits for nothing:
 
-    >>> lookup_times(miss_share=1.0, miss_s=0.01, w=100, arrivals_per_s=50)
-    Times(waiting_s=0.0, processing_s=0.01)
+    >>> waiting_s, processing_s = lookup_times(miss_share=1.0, miss_s=0.01, w=100, arrivals_per_s=50)
+    >>> round(waiting_s, 6), round(processing_s, 6)
+    (0.0, 0.01)
     """
     rng = np.random.default_rng(_SEED)
     distance_s = 1 / arrivals_per_s

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from semistream.core.metrics import Metrics
 
-__all__ = ["Loop"]
+__all__ = ["Loop", "searches_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,8 @@ class Loop:
         Rows that leave.
     seeks, pages, bytes_read
         What is read of R, as `Metrics` counts it.
+    searches
+        How often pages are searched together, in look-ups that have memory for a few at a time; 0 elsewhere.
 
     Examples
     --------
@@ -38,6 +40,7 @@ class Loop:
     seeks: float
     pages: float
     bytes_read: float
+    searches: float = 0.0
 
     @property
     def tuples(self) -> float:
@@ -66,3 +69,14 @@ class Loop:
             bytes_read=metrics.bytes_read,
         )
         return counts.times(1 / loops)
+
+
+def searches_of(pages: float, page_bytes: float, buffer_bytes: float) -> float:
+    """Return how often pages are searched, as many at once as a buffer holds.
+
+    Examples
+    --------
+    >>> searches_of(100, 65_536, 300_000)
+    25.0
+    """
+    return pages / max(1.0, buffer_bytes // page_bytes)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.loop import Loop
+from semistream.cost.loop import Loop, searches_of
 from semistream.cost.model import JoinCase
 from semistream.cost.partition_loads import scattered_rates
 from semistream.cost.pool_misses import pool_misses
@@ -73,8 +73,8 @@ class PageLookups:
         goes_on = 1 / self.table.pages  # the page after the last one that was read
         return self._files * self.miss_share * (1 + follows_a_hit) * (1 - goes_on)
 
-    def loop(self, case: JoinCase, disk_tuples: float, cached_tuples: float = 0.0) -> Loop:
-        """Return the counts of a step that looks up so many tuples."""
+    def loop(self, case: JoinCase, search_bytes: int, disk_tuples: float, cached_tuples: float = 0.0) -> Loop:
+        """Return the counts of a step that looks up so many tuples, in as many pages at a time as memory is for."""
         pages = disk_tuples * self.pages_read
         return Loop(
             cached_tuples=cached_tuples,
@@ -84,4 +84,5 @@ class PageLookups:
             seeks=disk_tuples * self.seeks,
             pages=pages,
             bytes_read=pages * self.table.page_bytes,
+            searches=searches_of(pages, self.table.page_bytes, search_bytes),
         )

@@ -18,7 +18,7 @@ from semistream.operators.stream_buffer import StreamBuffer
 from semistream.operators.stream_window import VarlenSizes, WindowShape
 from semistream.operators.tuple_store import TupleStore
 
-__all__ = ["ScanMemory", "page_sizes", "window_shape"]
+__all__ = ["ScanMemory", "buffer_tuples", "page_sizes", "window_shape"]
 
 _PAGE_ENTRY_BYTES = 32  # of the directory of pages: file, offset, length, rows, checksum
 _FIRST_CODE_BYTES = 8
@@ -44,6 +44,12 @@ def window_shape(case: JoinCase, codes: WindowCodes, window_bytes: int) -> Windo
     text_bytes = case.stream.varlen_bytes
     varlen = VarlenSizes(text_bytes, int(text_bytes))
     return WindowShape.fitting(codes, case.spec.stream_schema, False, varlen, window_bytes)
+
+
+def buffer_tuples(case: JoinCase, plan: ScanPlan) -> int:
+    """Return how many tuples the stream buffer has for an iteration when the stream never lacks any."""
+    tuple_bytes = TupleStore.fixed_bytes_per_tuple(case.spec.stream_schema) + case.stream.varlen_bytes
+    return StreamBuffer.tuples_in(plan.stream_buffer_bytes, tuple_bytes)
 
 
 @dataclass(frozen=True)
@@ -93,8 +99,7 @@ class ScanMemory:
     @property
     def buffer_tuples(self) -> int:
         """How many tuples the stream buffer has for an iteration when the stream never lacks any."""
-        tuple_bytes = TupleStore.fixed_bytes_per_tuple(self.case.spec.stream_schema) + self.case.stream.varlen_bytes
-        return StreamBuffer.tuples_in(self.plan.stream_buffer_bytes, tuple_bytes)
+        return buffer_tuples(self.case, self.plan)
 
     def window(self, window_bytes: int | None = None) -> WindowShape:
         """Return the shape of H_S with Q in its share, or in another."""

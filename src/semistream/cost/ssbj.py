@@ -46,7 +46,9 @@ D5  Eq. 6 equates bytes with tuples and is left out.
 D6  c_B, of moving a row into the cache, has no count of its own: few rows move in the long run.
 D7  On a clustered table the disk phase is HYBRIDJOIN's (D8 of the operator): b pages are read for the oldest tuple and
     for all that wait for them, and wS is what `semistream.cost.partition_loads` says of the tuples that miss the
-    cache. A key is looked at when its partition is read, and half of its tuples then wait on average.
+    cache. A key is looked at when its partition is read, and half of its tuples then wait on average. The join is
+    taken to compare the table's key; where it does not, the operator scans.
+D8  The stream buffer can be too small for all the tuples of an iteration: then an iteration answers what it holds.
 """
 
 from semistream.core.errors import InvalidArgument
@@ -57,7 +59,7 @@ from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
 from semistream.cost.partition_loads import PartitionLoads, scattered_rates, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
-from semistream.cost.scan_memory import ScanMemory
+from semistream.cost.scan_memory import ScanMemory, buffer_tuples
 from semistream.cost.scanning import b_to_try, known_settings, scan_loop, scan_times, whole
 from semistream.operators.balance import Balance
 from semistream.operators.hybrid_phase import HybridPhase
@@ -124,7 +126,13 @@ def _scan_memory(case: JoinCase, memory_bytes: int, b: int | None) -> ScanMemory
 def _plan_by_scan(case: JoinCase, memory_bytes: int, b: int | None, factor: float) -> LoopPlan:
     memory = _scan_memory(case, memory_bytes, b)
     balanced = BalancedMemory.of(
-        case, memory.codes, memory.plan, factor, looks=lambda missed, window: SCAN, turns_between_aims=_SCANS_OF_A_ROUND
+        case,
+        memory.codes,
+        memory.plan,
+        factor,
+        looks=lambda missed, window, share: SCAN,
+        turns_between_aims=_SCANS_OF_A_ROUND,
+        most_turn_tuples=memory.buffer_tuples * memory.iterations,
     )
     share = balanced.cached.share
     disk_tuples = min(balanced.window.capacity / memory.iterations, memory.buffer_tuples * (1 - share))
@@ -148,12 +156,15 @@ def _plan_by_partition(case: JoinCase, memory_bytes: int, b: int | None, factor:
     memory = _partition_memory(case, memory_bytes, b)
     codes = EqualityMatching(case.spec)  # a window by partition takes as much
 
-    def loads(missed: KeyDistribution, window: WindowShape) -> PartitionLoads:
-        return PartitionLoads.of_window(scattered_rates(missed, memory.partitions), window.capacity)
+    def loads(missed: KeyDistribution, window: WindowShape, share: float) -> PartitionLoads:
+        rates = scattered_rates(missed, memory.partitions)
+        full = PartitionLoads.of_window(rates, window.capacity)
+        most = max(1.0, buffer_tuples(case, memory.plan) * (1 - share))
+        return full if full.per_tuple * most >= 1 else PartitionLoads.of_speed(rates, 1 / most)  # D8
 
-    def looks(missed: KeyDistribution, window: WindowShape) -> InequalityLooks:
+    def looks(missed: KeyDistribution, window: WindowShape, share: float) -> InequalityLooks:
         # From one reading of a partition to the next: its first tuple comes, and grows old.
-        turns = (memory.partitions + loads(missed, window).oldest_tuples) / window.capacity
+        turns = (memory.partitions + loads(missed, window, share).oldest_tuples) / window.capacity
         return InequalityLooks(
             turns_between=turns,
             turns_gathering=turns,
@@ -165,7 +176,7 @@ def _plan_by_partition(case: JoinCase, memory_bytes: int, b: int | None, factor:
 
     balanced = BalancedMemory.of(case, codes, memory.plan, factor, looks=looks, turns_between_aims=1)
     share = balanced.cached.share
-    reads = loads(balanced.missed, balanced.window)
+    reads = loads(balanced.missed, balanced.window, share)
     disk_tuples = 1 / reads.per_tuple
     hash_bytes, queue_bytes = balanced.window.nbytes(codes, case.spec.stream_schema, False)
     return LoopPlan(

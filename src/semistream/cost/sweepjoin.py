@@ -25,8 +25,10 @@ paper       here                            unit
 
 Deviations
 ----------
-D1  Which keys are cached follows from a sketch of their counts and from chance (`semistream.cost.sketch_share`). It is
-    the state of the long run: the counts are of a sample of 48 tuples for each key of the cache.
+D1  Which keys are cached follows from a sketch of their counts and from chance (`semistream.cost.sketch_share`). Counts
+    are halved after every sample, rounded down, and a key has to be clearly better to take another's place. So they
+    tell keys apart as well as those of 0.4 of a sample would: a constant that was fitted, to shares from 12% to 79%,
+    which it meets within 1.5%. It is the state of the long run, after about 50 tuples for each key of the cache.
 D2  When the rows of a window do not fit the space for rows found, the operator halves w, and lets it grow by an eighth
     from window to window until that happens again. A loop is the mean over such a round.
 D3  Frequent keys lie anywhere in R, and so do keys without a row.
@@ -37,14 +39,14 @@ D5  When tuples arrive more slowly than they could be answered, windows shrink u
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.loop import Loop
+from semistream.cost.loop import Loop, searches_of
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
 from semistream.cost.partition_loads import increasing_root, scattered_rates
@@ -62,6 +64,7 @@ __all__ = ["SweepjoinModel"]
 
 _NAME = "sweepjoin"
 _MOST_CACHED = 0.9999
+_SAMPLE_WORTH = 0.4
 _ALIGNMENT = 8
 _ROUND_WINDOWS = 64  # several rounds of halving and growing
 _CACHE_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -138,12 +141,7 @@ class _Sweep:
 
 def sum_of(loops: list[Loop]) -> Loop:
     """Return the counts of several iterations together."""
-    return Loop(
-        **{
-            name: sum(getattr(loop, name) for loop in loops)
-            for name in ("cached_tuples", "disk_tuples", "master_rows", "results", "seeks", "pages", "bytes_read")
-        }
-    )
+    return Loop(**{name: sum(getattr(loop, name) for loop in loops) for name in (field.name for field in fields(Loop))})
 
 
 @register_model(_NAME)
@@ -176,16 +174,18 @@ class SweepjoinModel:
         cached = sketch_share(
             case.stream.keys,
             HotRows.keys_in(cache_bytes, row_bytes, cached_rows),
-            HotRows.counted_tuples(cache_bytes, row_bytes),
+            _SAMPLE_WORTH * HotRows.sample_tuples(cache_bytes, row_bytes),
         )
         sweep = _Sweep.of(case, min(cached, _MOST_CACHED))
         loop = sweep.mean_loop(memory.most_w, lambda w: sweep.rows_found(w) * row_bytes <= memory.found_bytes)
+        disk_bytes = memory.disk_bytes + SweepPhase.bytes_beside(memory_bytes)
+        loop = replace(loop, searches=searches_of(loop.pages, table.page_bytes, disk_bytes))
         return LoopPlan(
             settings={"w": memory.most_w, "cache_share": cache_share},
             memory={
                 "stream buffer": memory.stream_buffer_bytes,
                 "index": pages.index_bytes,
-                "disk buffer": memory.disk_bytes + SweepPhase.bytes_beside(memory_bytes),
+                "disk buffer": disk_bytes,
                 "rows found": memory.rows_found_bytes,
                 "window": memory.window_bytes,
                 "hot rows": cache_bytes,

@@ -3,13 +3,15 @@
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
 from semistream.core.metrics import Metrics
 from semistream.cost.factor_fit import CountedWork
-from semistream.cost.loop import Loop
+from semistream.cost.loop import Loop, searches_of
 from semistream.cost.trial_stream import TrialStream
+from semistream.cost.undisturbed import Aside, Stopwatch
 from semistream.operators.step_operator import StepOperator
 
 __all__ = ["LOOKUPS", "run_trial"]
@@ -22,6 +24,8 @@ _MOST_PENDING_LOOKUPS = 1 << 12  # an operator that only looks up its next tuple
 LOOKUPS = ("inlj", "cinlj")
 """Algorithms that look up one tuple after the other."""
 
+_SEARCHING = (*LOOKUPS, "sweepjoin")
+
 
 def run_trial(op: StepOperator, stream: TrialStream) -> list[CountedWork]:
     """Warm the operator up and return what it did, in a few slices of equal work, the fastest and slowest left out.
@@ -31,7 +35,8 @@ def run_trial(op: StepOperator, stream: TrialStream) -> list[CountedWork]:
     """
     trial = _Trial(op, stream)
     trial.warm_up()
-    slices = sorted((trial.slice() for _ in range(_SLICES)), key=lambda work: work.elapsed_s)
+    count = _SLICES if trial.step_s < _SLICE_S else 3
+    slices = sorted((trial.slice() for _ in range(count)), key=lambda work: work.elapsed_s)
     return slices[1:-1]
 
 
@@ -42,7 +47,7 @@ class _Trial:
         self._batches: Iterator[pa.RecordBatch] = iter(stream)
         self._rest = next(self._batches)
         self._most_pending = _MOST_PENDING_LOOKUPS if op.name in LOOKUPS else None
-        self._step_s = 0.0
+        self.step_s = 0.0
 
     def warm_up(self) -> None:
         """Compile what has to be, fill the window, let the cache learn, and find out how long a step takes."""
@@ -51,26 +56,32 @@ class _Trial:
         cycle = self._op.steps_per_cycle or 0
         steps: list[float] = []
         while True:
-            step_began_s, making_s = time.perf_counter(), self._stream.making_s
+            step_began_s, making_s = time.perf_counter(), self._stream.making.elapsed_s
             self._step()
             now_s = time.perf_counter()
-            steps.append(now_s - step_began_s - (self._stream.making_s - making_s))
+            steps.append(now_s - step_began_s - (self._stream.making.elapsed_s - making_s))
             elapsed_s = now_s - began_s
             if (len(steps) >= 1.2 * cycle and elapsed_s >= _WARM_UP_S) or elapsed_s >= _MOST_WARM_UP_S:
                 break
-        self._step_s = max(1e-6, statistics.median(steps[-100:]))
+        self.step_s = max(1e-6, statistics.median(steps[-100:]))
 
     def slice(self) -> CountedWork:
-        steps = max(1, round(_SLICE_S / self._step_s))
+        steps = max(1, round(_SLICE_S / self.step_s))
         before = Metrics(**self._op.metrics.as_dict())
-        began_s, making_s = time.perf_counter(), self._stream.making_s
+        self._stream.making = Aside()
+        stopwatch = Stopwatch()
         for _ in range(steps):
             self._step()
-        elapsed_s = time.perf_counter() - began_s - (self._stream.making_s - making_s)
+        worked_s = max(1e-9, stopwatch.worked_s(self._stream.making))
         counted_before = before.as_dict()
         counted = Metrics(**{name: n - counted_before[name] for name, n in self._op.metrics.as_dict().items()})
         rows_per_page = self._op.table.num_rows / self._op.table.num_pages
-        return CountedWork(counted.steps, Loop.counted(counted, rows_per_page), elapsed_s)
+        counts = Loop.counted(counted, rows_per_page)
+        if self._op.name in _SEARCHING:
+            page_bytes = self._op.table.num_bytes / self._op.table.num_pages
+            buffer_bytes = self._op.memory().components["disk buffer"]
+            counts = replace(counts, searches=searches_of(counts.pages, page_bytes, buffer_bytes))
+        return CountedWork(counted.steps, counts, worked_s)
 
     def _step(self) -> None:
         op = self._op

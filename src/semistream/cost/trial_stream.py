@@ -1,6 +1,5 @@
 """Streams for calibration: keys drawn from the master table itself, as often as a Zipf distribution has it."""
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.undisturbed import Aside
 from semistream.storage import MasterTable, PageReader
 
 __all__ = ["TrialStream", "absent_keys", "keys_of", "trial_schema"]
@@ -84,8 +84,8 @@ class TrialStream:
 
     Attributes
     ----------
-    making_s
-        Seconds spent on making tuples so far.
+    making
+        What making tuples took so far.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class TrialStream:
         self._distribution = KeyDistribution.zipf(keys.num_rows, skew)
         self._rng = rng
         self._payload = {field.name: _anything(field.type) for field in schema if field.name not in keys.schema.names}
-        self.making_s = 0.0
+        self.making = Aside()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
-            began_s = time.perf_counter()
+            before = Aside.now()
             block = self._make()
-            self.making_s += time.perf_counter() - began_s
+            self.making = self.making.plus(before)
             for start in range(0, block.num_rows, _BATCH_TUPLES):
                 yield block.slice(start, _BATCH_TUPLES)
 

@@ -104,7 +104,8 @@ class HotRows:
         self._store = store
         keys = _counted_keys(capacity_bytes, row_bytes)
         sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * keys)
-        self._sketch = FrequencySketch(_COUNTERS_PER_KEY * keys, _SAMPLE_PER_KEY * keys, store.counters(sketch_bytes))
+        sample = self.sample_tuples(capacity_bytes, row_bytes)
+        self._sketch = FrequencySketch(_COUNTERS_PER_KEY * keys, sample, store.counters(sketch_bytes))
         blocks_bytes = max(0, capacity_bytes - sketch_bytes)
         self.num_blocks = _num_blocks(blocks_bytes)
         self._block_bytes = blocks_bytes // self.num_blocks
@@ -156,9 +157,9 @@ class HotRows:
         return num_blocks * max(0, int(_filled_bytes(blocks_bytes // num_blocks) / set_bytes))
 
     @staticmethod
-    def counted_tuples(capacity_bytes: int, row_bytes: float) -> float:
-        """Return of about how many of the latest keys the counts are: they are halved when they are of a sample."""
-        return 0.75 * _SAMPLE_PER_KEY * _counted_keys(capacity_bytes, row_bytes)
+    def sample_tuples(capacity_bytes: int, row_bytes: float) -> int:
+        """Return how many keys are counted before all counts are halved."""
+        return _SAMPLE_PER_KEY * _counted_keys(capacity_bytes, row_bytes)
 
     @property
     def nbytes(self) -> int:

@@ -135,6 +135,8 @@ class CellResult:
         Answered in the measured part, and how often R's bytes were read in it.
     steps
         Iterations of the operator's loop in the measured part.
+    waited_s
+        How much of the elapsed time passed for want of a core, because of other processes.
     tuples_per_s
         On this machine: tuples / elapsed seconds.
     peak_bytes, peak_components
@@ -153,6 +155,7 @@ class CellResult:
     pages_read: int = 0
     bytes_read: int = 0
     steps: int = 0
+    waited_s: float = 0.0
     tuples_per_s: float = 0.0
     pages_per_1000_tuples: float = 0.0
     cache_share: float = 0.0

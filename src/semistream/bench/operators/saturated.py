@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from semistream.bench.feeder import Feeder, PreparedStream
 from semistream.core.contract import Operator
 from semistream.core.metrics import Metrics
+from semistream.cost.undisturbed import Aside, Stopwatch
 
 __all__ = ["Saturated", "Work"]
 
@@ -21,11 +22,14 @@ class Work:
         By how much the operator's counters grew.
     elapsed_s, cpu_s
         Of the operator, all its threads included; making the stream is not part of it.
+    waited_s
+        How much of the elapsed time passed for want of a core, because of other processes.
     """
 
     counted: Metrics
     elapsed_s: float
     cpu_s: float
+    waited_s: float = 0.0
 
     @property
     def tuples(self) -> int:
@@ -63,6 +67,7 @@ class Saturated:
         """Work until so much was read, so many tuples were answered, or time is up."""
         before = Metrics(**self.op.metrics.as_dict())
         aside_s, aside_cpu_s = self._aside()
+        making, stopwatch = self._stream.making, Stopwatch()
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
         until_bytes = math.inf if bytes_read is None else before.bytes_read + bytes_read
         until_tuples = math.inf if tuples is None else before.tuples_answered + tuples
@@ -75,10 +80,12 @@ class Saturated:
             if time.perf_counter() - started_s > most_s:
                 break
         elapsed_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
+        made = Aside(*(now - then for now, then in zip(self._stream.making, making, strict=True)))
+        worked_s = stopwatch.worked_s(made)
         now_aside_s, now_aside_cpu_s = self._aside()
-        return Work(
-            _difference(before, metrics), elapsed_s - (now_aside_s - aside_s), cpu_s - (now_aside_cpu_s - aside_cpu_s)
-        )
+        elapsed_s -= now_aside_s - aside_s
+        cpu_s -= now_aside_cpu_s - aside_cpu_s
+        return Work(_difference(before, metrics), elapsed_s, cpu_s, min(max(0.0, elapsed_s - worked_s), elapsed_s))
 
     def _note_memory(self) -> None:
         started_s, started_cpu_s = time.perf_counter(), time.thread_time()

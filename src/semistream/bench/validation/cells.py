@@ -89,9 +89,11 @@ def measured_figures(found: CellResult, rows_per_page: float) -> tuple[dict[str,
     """Return what a measured cell shows on both clocks, and the counts of one of its loops."""
     steps = max(1, found.steps)
     disk = found.disk(HDD.name)
+    # Other processes are no part of a model: what they took is left out here, as it is in calibration.
+    worked_s = max(1e-9, found.elapsed_s - found.waited_s)
     figures = {
         HDD.name: Figures(disk.tuples_per_s, disk.io_s / steps),
-        MACHINE: Figures(found.tuples_per_s, found.elapsed_s / steps),
+        MACHINE: Figures(found.tuples / worked_s, worked_s / steps),
     }
     cached = found.tuples * found.cache_share
     counts = Loop(

@@ -1,0 +1,225 @@
+"""The service rate of HYBRIDJOIN and CHYBRIDJOIN while more tuples arrive than they can answer.
+
+M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-Stream Joins: How much can Caching help?"
+(S2), section 4 (ll. 153-161, 195-224) and section 5.3 (ll. 324-336), which argues and measures. This is its argument
+as a model: time is counted in tuples that enter the queue, as in `semistream.cost.partition_loads`.
+
+"keep" and "random" shed before the queue. What enters is like the whole stream, and the loop stays the same.
+
+"considering" lets every tuple enter, and sheds the oldest. With A arrivals in a loop there is one read for A tuples
+that enter. The tuple at the look-up position, of age a, picks what is read. It is of partition p when p was not read
+since it came::
+
+    read of p ───── a ─────► some tuple of p is at the position: read after 1/h_p more on average
+    h_p = κ λ_p              as often as tuples of p come, times the reads for a tuple that reaches the position
+    reads of p               h_p / (1 + h_p a) for a tuple that enters; over all p they are 1 / A, which gives κ
+    waits until age t        1 - t (reads of p) up to a; from there on it falls as exp(-h_p (t - a))
+
+The age a is that at which the position's share of the queue is younger. The age at which tuples are shed is that at
+which the queue is full. Those that got so old were not answered; all others were.
+
+Symbols
+-------
+================  ==========================  ===============================================
+paper             here                        unit
+================  ==========================  ===============================================
+``P_s(n)``        ``rates``                   stream probability of a partition
+load probability  reads of p                  reads for a tuple that enters
+``h_S``           ``window_tuples``           tuples in the queue at most
+look-up position  ``lookup_position``         share of the queue, from its newest end
+``w_B``           ``plan.loop.disk_tuples``   tuples that an iteration makes room for
+================  ==========================  ===============================================
+
+Deviations
+----------
+D1  The paper's load probability is one number for a partition. Here it depends on when the partition was last read:
+    right after that nobody waits for it.
+D2  Tuples that were shed are joined later, and take no part.
+D3  While tuples are shed, the stream buffer holds what comes beyond the queue: the operator gives it an eighth of its
+    memory for the stream, and the store for shed tuples has memory too.
+D4  Arrivals that the stream buffer has no room for are refused, not shed; the model knows no such limit.
+D5  With the look-up position at the oldest end, the tuple that picks is about to be shed itself: it is taken to be
+    there still. The operator finds it gone at times, and reads for another.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.core.errors import InvalidArgument
+from semistream.cost.chybridjoin import cached_partition_memory
+from semistream.cost.clock import Clock
+from semistream.cost.missed_keys import missed_keys
+from semistream.cost.model import JoinCase, LoopPlan
+from semistream.cost.partition_loads import PartitionLoads, increasing_root, scattered_rates
+from semistream.cost.partition_memory import PartitionMemory
+from semistream.operators.load_shedding import SheddingConfig
+
+__all__ = ["SheddingPrediction", "considered_share", "predict_shedding"]
+
+_Floats = npt.NDArray[np.float64]
+
+
+class SheddingPrediction(NamedTuple):
+    """What is said of a join that sheds.
+
+    Attributes
+    ----------
+    plan
+        Its loop while it sheds; ``loop.tuples`` are those that it answers.
+    tuples_per_s
+        Answered; the same as the arrivals when there are fewer than it could answer.
+    shed_per_s
+        Tuples that are put away.
+    """
+
+    plan: LoopPlan
+    tuples_per_s: float
+    shed_per_s: float
+
+
+def predict_shedding(
+    name: str,
+    case: JoinCase,
+    memory_bytes: int,
+    clock: Clock,
+    *,
+    arrivals_per_s: float,
+    shedding: SheddingConfig | None = None,
+    b: int | None = None,
+) -> SheddingPrediction:
+    """Return the service rate of ``"hybridjoin"`` or ``"chybridjoin"`` when so many tuples arrive.
+
+    Parameters
+    ----------
+    shedding
+        Strategy and look-up position; the operators' defaults unless given.
+    b
+        Pages of a partition; the operator's own choice unless given.
+    """
+    if name not in ("hybridjoin", "chybridjoin"):
+        raise InvalidArgument(f"there is no model of {name!r} that sheds: ask for 'hybridjoin' or 'chybridjoin'")
+    if not 0 < arrivals_per_s < float("inf"):
+        raise InvalidArgument(f"arrivals_per_s={arrivals_per_s} must be above 0, and finite")
+    config = shedding or SheddingConfig()
+    cached, components = 0.0, dict[str, int]()
+    if name == "chybridjoin":
+        memory, cached, components = cached_partition_memory(case, memory_bytes, b, shedding=config)
+    else:
+        memory = PartitionMemory.of(name, case, memory_bytes, b, shedding=config)
+    rates = scattered_rates(missed_keys(case.stream.keys, cached), memory.partitions)
+    window_tuples = memory.window.capacity
+    loads = PartitionLoads.of_window(rates, window_tuples)
+    kept = _loop_plan(memory, components, 1 / loads.per_tuple, cached)
+    kept_loop_s = clock.loop_s(name, kept.loop)
+    kept_per_s = kept.loop.tuples / kept_loop_s
+    if arrivals_per_s <= kept_per_s:
+        return SheddingPrediction(kept, arrivals_per_s, 0.0)
+    if config.strategy != "considering":
+        # The cache is asked after the stream buffer: what is shed there could have been hits.
+        return SheddingPrediction(kept, kept_per_s, arrivals_per_s - kept_per_s)
+    entering_per_loop = arrivals_per_s * (1 - cached) * kept_loop_s
+    share = considered_share(rates, window_tuples, entering_per_loop, config.lookup_position)
+    answered = entering_per_loop * share
+    plan = _loop_plan(memory, components, answered, cached, cached_tuples=arrivals_per_s * cached * kept_loop_s)
+    tuples_per_s = arrivals_per_s * (cached + (1 - cached) * share)
+    return SheddingPrediction(plan, tuples_per_s, arrivals_per_s - tuples_per_s)
+
+
+def _loop_plan(
+    memory: PartitionMemory,
+    components: dict[str, int],
+    disk_tuples: float,
+    cached: float,
+    cached_tuples: float | None = None,
+) -> LoopPlan:
+    if cached_tuples is None:
+        cached_tuples = disk_tuples * cached / (1 - cached)
+    return LoopPlan(
+        settings={"b": memory.plan.b},
+        memory={**memory.memory, **components},
+        loop=memory.loop(disk_tuples, cached_tuples),
+        loops_per_cycle=1.0,
+        window_tuples=memory.window.capacity,
+    )
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """A queue in which a tuple of age ``picks_at`` picks what is read, once for ``per_load`` tuples that enter."""
+
+    rates: _Floats
+    per_load: float
+    picks_at: float
+
+    @property
+    def hazards(self) -> _Floats:
+        """h_p; all partitions are read as fast as can be when even that is not often enough."""
+        if self.rates.size <= self.picks_at / self.per_load:
+            return np.full(self.rates.size, np.inf)
+
+        def excess(factor: float) -> float:
+            hazards = factor * self.rates
+            return float(np.sum(hazards / (1 + hazards * self.picks_at))) - 1 / self.per_load
+
+        return self.rates * increasing_root(excess, 1.0)
+
+    @property
+    def loads(self) -> _Floats:
+        """Reads of each partition for a tuple that enters."""
+        hazards = self.hazards
+        return np.where(np.isinf(hazards), 1 / max(self.picks_at, 1e-300), hazards / (1 + hazards * self.picks_at))
+
+    @property
+    def younger(self) -> float:
+        """How many tuples are younger than the one that picks."""
+        return float(np.dot(self.rates, self.picks_at - self.loads * self.picks_at**2 / 2))
+
+    def tuples(self, oldest: float) -> float:
+        """Return how many tuples are in the queue when they are shed at the age ``oldest``."""
+        behind = oldest - self.picks_at
+        hazards = self.hazards
+        survive = self.rates * (1 - self.loads * self.picks_at)
+        with np.errstate(invalid="ignore"):
+            stay = np.where(hazards * behind < 1e-9, behind, -np.expm1(-hazards * behind) / hazards)
+        return self.younger + float(np.dot(survive, stay))
+
+    def shed_share(self, oldest: float) -> float:
+        """Return which share of the tuples that enter comes to the age ``oldest``."""
+        survive = self.rates * (1 - self.loads * self.picks_at)
+        return float(np.dot(survive, np.exp(-self.hazards * (oldest - self.picks_at))))
+
+
+def considered_share(rates: _Floats, window_tuples: float, per_load: float, lookup_position: float) -> float:
+    """Return which share of the tuples that enter a queue is answered when its oldest are shed.
+
+    Parameters
+    ----------
+    rates
+        λ_p of each partition.
+    window_tuples
+        The queue is always full.
+    per_load
+        How many tuples enter for each read of a partition.
+    lookup_position
+        Which tuple picks the partition: a share of the queue, counted from its newest end.
+
+    Examples
+    --------
+    Of 10 equal partitions one is read while 20 tuples come. Each read answers about a tenth of the 100 in the queue:
+
+    >>> round(20 * considered_share(np.full(10, 0.1), 100, per_load=20, lookup_position=0.15))
+    11
+    """
+    wanted = min(max(lookup_position, 1e-6), 1.0) * window_tuples
+    picks_at = increasing_root(lambda age: _Queue(rates, per_load, age).younger - wanted, window_tuples)
+    queue = _Queue(rates, per_load, picks_at)
+    if lookup_position >= 1 or queue.younger >= window_tuples:
+        return 1 - queue.shed_share(picks_at)
+    most = picks_at + 1000 * window_tuples
+    if queue.tuples(most) < window_tuples:
+        return 1.0  # it never fills: everything is answered in time
+    oldest = increasing_root(lambda age: queue.tuples(max(age, picks_at)) - window_tuples, picks_at)
+    return 1 - queue.shed_share(max(oldest, picks_at))
