@@ -9,6 +9,7 @@ import typer
 
 from semistream.cli.condition_text import parse_condition
 from semistream.cli.help_text import example
+from semistream.cli.key_text import parse_key
 from semistream.cli.option_text import parse_options
 from semistream.cli.parquet_files import ParquetStream, require_parquet_output, writing_parquet
 from semistream.cli.progress import counting
@@ -46,7 +47,7 @@ def join(
         bool, typer.Option("--null-is-open", help="Read a NULL bound of a range condition as no bound.")
     ] = False,
     how: Annotated[str, typer.Option(help="inner, left, semi or anti.")] = "inner",
-    algorithm: Annotated[str, typer.Option(help=f"One of {', '.join(algorithm_names())}.")] = "meshjoin",
+    algorithm: Annotated[str, typer.Option(help=f"One of {', '.join(algorithm_names())}, or auto.")] = "meshjoin",
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,7 +74,7 @@ def join(
         algorithm,
         open_table(table),
         source.schema,
-        on=None if on is None else _key_columns(on),
+        on=None if on is None else parse_key(on),
         how=cast(How, how),  # checked by the operator
         condition=compared,
         columns=columns.split(",") if columns else None,
@@ -98,19 +99,6 @@ def _condition(text: str | None, null_is_open: bool) -> Condition | None:
     if null_is_open:
         raise InvalidArgument("null_is_open goes with a range: give --condition, or leave it out")
     return None
-
-
-def _key_columns(on: str) -> dict[str, str]:
-    """Return ``{stream column: master column}``.
-
-    >>> _key_columns("a,b=c")
-    {'a': 'a', 'b': 'c'}
-    """
-    pairs = [part.partition("=") for part in on.split(",")]
-    keys = {stream.strip(): (master if equals else stream).strip() for stream, equals, master in pairs}
-    if len(keys) < len(pairs) or not all(keys) or not all(keys.values()):
-        raise InvalidArgument(f"on={on!r} is not a key: write NAME or STREAM=MASTER, more after commas")
-    return keys
 
 
 def _print_result(op: Operator, elapsed_s: float, as_json: bool) -> None:

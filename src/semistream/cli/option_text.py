@@ -20,6 +20,10 @@ def parse_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
     >>> parse_options("cmeshjoin", ["cache_share=0.2", "b=8", "shedding=keep"])
     {'cache_share': 0.2, 'b': 8, 'shedding': 'keep'}
     """
+    if name == "auto" and texts:
+        raise InvalidArgument(f"option {texts[0]!r} is for one algorithm: name it with --algorithm in place of auto")
+    if name == "auto":
+        return {}
     chosen = algorithm(name)
     types = get_type_hints(chosen.config)
     options: dict[str, Any] = {}

@@ -28,6 +28,7 @@ __all__ = [
     "StateTooLarge",
     "TableExists",
     "TableNotFound",
+    "TargetOutOfReach",
     "TupleTooLarge",
     "UnknownColumn",
     "UnsupportedType",
@@ -149,3 +150,17 @@ class ContradictedPunctuation(SemistreamError, ValueError):
 
 class StateTooLarge(SemistreamError, MemoryError):
     """A join that keeps all its state in memory has filled its budget."""
+
+
+class TargetOutOfReach(SemistreamError, ValueError):
+    """No memory that may be used makes a join as fast as it should be.
+
+    Attributes
+    ----------
+    highest_tuples_per_s
+        What can be had, where that is known.
+    """
+
+    def __init__(self, message: str, highest_tuples_per_s: float | None = None) -> None:
+        super().__init__(message)
+        self.highest_tuples_per_s = highest_tuples_per_s

@@ -9,6 +9,7 @@ from semistream.core.conditions import Condition
 from semistream.core.contract import Operator
 from semistream.core.semantics import How, JoinSpec, On
 from semistream.core.sizes import parse_bytes
+from semistream.cost.auto_choice import choose
 from semistream.operators import algorithm
 from semistream.storage import MasterTable
 
@@ -34,6 +35,9 @@ def operator(
     name
         The algorithm: ``"meshjoin"``, ``"hybridjoin"``, ``"inlj"``; the same behind a cache of frequent keys:
         ``"cmeshjoin"``, ``"chybridjoin"``, ``"cinlj"``; or ``"ssbj"`` or ``"sweepjoin"``, which cache as well.
+        ``"auto"``: the one that `semistream.advise` predicts to be the fastest with this memory on the table as it is,
+        for keys with Zipf exponent 1, when this machine is calibrated; otherwise ``"sweepjoin"`` for a clustered table
+        that is joined on its key, and ``"ssbj"`` for others, or what can carry the columns.
     table
         The master table, from `stage` or `open_table`.
     stream_schema
@@ -64,6 +68,10 @@ def operator(
     >>> sorted(row["order"] for batch in ss.run(op, [orders]) for row in batch.to_pylist())
     [10, 12]
     """
-    chosen = algorithm(name)
+    if name != "auto":
+        algorithm(name)  # a wrong name is said first
     spec = JoinSpec.resolve(stream_schema, table.schema, on, how, condition, columns)
-    return chosen.make(table, spec, parse_bytes(memory, "memory"), options)
+    memory_bytes = parse_bytes(memory, "memory")
+    if name == "auto":
+        name = choose(table, spec, memory_bytes, tuple(options))
+    return algorithm(name).make(table, spec, memory_bytes, options)

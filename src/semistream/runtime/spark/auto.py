@@ -2,8 +2,8 @@
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
+from semistream.cost.auto_choice import rule_of_thumb, scan_by_rule
 from semistream.operators import algorithm
-from semistream.operators.tuple_store import TupleStore
 from semistream.runtime.spark.plan import Completion, Exchange
 from semistream.storage import MasterTable
 
@@ -13,18 +13,13 @@ __all__ = ["choose_algorithm", "choose_exchange", "joins_on_key", "scans"]
 def choose_algorithm(name: str, table: MasterTable, spec: JoinSpec, completion: Completion = "batch") -> str:
     """Return the algorithm for a join: the one that was asked for, or a good one for the table's layout.
 
-    Lists, maps and structs cannot be cached, nor wait in a window; with them there is less to choose from. Rows that
-    may leave later are joined by a scan.
+    Rows that may leave later are joined by a scan. The choice depends on table and columns alone, not on whether the
+    machine is calibrated: a query that is restarted finds the state of the same algorithm, and micro-batches that are
+    drained to the last row are not what cost models of endless streams speak of.
     """
     if name != "auto":
         return name
-    stream_waits = all(map(TupleStore.supports, spec.stream_schema.types))
-    rows_cached = all(TupleStore.supports(spec.master_schema.field(column).type) for column in spec.master_columns)
-    if completion == "batch" and table.layout == "clustered" and joins_on_key(table, spec):
-        if not stream_waits:
-            return "inlj"
-        return "sweepjoin" if rows_cached else "hybridjoin"
-    return "ssbj" if rows_cached else "meshjoin"
+    return rule_of_thumb(table, spec) if completion == "batch" else scan_by_rule(spec)
 
 
 def joins_on_key(table: MasterTable, spec: JoinSpec) -> bool:
