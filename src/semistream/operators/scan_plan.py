@@ -6,6 +6,7 @@
       + stream buffer + window                                                                          what is left
 """
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,6 +114,13 @@ class ScanPlanner:
         varlen_bytes = _UNMEASURED_VARLEN_BYTES * TupleStore.num_varlen_columns(spec.stream_schema)
         least = WindowShape(_LEAST_TUPLES, 2 * _LEAST_TUPLES * varlen_bytes)
         self._least_stream_bytes = 2 * sum(least.nbytes(matching, spec.stream_schema, ordered)) + _LEAST_BUFFER_BYTES
+
+    def within(self, budget_bytes: int, other_bytes: int) -> "ScanPlanner":
+        """Return a planner of the same join for another budget, and what the operator holds besides under it."""
+        planner = copy(self)
+        planner._budget_bytes = budget_bytes
+        planner._other_bytes = other_bytes + self._pages.nbytes
+        return planner
 
     def plan(self, b: int | None) -> ScanPlan:
         """Return the plan for ``b`` pages per read, or for a good choice of b.
