@@ -10,6 +10,7 @@ from pathlib import Path
 
 import semistream
 from semistream.bench.extras import import_extra
+from semistream.cost.machine import core_count, cpu_model
 
 __all__ = ["Provenance", "collect_provenance"]
 
@@ -60,8 +61,8 @@ def collect_provenance(seed: int) -> Provenance:
         semistream=semistream.__version__,
         commit=commit,
         commit_is_clean=is_clean,
-        cpu=_cpu_model(),
-        cores=os.cpu_count() or 0,
+        cpu=cpu_model(),
+        cores=core_count(),
         memory_bytes=int(psutil.virtual_memory().total),
         load_average=round(os.getloadavg()[0], 2),
         system=f"{platform.system()} {platform.release()}",
@@ -78,15 +79,6 @@ def _library_versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
-
-
-def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _commit() -> tuple[str | None, bool | None]:

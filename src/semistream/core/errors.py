@@ -16,6 +16,7 @@ __all__ = [
     "InvalidArgument",
     "KeyTypeMismatch",
     "MissingExtra",
+    "NotCalibrated",
     "OperatorMisuse",
     "PinFailed",
     "SchemaMismatch",
@@ -26,6 +27,7 @@ __all__ = [
     "StateTooLarge",
     "TableExists",
     "TableNotFound",
+    "TargetOutOfReach",
     "TupleTooLarge",
     "UnknownColumn",
     "UnsupportedType",
@@ -125,6 +127,10 @@ class MissingExtra(SemistreamError, ImportError):
     """A feature needs an optional dependency that is not installed."""
 
 
+class NotCalibrated(SemistreamError, LookupError):
+    """The cost factors that are asked for were not measured on this machine."""
+
+
 class ExecutorMismatch(SemistreamError, ImportError):
     """The executors lack this package, or have another version of it than the driver."""
 
@@ -139,3 +145,17 @@ class ContradictedPunctuation(SemistreamError, ValueError):
 
 class StateTooLarge(SemistreamError, MemoryError):
     """A join that keeps all its state in memory has filled its budget."""
+
+
+class TargetOutOfReach(SemistreamError, ValueError):
+    """No memory that may be used makes a join as fast as it should be.
+
+    Attributes
+    ----------
+    highest_tuples_per_s
+        What can be had, where that is known.
+    """
+
+    def __init__(self, message: str, highest_tuples_per_s: float | None = None) -> None:
+        super().__init__(message)
+        self.highest_tuples_per_s = highest_tuples_per_s

@@ -92,6 +92,8 @@ class Prediction:
 
     Attributes
     ----------
+    budget_bytes
+        The memory that it was asked about; what the plan uses of it may be less.
     loop_s
         c_loop: seconds of one iteration.
     tuples_per_s
@@ -102,6 +104,7 @@ class Prediction:
 
     algorithm: str
     clock: str
+    budget_bytes: int
     plan: LoopPlan
     loop_s: float
     tuples_per_s: float
@@ -151,5 +154,11 @@ def predict(
     if arrivals_per_s is not None and arrivals_per_s <= tuples_per_s:
         times = cost_model.times(case, plan, loop_s, arrivals_per_s)
     return Prediction(
-        algorithm=name, clock=clock.name, plan=plan, loop_s=loop_s, tuples_per_s=tuples_per_s, times=times
+        algorithm=name,
+        clock=clock.name,
+        budget_bytes=memory_bytes,
+        plan=plan,
+        loop_s=loop_s,
+        tuples_per_s=tuples_per_s,
+        times=times,
     )

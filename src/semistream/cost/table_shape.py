@@ -23,6 +23,8 @@ class TableShape:
         In how many files they lie; a scan seeks to each.
     rows_per_key
         How many rows a key has that has any, on average.
+    largest_page_bytes
+        Bytes of the largest page; None for pages of one size.
 
     Examples
     --------
@@ -37,6 +39,7 @@ class TableShape:
     buckets: int = 1
     files: int = 1
     rows_per_key: float = 1.0
+    largest_page_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("rows", "pages", "num_bytes", "buckets", "files"):
@@ -56,6 +59,7 @@ class TableShape:
             buckets=table.buckets,
             files=len(table.pages.files),
             rows_per_key=rows_per_key,
+            largest_page_bytes=int(table.pages.length.max()) if table.num_pages else None,
         )
 
     @property
@@ -80,4 +84,4 @@ class TableShape:
     def staged_as(self, layout: Layout, page_bytes: float) -> "TableShape":
         """Return the shape that the same rows would have with another layout and page size."""
         pages = max(1, round(self.num_bytes / page_bytes))
-        return replace(self, layout=layout, pages=pages)
+        return replace(self, layout=layout, pages=pages, largest_page_bytes=None)

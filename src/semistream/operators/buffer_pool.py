@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,8 @@ import pyarrow as pa
 from semistream.storage import PageReader, ReadPosition
 
 __all__ = ["BufferPool", "PooledPage"]
+
+_Number = TypeVar("_Number", float, npt.NDArray[np.int64])
 
 _PAGE_OVERHEAD_BYTES = 512  # the objects around a decoded page
 
@@ -59,10 +62,14 @@ class BufferPool:
         """Reads that did not begin where the one before ended."""
         return self._position.seeks
 
+    @classmethod
+    def _page_bytes(cls, reader: PageReader) -> npt.NDArray[np.int64]:
+        return cls.bytes_for(reader.pages.length, reader.pages.rows.astype(np.int64))
+
     @staticmethod
-    def _page_bytes(reader: PageReader) -> npt.NDArray[np.int64]:
-        codes_bytes = reader.pages.rows.astype(np.int64) * 8
-        return reader.pages.length + codes_bytes + _PAGE_OVERHEAD_BYTES
+    def bytes_for(length: _Number, rows: _Number) -> _Number:
+        """Return what a page of so many bytes and rows takes, with the codes of its keys."""
+        return length + 8 * rows + _PAGE_OVERHEAD_BYTES
 
     def get(self, pages: Sequence[int]) -> list[PooledPage]:
         """Return the pages, in this order; the caller asks for no more at once than fit."""

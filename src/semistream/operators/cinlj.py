@@ -55,6 +55,7 @@ from semistream.kernels.key_codes import KeyCodes
 from semistream.operators.cached_config import CachedConfig
 from semistream.operators.delivery import Delivery
 from semistream.operators.front_stage import Collecting, FrontStage
+from semistream.operators.lookup_memory import LookupMemory, LookupSplit
 from semistream.operators.lookup_phase import LookupPhase
 from semistream.operators.recent_keys import RecentKeys
 from semistream.operators.registry import register
@@ -62,12 +63,12 @@ from semistream.operators.step_operator import StepOperator
 from semistream.operators.stream_buffer import Arrivals, StreamBuffer
 from semistream.storage import Io, MasterTable
 
-__all__ = ["Cinlj", "CinljConfig"]
+__all__ = ["DEFAULT_W", "Cinlj", "CinljConfig", "cinlj_split", "recent_keys_for"]
 
 _STREAM_BUFFER_SHARE = 1 / 16
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _RECENT_SHARE = 1 / 32
-_W = 4096
+DEFAULT_W = 4096
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -96,6 +97,35 @@ class CinljConfig(CachedConfig):
         require_order(self.order)
 
 
+def recent_keys_for(budget_bytes: int) -> int:
+    """Return how many keys the temporary buffer has room for."""
+    return int(np.clip(budget_bytes * _RECENT_SHARE * 1000 / RecentKeys.bytes_for(1000), 64, 1 << 20))
+
+
+def cinlj_split(lookup: LookupMemory, what: str, cache_share: float, other_bytes: int) -> LookupSplit:
+    """Return how the budget is shared out, with ``other_bytes`` for results and recent keys.
+
+    Raises
+    ------
+    InvalidArgument
+        When the cache would take what pages need.
+    BudgetTooSmall
+        Naming the least that would do.
+    """
+    pages_share = 1 - _STREAM_BUFFER_SHARE - cache_share
+    if pages_share <= 0:
+        raise InvalidArgument(
+            f"cache_share={cache_share} leaves nothing for pages: cinlj takes less than {1 - _STREAM_BUFFER_SHARE}"
+        )
+    fixed = lookup.fixed_bytes + other_bytes
+    least_rest = int((lookup.least_pages_bytes + _LEAST_STREAM_BUFFER_BYTES) / pages_share) + 2
+    require_at_least(lookup.budget_bytes, fixed + least_rest, what)
+    rest = lookup.budget_bytes - fixed
+    buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
+    cache_bytes = int(rest * cache_share)
+    return LookupSplit(buffer_bytes, cache_bytes, rest - buffer_bytes - cache_bytes)
+
+
 @register("cinlj", CinljConfig, ("clustered",))
 class Cinlj(StepOperator):
     """Exact join of a stream with a clustered table: frequent keys from a cache, the others looked up."""
@@ -111,33 +141,27 @@ class Cinlj(StepOperator):
         StreamBuffer.require_supported(spec.stream_schema)
         self._lookup = LookupPhase("cinlj", table, spec, budget_bytes, self.metrics, self.config.io)
         self._delivery = Delivery(spec, budget_bytes, ordered=self.config.order == "stream")
-        recent_keys = int(np.clip(budget_bytes * _RECENT_SHARE * 1000 / RecentKeys.bytes_for(1000), 64, 1 << 20))
+        recent_keys = recent_keys_for(budget_bytes)
         self._recent = RecentKeys(recent_keys)
-        fixed = self._lookup.fixed_bytes + self._delivery.reserved_bytes + self._recent.nbytes
-        pages_share = 1 - _STREAM_BUFFER_SHARE - self.config.cache_share
-        if pages_share <= 0:
-            raise InvalidArgument(
-                f"cache_share={self.config.cache_share} leaves nothing for pages: cinlj takes less than "
-                f"{1 - _STREAM_BUFFER_SHARE}"
-            )
-        least_rest = int((self._lookup.least_pool_bytes + _LEAST_STREAM_BUFFER_BYTES) / pages_share) + 2
-        require_at_least(budget_bytes, fixed + least_rest, f"cinlj on {table.path}")
-        rest = budget_bytes - fixed
-        buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
-        cache_bytes = int(rest * self.config.cache_share)
-        self._lookup.use(rest - buffer_bytes - cache_bytes)
-        self._buffer = StreamBuffer(buffer_bytes, self._lookup.keys.stream_codes)
+        split = cinlj_split(
+            self._lookup.memory,
+            f"cinlj on {table.path}",
+            self.config.cache_share,
+            self._delivery.reserved_bytes + self._recent.nbytes,
+        )
+        self._lookup.use(split.pages_bytes)
+        self._buffer = StreamBuffer(split.stream_buffer_bytes, self._lookup.keys.stream_codes)
         self.front_stage = FrontStage(
             spec,
             self._lookup.filter,
             self._delivery,
             self.metrics,
-            cache_bytes=cache_bytes,
+            cache_bytes=split.cache_bytes,
             tuple_bytes=lambda: RecentKeys.bytes_for(recent_keys) / recent_keys,
             turn_tuples=lambda: recent_keys,
             config=self.config,
         )
-        self.w = self.config.w or _W
+        self.w = self.config.w or DEFAULT_W
 
     @property
     def pending(self) -> int:

@@ -63,6 +63,7 @@ from semistream.operators.front_stage import FrontStage
 from semistream.operators.load_shedding import SheddingConfig, Strategy
 from semistream.operators.matching import EqualityMatching
 from semistream.operators.mesh_phase import MeshPhase
+from semistream.operators.page_sizes import PageSizes
 from semistream.operators.registry import register
 from semistream.operators.scan_collector import ScanCollector
 from semistream.operators.scan_plan import ScanPlanner
@@ -122,7 +123,7 @@ class Cmeshjoin(WindowedOperator):
         table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         self._keys = EqualityMatching(spec)
         self._plan = ScanPlanner(
-            self._reader,
+            PageSizes.of(self._reader),
             spec,
             self._keys,
             budget_bytes=budget_bytes,

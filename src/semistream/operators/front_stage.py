@@ -17,7 +17,7 @@ empty and its tuples are answered as unmatched. Rows are cached without the colu
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,10 @@ import pyarrow as pa
 
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
-from semistream.kernels.key_slots import KeySlots
 from semistream.operators.aging_policy import AgingPolicy
 from semistream.operators.cache_policy import CachePolicy
-from semistream.operators.cached_config import CachedConfig, CachePolicyName, cached_columns
+from semistream.operators.cache_sizes import CacheSizes
+from semistream.operators.cached_config import CachedConfig, cached_columns
 from semistream.operators.delivery import Delivery
 from semistream.operators.inequality_policy import InequalityPolicy
 from semistream.operators.matching import PairFilter
@@ -37,15 +37,8 @@ from semistream.operators.stream_buffer import Arrivals
 from semistream.operators.stream_window import VarlenSizes
 from semistream.operators.threshold_policy import ThresholdPolicy
 from semistream.operators.tinylfu_policy import TinyLfuPolicy
-from semistream.operators.tuple_store import TupleStore
 
 __all__ = ["Collecting", "FrontStage"]
-
-# How many keys can be on their way into the cache at once, as a share of those it holds.
-_COLLECTING_SHARE = 1 / 4
-# The same where the cache can grow, as a share of the memory that it can grow to.
-_ELASTIC_COLLECTING_SHARE = 1 / 64
-_LEAST_BYTES = 1024  # whole blocks and the smallest directories take more than a multiple of a key's bytes
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
@@ -98,7 +91,7 @@ class FrontStage:
         self._max_bytes = max_bytes
         self._switching_factor = switching_factor
         self._occupancy = occupancy
-        self._varlen = VarlenSizes(0.0, 0)
+        self._sizes = CacheSizes(self.schema, VarlenSizes(0.0, 0), config.cache_policy, max_bytes)
         self._is_too_small = False
         self._cache: RowCache | None = None
         self._policy: CachePolicy | None = None
@@ -120,23 +113,21 @@ class FrontStage:
         return {
             "H_R": self._cache.nbytes,
             "frequency recorder": self._policy.nbytes,
-            "switching buffer": _collecting_bytes(self.most_collected),
+            "switching buffer": self._sizes.collecting_bytes(self.capacity_keys),
         }
 
     @property
     def most_collected(self) -> int:
         """How many keys can be on their way into the cache at once."""
-        if self._max_bytes is not None:
-            return int(self._max_bytes * _ELASTIC_COLLECTING_SHARE / _COLLECTED_KEY_BYTES)
-        return int(self.capacity_keys * _COLLECTING_SHARE)
+        return self._sizes.most_collected(self.capacity_keys)
 
     def measure(self, run: pa.RecordBatch) -> None:
         """Shape the cache by the first rows that are seen: only they show how large a row is."""
         if self._cache is not None or self._is_too_small or not run.num_rows:
             return
         if self.schema.names:
-            self._varlen = VarlenSizes.of(run.select(self.schema.names))
-        shape = self._shape_for(self.cache_bytes)
+            self._sizes = replace(self._sizes, varlen=VarlenSizes.of(run.select(self.schema.names)))
+        shape = self._sizes.shape_in(self.cache_bytes)
         most = None if self._max_bytes is None else self._largest_shape(self._max_bytes)
         # Even empty structures take some bytes; those that can never hold a row are not made.
         self._is_too_small = shape.rows == 0
@@ -145,38 +136,20 @@ class FrontStage:
         self._cache = RowCache(self.schema, shape, most)
         self._policy = self._make_policy(shape, most)
 
-    def _shape_for(self, cache_bytes: int, rows_per_key: float = 1.0) -> CacheShape:
-        rest = cache_bytes - self._fixed_bytes
-        return CacheShape.fitting(self.schema, self._varlen, rest, self._key_bytes, rows_per_key)
-
-    @property
-    def _fixed_bytes(self) -> int:
-        """What it takes however many keys are cached."""
-        if self._max_bytes is None:
-            return _LEAST_BYTES
-        return _LEAST_BYTES + _collecting_bytes(self.most_collected)
-
-    @property
-    def _key_bytes(self) -> float:
-        """What a key takes beside its rows and its place in the cache."""
-        collecting = _COLLECTING_SHARE * _COLLECTED_KEY_BYTES if self._max_bytes is None else 0.0
-        return _POLICY_BYTES[self._policy_name] + collecting
-
     def _largest_shape(self, max_bytes: int) -> CacheShape:
         """Return the most of everything: keys with one row each, or rows and text of keys with any number."""
-        of_many = self._shape_for(max_bytes, float("inf"))
-        return CacheShape(self._shape_for(max_bytes).keys, of_many.rows, of_many.ring_bytes)
+        of_many = self._sizes.shape_in(max_bytes, float("inf"))
+        return CacheShape(self._sizes.shape_in(max_bytes).keys, of_many.rows, of_many.ring_bytes)
 
     def _make_policy(self, shape: CacheShape, most: CacheShape | None) -> CachePolicy:
         if self._policy_name == "threshold":
             return ThresholdPolicy(shape.keys)
         if self._policy_name == "inequality":
-            one_key = CacheShape(1, 0, 0).nbytes(self.schema) - CacheShape(0, 0, 0).nbytes(self.schema)
             return InequalityPolicy(
                 shape.keys,
                 tuple_bytes=self._tuple_bytes(),
-                row_bytes=TupleStore.fixed_bytes_per_tuple(self.schema) + self._varlen.mean + 4,
-                key_bytes=one_key + _POLICY_BYTES["inequality"],
+                row_bytes=self._sizes.row_bytes,
+                key_bytes=self._sizes.cached_key_bytes,
                 turn_tuples=self._turn_tuples,
                 occupancy=self._occupancy,
                 switching_factor=self._switching_factor,
@@ -306,21 +279,18 @@ class FrontStage:
             self._cache.used_rows / max(1, self._cache.shape.rows),
             self._cache.rows.live_ring_bytes / max(1, self._cache.rows.ring_bytes),
         )
-        return self._fixed_bytes + int((self.cache_bytes - self._fixed_bytes) * max(shares))
+        return self._sizes.fixed_bytes + int((self.cache_bytes - self._sizes.fixed_bytes) * max(shares))
 
     def bytes_for(self, rows: int) -> int:
         """Return how much memory it takes to cache so many rows of as many keys; 0 until rows were measured."""
-        if self._cache is None:
-            return 0
-        shape = CacheShape.of_rows(rows, self._varlen)
-        return shape.nbytes(self.schema) + int(rows * self._key_bytes) + self._fixed_bytes
+        return 0 if self._cache is None else self._sizes.bytes_for(rows)
 
     def resize(self, cache_bytes: int) -> bool:
         """Change the memory in place, and return whether the cached keys allow it; nothing may be on its way in."""
         if self._cache is None:
             self.cache_bytes = cache_bytes
             return True
-        shape = self._shape_for(cache_bytes, max(1.0, self._cache.rows_per_key))
+        shape = self._sizes.shape_in(cache_bytes, max(1.0, self._cache.rows_per_key))
         fits = (
             shape.keys >= len(self._cache.keys)
             and shape.rows >= self._cache.used_rows
@@ -347,20 +317,3 @@ class Collecting:
 
     sets: RowSets
     waiting: _Int32s
-
-
-_POLICY_BYTES: dict[CachePolicyName, int] = {
-    "aging": AgingPolicy.BYTES_PER_KEY,
-    "tinylfu": TinyLfuPolicy.BYTES_PER_KEY,
-    "threshold": ThresholdPolicy.BYTES_PER_KEY,
-    "inequality": InequalityPolicy.BYTES_PER_KEY,
-}
-
-
-def _collecting_bytes(keys: int) -> int:
-    """Return the bytes of watching out for the rows of so many keys."""
-    return KeySlots.bytes_for(keys) + RowSets.bytes_for(keys) + 4 * keys
-
-
-# Of one more key: what the smallest directory takes is counted once, not for every key.
-_COLLECTED_KEY_BYTES = (_collecting_bytes(1000) - _collecting_bytes(0)) / 1000

@@ -18,7 +18,14 @@ from semistream.kernels.multimap import FifoMultimap
 from semistream.kernels.page_search import expand_ranges, search_pages
 from semistream.operators.delivery import Delivery
 from semistream.operators.front_stage import Collecting, FrontStage
-from semistream.operators.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
+from semistream.operators.matching import (
+    EqualityMatching,
+    PairFilter,
+    WindowCodes,
+    keys_are_valid,
+    require_key_join,
+)
+from semistream.operators.page_sizes import PageSizes
 from semistream.operators.partitions import Partitions
 from semistream.operators.read_counts import ReadCounts
 from semistream.operators.scan_plan import ScanPlanner
@@ -110,21 +117,17 @@ class HybridPhase:
         self._keys = EqualityMatching(spec, key_order=table.key)
         self._found_tuple = np.empty(delivery.pair_rows.size, dtype=np.int32)
         self._found_row = np.empty(delivery.pair_rows.size, dtype=np.int64)
-        planner = ScanPlanner(
-            reader,
+        planner = self.planner(
+            f"{name} on {table.path}",
+            PageSizes.of(reader),
+            table.buckets,
             spec,
             self._keys,
+            delivery,
             budget_bytes=budget_bytes,
-            other_bytes=reserved_bytes
-            + self._found_tuple.nbytes
-            + self._found_row.nbytes
-            + Partitions.most_bytes(reader.pages, table.buckets),
-            ordered=delivery.ordered,
-            what=f"{name} on {table.path}",
-            largest_read_bytes=_LARGEST_READ_BYTES,
+            reserved_bytes=reserved_bytes,
             cache_share=cache_share,
             sheds=sheds,
-            wants_page_beside=True,  # the first key of a partition may begin on the page before
         )
         self.plan = planner.plan(b)
         self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)
@@ -134,6 +137,41 @@ class HybridPhase:
         self._picks: deque[int] = deque()
         self._picked_at = 0
         self._begun: int | None = None
+
+    @staticmethod
+    def planner(
+        what: str,
+        pages: PageSizes,
+        buckets: int,
+        spec: JoinSpec,
+        codes: WindowCodes,
+        delivery: Delivery,
+        *,
+        budget_bytes: int,
+        reserved_bytes: int,
+        cache_share: float = 0.0,
+        sheds: bool = False,
+    ) -> ScanPlanner:
+        """Return how a budget is split on a table with such pages; see `HybridPhase`."""
+        most_partitions_bytes = Partitions.bytes_for(pages.num_pages, buckets, len(pages.pages_per_file))
+        return ScanPlanner(
+            pages,
+            spec,
+            codes,
+            budget_bytes=budget_bytes,
+            other_bytes=reserved_bytes + HybridPhase.found_bytes(delivery) + most_partitions_bytes,
+            ordered=delivery.ordered,
+            what=what,
+            largest_read_bytes=_LARGEST_READ_BYTES,
+            cache_share=cache_share,
+            sheds=sheds,
+            wants_page_beside=True,  # the first key of a partition may begin on the page before
+        )
+
+    @staticmethod
+    def found_bytes(delivery: Delivery) -> int:
+        """Return the memory for rows found: which tuple, and which row."""
+        return int(delivery.pair_rows.size) * (4 + 8)
 
     def oldest_partition(self, window: StreamWindow) -> int:
         """Return the partition that the oldest tuple waits for."""
@@ -272,7 +310,7 @@ class HybridPhase:
         return {
             "disk buffer": self.plan.disk_bytes,
             "index": self._reader.pages.nbytes + self._partitions.nbytes,
-            "found": self._found_tuple.nbytes + self._found_row.nbytes,
+            "found": self.found_bytes(self._delivery),
         }
 
     def close(self) -> None:

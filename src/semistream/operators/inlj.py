@@ -47,17 +47,18 @@ from semistream.core.arguments import require_count
 from semistream.core.budget import require_at_least
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.key_codes import KeyCodes
+from semistream.operators.lookup_memory import LookupMemory, LookupSplit
 from semistream.operators.lookup_phase import LookupPhase
 from semistream.operators.registry import register
 from semistream.operators.step_operator import StepOperator
 from semistream.operators.stream_buffer import StreamBuffer
 from semistream.storage import Io, MasterTable
 
-__all__ = ["Inlj", "InljConfig"]
+__all__ = ["DEFAULT_W", "Inlj", "InljConfig", "inlj_split"]
 
 _STREAM_BUFFER_SHARE = 1 / 16
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
-_W = 1024
+DEFAULT_W = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,15 @@ class InljConfig:
         require_order(self.order)
 
 
+def inlj_split(lookup: LookupMemory, what: str) -> LookupSplit:
+    """Return how the budget is shared out; raise `BudgetTooSmall`, naming the least that would do."""
+    least_rest = int(lookup.least_pages_bytes / (1 - _STREAM_BUFFER_SHARE)) + _LEAST_STREAM_BUFFER_BYTES + 1
+    require_at_least(lookup.budget_bytes, lookup.fixed_bytes + least_rest, what)
+    rest = lookup.budget_bytes - lookup.fixed_bytes
+    buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
+    return LookupSplit(buffer_bytes, 0, rest - buffer_bytes)
+
+
 @register("inlj", InljConfig, ("clustered",))
 class Inlj(StepOperator):
     """Exact join of a stream with a clustered table by looking up every tuple."""
@@ -92,17 +102,13 @@ class Inlj(StepOperator):
         super().__init__(table, spec, budget_bytes)
 
     def _open(self) -> None:
-        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
+        table, spec = self.table, self.spec
         StreamBuffer.require_supported(spec.stream_schema)
-        self._lookup = LookupPhase("inlj", table, spec, budget_bytes, self.metrics, self.config.io)
-        fixed = self._lookup.fixed_bytes
-        least_rest = int(self._lookup.least_pool_bytes / (1 - _STREAM_BUFFER_SHARE)) + _LEAST_STREAM_BUFFER_BYTES + 1
-        require_at_least(budget_bytes, fixed + least_rest, f"inlj on {table.path}")
-        rest = budget_bytes - fixed
-        buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
-        self._lookup.use(rest - buffer_bytes)
-        self._buffer = StreamBuffer(buffer_bytes, self._lookup.keys.stream_codes)
-        self.w = self.config.w or _W
+        self._lookup = LookupPhase("inlj", table, spec, self.budget_bytes, self.metrics, self.config.io)
+        split = inlj_split(self._lookup.memory, f"inlj on {table.path}")
+        self._lookup.use(split.pages_bytes)
+        self._buffer = StreamBuffer(split.stream_buffer_bytes, self._lookup.keys.stream_codes)
+        self.w = self.config.w or DEFAULT_W
 
     @property
     def pending(self) -> int:

@@ -12,17 +12,13 @@ from semistream.core.semantics import JoinSpec
 from semistream.kernels.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.page_search import expand_ranges, rows_of_ranges, search_pages
 from semistream.operators.buffer_pool import BufferPool, PooledPage
+from semistream.operators.lookup_memory import LookupMemory
 from semistream.operators.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.operators.read_counts import ReadCounts
-from semistream.operators.results import batch_bytes_for, byte_portions
+from semistream.operators.results import byte_portions
 from semistream.storage import MasterTable, PageReader, fixed_row_bits, row_bits
 
 __all__ = ["Accesses", "LookupPhase"]
-
-_SEARCH_SHARE = 1 / 8
-_PAIR_BYTES = 12
-_ACCESS_BYTES = 64  # which tuple asks for which page, sorted, and what was found there
-_COPIES_OF_RESULTS = 4  # rows by page, joined, in stream order, beside the stream's columns
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -64,7 +60,7 @@ def _gather(pages: list[PooledPage], page_of_pair: _Int64s, row_of_pair: _Int64s
 class LookupPhase:
     """Looks up chunks of stream tuples in a clustered table.
 
-    `least_bytes` is what it needs at least; `use` gives it its memory.
+    `memory` tells what it needs; `use` gives it that.
     """
 
     def __init__(
@@ -83,32 +79,20 @@ class LookupPhase:
         self._no_master_rows = pa.RecordBatch.from_pylist([], self._reader.schema)
         self._fixed_row_bits = fixed_row_bits(self._reader.schema)
         self.pool = BufferPool(self._reader, 0, self._page_codes)
-        pair_rows = int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 65536))
-        self._pair_access = np.empty(pair_rows, dtype=np.int32)
-        self._pair_row = np.empty(pair_rows, dtype=np.int64)
-        self._max_accesses = int(np.clip(budget_bytes // 64 // _ACCESS_BYTES, 64, 1 << 20))
-        self._max_batch_bytes = batch_bytes_for(budget_bytes) // 2
-        self._building_bytes = (
-            pair_rows * _PAIR_BYTES + self._max_accesses * _ACCESS_BYTES + self._max_batch_bytes * _COPIES_OF_RESULTS
+        self.memory = LookupMemory(
+            budget_bytes=budget_bytes,
+            index_bytes=self._pages.nbytes,
+            num_pages=self._pages.num_pages,
+            largest_page_bytes=int(self.pool.page_bytes.max()),
         )
+        self._pair_access = np.empty(self.memory.pair_rows, dtype=np.int32)
+        self._pair_row = np.empty(self.memory.pair_rows, dtype=np.int64)
         self._search_bytes = 0
 
-    @property
-    def fixed_bytes(self) -> int:
-        """What it takes whatever its share is."""
-        return self._pages.nbytes + self.pool.page_bytes.nbytes + self._building_bytes
-
-    @property
-    def least_pool_bytes(self) -> int:
-        """The pool holds the largest page, and so does the space to search pages in."""
-        return 2 * int(self.pool.page_bytes.max())
-
-    def use(self, pool_bytes: int) -> None:
-        """Begin work with so many bytes for pages, beside `fixed_bytes`."""
-        largest = int(self.pool.page_bytes.max())
-        # Pages that are searched together have to fit the pool together.
-        self._search_bytes = min(max(largest, int(pool_bytes * _SEARCH_SHARE)), pool_bytes // 2)
-        self.pool.capacity_bytes = pool_bytes - self._search_bytes
+    def use(self, pages_bytes: int) -> None:
+        """Begin work with so many bytes for pages, beside the fixed ones."""
+        self._search_bytes = self.memory.search_bytes(pages_bytes)
+        self.pool.capacity_bytes = pages_bytes - self._search_bytes
 
     def _page_codes(self, rows: pa.RecordBatch) -> _Int64s:
         return self.keys.master_codes(rows).code
@@ -159,7 +143,7 @@ class LookupPhase:
                 count = np.maximum(high - low, 0)
                 ranges.append((asking, low + first_page, count))
                 pages_per_tuple[asking] += count
-        tuples = max(1, int(np.searchsorted(np.cumsum(pages_per_tuple), self._max_accesses, side="right")))
+        tuples = max(1, int(np.searchsorted(np.cumsum(pages_per_tuple), self.memory.max_accesses, side="right")))
         parts = [_expand(asking, low, np.where(asking < tuples, count, 0)) for asking, low, count in ranges]
         asked = np.concatenate([np.empty(0, dtype=np.int64), *(part.tuples for part in parts)])
         pages = np.concatenate([np.empty(0, dtype=np.int64), *(part.pages for part in parts)])
@@ -213,7 +197,7 @@ class LookupPhase:
             tuples = accesses.tuples[self._pair_access[:filled]]
             following = int(accesses.tuples[at]) if at < lows.size else end
             pair_bytes = master_bytes[self._pair_row[:filled]] + stream_bytes[tuples]
-            for portion in byte_portions(pair_bytes, self._max_batch_bytes):
+            for portion in byte_portions(pair_bytes, self.memory.max_batch_bytes):
                 master = _gather(in_order, page_of_pair[portion], row_of_pair[portion])
                 asking = tuples[portion]
                 keep = keys_are_valid(master, self._spec.master_keys, pa.array(np.arange(asking.size)))
@@ -258,10 +242,10 @@ class LookupPhase:
     def components(self) -> dict[str, int]:
         """Return the bytes in use, for the memory report."""
         return {
-            "index": self._pages.nbytes + self.pool.page_bytes.nbytes,
+            "index": self.memory.index_and_sizes_bytes,
             "buffer pool": self.pool.nbytes,
             "disk buffer": self._search_bytes,
-            "looking up": self._building_bytes,
+            "looking up": self.memory.building_bytes,
         }
 
     def close(self) -> None:

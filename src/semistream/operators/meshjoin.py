@@ -65,6 +65,7 @@ from semistream.operators.admission import Admission
 from semistream.operators.load_shedding import SheddingConfig, Strategy
 from semistream.operators.matching import matching_for
 from semistream.operators.mesh_phase import MeshPhase
+from semistream.operators.page_sizes import PageSizes
 from semistream.operators.registry import register
 from semistream.operators.retuned import Retuned
 from semistream.operators.scan_plan import ScanPlanner
@@ -128,7 +129,7 @@ class Meshjoin(WindowedOperator):
         table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         matching = matching_for(spec)
         self._planner = ScanPlanner(
-            self._reader,
+            PageSizes.of(self._reader),
             spec,
             matching,
             budget_bytes=budget_bytes,

@@ -49,9 +49,9 @@ class Partitions:
         self._low_code = np.concatenate(bounds)
 
     @staticmethod
-    def most_bytes(pages: PageDirectory, buckets: int) -> int:
-        """Return the most memory that partitions of this table take, however large they are."""
-        return 8 * (pages.num_pages + buckets + 1) + 8 * len(pages.files)
+    def bytes_for(partitions: int, buckets: int, files: int) -> int:
+        """Return the memory of so many partitions; there are never more of them than pages."""
+        return 8 * (partitions + buckets + 1) + 8 * files
 
     def __len__(self) -> int:
         return self._low_code.size

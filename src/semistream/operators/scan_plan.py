@@ -9,15 +9,13 @@
 from copy import copy
 from dataclasses import dataclass
 
-import numpy as np
-
 from semistream.core.budget import require_at_least
 from semistream.core.semantics import JoinSpec
 from semistream.operators.chunk_queue import CHUNK_BYTES
 from semistream.operators.matching import WindowCodes
+from semistream.operators.page_sizes import PageSizes
 from semistream.operators.stream_window import WindowShape
 from semistream.operators.tuple_store import TupleStore
-from semistream.storage import PageDirectory, PageReader, ReadAhead
 
 __all__ = ["ScanPlan", "ScanPlanner"]
 
@@ -88,7 +86,7 @@ class ScanPlanner:
 
     def __init__(
         self,
-        reader: PageReader,
+        pages: PageSizes,
         spec: JoinSpec,
         matching: WindowCodes,
         *,
@@ -102,10 +100,9 @@ class ScanPlanner:
         wants_page_beside: bool = False,
     ) -> None:
         TupleStore.require_supported(spec.stream_schema)
-        self._reader = reader
-        self._pages: PageDirectory = reader.pages
+        self._pages = pages
         self._budget_bytes = budget_bytes
-        self._other_bytes = other_bytes + self._pages.nbytes
+        self._other_bytes = other_bytes + pages.index_bytes
         self._what = what
         self._largest_read_bytes = largest_read_bytes
         self._cache_share = cache_share
@@ -134,10 +131,10 @@ class ScanPlanner:
             b = self._good_b()
         read_pages = b + int(self._wants_page_beside and self._affords_page_beside(b))
         disk_bytes = self._disk_bytes(read_pages)
-        fixed_bytes = disk_bytes + self._other_bytes + (self._iterations(b) + _EXTRA_CHUNKS) * CHUNK_BYTES
+        iterations = self._pages.reads(b)
+        fixed_bytes = disk_bytes + self._other_bytes + (iterations + _EXTRA_CHUNKS) * CHUNK_BYTES
         least_rest = int(self._least_stream_bytes / (1 - self._cache_share)) + 1
         require_at_least(self._budget_bytes, fixed_bytes + least_rest, f"{self._what} with b={b}")
-        iterations = self._iterations(b)
         cache_bytes = int((self._budget_bytes - fixed_bytes) * self._cache_share)
         rest = self._budget_bytes - fixed_bytes - cache_bytes
         buffer_bytes = int(rest * self._buffer_share(iterations))
@@ -145,7 +142,7 @@ class ScanPlanner:
             b=b,
             read_pages=read_pages,
             iterations_per_cycle=iterations,
-            read_bytes=self._pages.max_run_bytes(read_pages),
+            read_bytes=self._pages.run_bytes(read_pages),
             disk_bytes=disk_bytes,
             stream_buffer_bytes=buffer_bytes,
             window_bytes=rest - buffer_bytes,
@@ -165,7 +162,7 @@ class ScanPlanner:
         while (
             b < self._pages.num_pages
             and self._disk_bytes(2 * b) <= self._budget_bytes * _DISK_SHARE
-            and self._pages.max_run_bytes(2 * b) <= self._largest_read_bytes
+            and self._pages.run_bytes(2 * b) <= self._largest_read_bytes
         ):
             b *= 2
         return b
@@ -175,11 +172,6 @@ class ScanPlanner:
         page_bytes = disk_bytes - self._disk_bytes(b)
         return disk_bytes <= self._budget_bytes * _DISK_SHARE and page_bytes <= self._budget_bytes * _PAGE_BESIDE_SHARE
 
-    def _iterations(self, b: int) -> int:
-        pages_per_file = np.diff(self._pages.file_bounds)
-        return int(np.sum(-(-pages_per_file // b)))
-
     def _disk_bytes(self, read_pages: int) -> int:
-        rows = int(self._pages.rows.max()) * min(read_pages, self._pages.num_pages)
-        read_bytes = ReadAhead.bytes_for(self._reader, self._pages.max_run_bytes(read_pages))
-        return read_bytes + rows * _PROBE_BYTES_PER_ROW
+        rows = self._pages.rows_per_page * min(read_pages, self._pages.num_pages)
+        return self._pages.reading_bytes(read_pages) + rows * _PROBE_BYTES_PER_ROW

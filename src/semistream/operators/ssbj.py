@@ -78,6 +78,7 @@ from semistream.operators.front_stage import FrontStage
 from semistream.operators.hybrid_phase import HybridPhase
 from semistream.operators.matching import EqualityMatching
 from semistream.operators.mesh_phase import MeshPhase
+from semistream.operators.page_sizes import PageSizes
 from semistream.operators.registry import register
 from semistream.operators.scan_plan import ScanPlan, ScanPlanner
 from semistream.operators.switching import State, Switching
@@ -183,7 +184,7 @@ class Ssbj(WindowedOperator):
 
     def _plan_scan(self) -> ScanPlan:
         planner = ScanPlanner(
-            self._reader,
+            PageSizes.of(self._reader),
             self.spec,
             self._keys,
             budget_bytes=self.budget_bytes,

@@ -126,6 +126,11 @@ class StreamBuffer:
                     "cast it to its plain value type before the join"
                 )
 
+    @staticmethod
+    def tuples_in(capacity_bytes: int, tuple_bytes: float) -> int:
+        """Return about how many tuples of this size a buffer takes that was emptied: the last piece finds no room."""
+        return int(capacity_bytes * (_PIECES - 1) / _PIECES / (tuple_bytes + _CODE_BYTES))
+
     def offer(self, batch: pa.RecordBatch, numbers: _Int64s | None = None) -> int:
         """Copy tuples from the front of ``batch`` while they fit and return how many were taken.
 

@@ -67,8 +67,13 @@ class WindowedOperator(StepOperator):
                 self.spec.stream_schema,
                 algorithm=self.name,
                 strategies=self._shedding_strategies,
-                message_bytes=int(np.clip(self.budget_bytes // 128, 1 << 10, 64 << 10)),
+                message_bytes=self.shed_message_bytes(self.budget_bytes),
             )
+
+    @staticmethod
+    def shed_message_bytes(budget_bytes: int) -> int:
+        """Return how many bytes of tuples that are shed may be on their way."""
+        return int(np.clip(budget_bytes // 128, 1 << 10, 64 << 10))
 
     def _make_stream(
         self,

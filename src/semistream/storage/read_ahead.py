@@ -56,9 +56,9 @@ class ReadAhead:
         return self._position.seeks
 
     @staticmethod
-    def bytes_for(reader: PageReader, buffer_bytes: int) -> int:
+    def bytes_for(header_bytes: int, buffer_bytes: int) -> int:
         """Return the most memory that reading takes, the run in use included."""
-        return len(reader.header) + PLACING_BYTES + 3 * buffer_bytes
+        return header_bytes + PLACING_BYTES + 3 * buffer_bytes
 
     def read(self, first: int, count: int, then: tuple[int, int] | None = None) -> pa.RecordBatch:
         """Return a run, and begin to read the one after it.

@@ -1,0 +1,94 @@
+"""Cost factors: the seconds that each counted unit of a loop takes on a calibrated machine."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from semistream.core.errors import NotCalibrated
+from semistream.cost.loop import Loop
+
+__all__ = ["MACHINE", "AlgorithmFactors", "CostFactors"]
+
+MACHINE = "this machine"
+"""The name of the clock of a calibrated machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmFactors:
+    """Seconds per unit of one algorithm: its side of S3 Eq. 2, S1 Eq. 3 and S0 Eq. 2.
+
+    The cost of a loop is the sum of its counts, each times its factor. Reading overlaps with work, as the next pages
+    are fetched meanwhile: the factors of reading are what is left to be seen of it. Adding these up predicted elapsed
+    time better than the larger of reading and work did, because checksums and decoding need the processor as well.
+
+    Attributes
+    ----------
+    loop_s
+        What an iteration takes whatever it does. The papers neglect it: their loops are in C or Java.
+    seek_s, page_s
+        c_I/O: of a read that does not begin where the one before ended, and of a page of it, decoded.
+    row_s
+        c_H, and c_B where there is a cache: of a master row that is read and compared. Its bytes are part of this, as
+        rows of one table and their bytes cannot be told apart.
+    disk_tuple_s
+        c_S + c_A + c_E: of a tuple that goes through the disk phase.
+    cached_tuple_s
+        c_S + c_H: of a tuple that the cache answers.
+    result_s
+        c_O: of a row that leaves.
+
+    Examples
+    --------
+    >>> factors = AlgorithmFactors(loop_s=1e-4, page_s=2e-5, disk_tuple_s=1e-6)
+    >>> loop = Loop(disk_tuples=200, master_rows=5000, results=200, seeks=0.1, pages=10, bytes_read=655_360)
+    >>> round(factors.seconds(loop) * 1e6)
+    500
+    """
+
+    loop_s: float = 0.0
+    seek_s: float = 0.0
+    page_s: float = 0.0
+    row_s: float = 0.0
+    disk_tuple_s: float = 0.0
+    cached_tuple_s: float = 0.0
+    result_s: float = 0.0
+
+    def seconds(self, loop: Loop) -> float:
+        """Return c_loop of one iteration."""
+        return (
+            self.loop_s
+            + self.seek_s * loop.seeks
+            + self.page_s * loop.pages
+            + self.row_s * loop.master_rows
+            + self.disk_tuple_s * loop.disk_tuples
+            + self.cached_tuple_s * loop.cached_tuples
+            + self.result_s * loop.results
+        )
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the factors by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CostFactors:
+    """A `Clock`: the factors of every algorithm that was calibrated.
+
+    Attributes
+    ----------
+    by_algorithm
+        The factors by the name of the algorithm.
+    name
+        What rates on this clock are called.
+    """
+
+    by_algorithm: Mapping[str, AlgorithmFactors]
+    name: str = MACHINE
+
+    def loop_s(self, algorithm: str, loop: Loop) -> float:
+        """Return the seconds of one iteration on this machine; `NotCalibrated` for an algorithm without factors."""
+        if algorithm not in self.by_algorithm:
+            raise NotCalibrated(
+                f"algorithm {algorithm!r} has no cost factors, only {', '.join(sorted(self.by_algorithm))} have: "
+                "calibrate with a table on which it works: semistream advise TABLE --calibrate"
+            )
+        return self.by_algorithm[algorithm].seconds(loop)

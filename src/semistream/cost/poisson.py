@@ -1,0 +1,37 @@
+"""Poisson numbers: how many tuples of a key come in a stretch of the stream."""
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["at_least", "probabilities"]
+
+_Floats = npt.NDArray[np.float64]
+
+
+def probabilities(means: _Floats, most: int) -> _Floats:
+    """Return a row for each mean: how likely the numbers 0 to ``most`` are, what is above counted with the last.
+
+    Examples
+    --------
+    >>> probabilities(np.array([1.0]), 2).round(3).tolist()
+    [[0.368, 0.368, 0.264]]
+    """
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
+    numbers = np.arange(most + 1)
+    mean = np.maximum(means, 1e-300)[:, None]
+    rows = np.exp(numbers * np.log(mean) - mean - log_factorial)
+    rows[:, -1] = np.maximum(0.0, 1 - rows[:, :-1].sum(axis=1))
+    return np.asarray(rows)
+
+
+def at_least(means: _Floats, number: int) -> _Floats:
+    """Return for each mean how likely ``number`` or more are.
+
+    Examples
+    --------
+    >>> at_least(np.array([0.0, 1.0, 1000.0]), 2).round(3).tolist()
+    [0.0, 0.264, 1.0]
+    """
+    if number <= 0:
+        return np.ones(means.size)
+    return np.asarray(probabilities(means, number)[:, -1])

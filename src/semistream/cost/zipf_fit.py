@@ -1,0 +1,113 @@
+"""The Zipf exponent of a stream from how often keys came in a sample.
+
+Ranks are not used: in a small sample the keys that came most often are partly those that happened to, so that a line
+through ranks and frequencies is too steep, and at no skew at all is no line. What is compared is how many keys came
+once, twice, three times and so on. Under a distribution a key of probability p comes in n tuples as often as a Poisson
+variable of mean n p says, and the number of keys in each class is close to a Poisson variable too. The exponent, and
+the number of keys if that is in doubt, are those that make the classes found most likely.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.core.errors import InvalidArgument
+from semistream.cost.key_distribution import KeyDistribution
+
+__all__ = ["ZipfFit", "fit_zipf"]
+
+_EXACT_COUNTS = 16  # below, each count is a class of its own
+_CLASS_RATIO = 1.25  # above, classes become wider
+_HIGHEST_EXPONENT = 3.0
+_COARSE_STEPS = 16
+_FINE_STEPS = 14
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_RARE = 1e-9  # a class that a distribution all but excludes
+
+_Floats = npt.NDArray[np.float64]
+_Int64s = npt.NDArray[np.int64]
+
+
+class ZipfFit(NamedTuple):
+    """The distribution that makes a sample most likely."""
+
+    exponent: float
+    domain: int
+    log_likelihood: float
+
+
+def fit_zipf(counts: _Int64s, domains: Sequence[int]) -> ZipfFit:
+    """Return the exponent and the number of keys that fit a sample.
+
+    Parameters
+    ----------
+    counts
+        How often each key came that came at all.
+    domains
+        Numbers of keys that come into question. The first is taken unless another is clearly more likely.
+
+    Examples
+    --------
+    >>> tossed = np.random.default_rng(3).integers(0, 1000, 50_000)
+    >>> fit_zipf(np.unique(tossed, return_counts=True)[1], [1000]).exponent < 0.05
+    True
+    """
+    if counts.size == 0:
+        raise InvalidArgument("a sample without keys has no skew: give at least one tuple")
+    classes = _Classes(counts)
+    fits = [_best_exponent(classes, domain) for domain in domains]
+    most_likely = max(fits, key=lambda fit: fit.log_likelihood)
+    clearly = 3.0 + math.log(classes.tuples) / 2
+    return most_likely if most_likely.log_likelihood > fits[0].log_likelihood + clearly else fits[0]
+
+
+class _Classes:
+    """How many keys came how often, in classes of counts that grow wider."""
+
+    def __init__(self, counts: _Int64s) -> None:
+        self.tuples = int(counts.sum())
+        edges = [float(count) for count in range(1, _EXACT_COUNTS + 1)]
+        while edges[-1] <= counts.max():
+            edges.append(np.ceil(edges[-1] * _CLASS_RATIO))
+        self.edges = np.array(edges)  # the last class has no end
+        self.found = np.bincount(np.searchsorted(self.edges, counts, side="right") - 1, minlength=self.edges.size)
+
+    def log_likelihood(self, keys: KeyDistribution) -> float:
+        below = _poisson_below(self.tuples * keys.probability, self.edges)
+        inside = np.diff(below, axis=1, append=1.0)
+        expected = np.maximum(keys.keys @ np.maximum(inside, 0.0), _RARE)
+        return float(np.dot(self.found, np.log(expected)) - expected.sum())
+
+
+def _poisson_below(mean: _Floats, edges: _Floats) -> _Floats:
+    """Return the probability of less than each edge, one row per mean: exact for small counts, close for large."""
+    mean = mean[:, None]
+    count = np.arange(_EXACT_COUNTS, dtype=np.float64)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(count[1:]))])
+    exact = np.cumsum(np.exp(count * np.log(mean) - mean - log_factorial), axis=1)
+    large = edges[_EXACT_COUNTS:]
+    # Wilson and Hilferty: the cube root is all but normal.
+    deviation = (1 - 1 / (9 * large) - np.cbrt(mean / large)) * 3 * np.sqrt(large)
+    normal = 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (deviation + 0.044715 * deviation**3)))
+    return np.concatenate([exact, normal], axis=1)
+
+
+def _best_exponent(classes: _Classes, domain: int) -> ZipfFit:
+    def likelihood(exponent: float) -> float:
+        return classes.log_likelihood(KeyDistribution.zipf(domain, exponent))
+
+    coarse = np.linspace(0, _HIGHEST_EXPONENT, _COARSE_STEPS)
+    at = int(np.argmax([likelihood(float(exponent)) for exponent in coarse]))
+    low, high = float(coarse[max(0, at - 1)]), float(coarse[min(at + 1, coarse.size - 1)])
+    tried: dict[float, float] = {}
+    for _ in range(_FINE_STEPS):
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        for exponent in (left, right):
+            tried.setdefault(exponent, likelihood(exponent))
+        low, high = (low, right) if tried[left] >= tried[right] else (left, high)
+    tried[float(coarse[at])] = likelihood(float(coarse[at]))  # no skew at all lies at the end of the range
+    best = max(tried, key=lambda exponent: tried[exponent])
+    return ZipfFit(best, domain, tried[best])
