@@ -5,6 +5,8 @@ shrinks in two steps, because its tuples cannot be sent away: first fewer may en
 its memory passes on.
 """
 
+from typing import ClassVar
+
 from semistream.operators.front_stage import FrontStage
 from semistream.operators.windowed_stream import WindowedStream
 
@@ -12,14 +14,21 @@ __all__ = ["Balance"]
 
 _LARGEST_RESERVE = 1 / 8
 _LEAST_RESERVE = 1 / 64
-_LEAST_ROWS = 16  # a cache without room for a few can never learn that it should grow
 _LEAST_WINDOW = 1 / 16
 # Resizing rebuilds hash tables: not for less than this share.
 _LEAST_CHANGE = 1 / 128
 
 
 class Balance:
-    """The common memory of a window and a front stage."""
+    """The common memory of a window and a front stage.
+
+    Attributes
+    ----------
+    LEAST_ROWS
+        For how many rows there is room at least: a cache without room for a few can never learn that it should grow.
+    """
+
+    LEAST_ROWS: ClassVar[int] = 16
 
     def __init__(self, stream: WindowedStream, front_stage: FrontStage, pool_bytes: int) -> None:
         self._stream = stream
@@ -56,18 +65,25 @@ class Balance:
         """How many tuples the window may hold now."""
         return self._stream.capacity_tuples if self._limit_tuples is None else self._limit_tuples
 
+    @staticmethod
+    def wanted_bytes(pool_bytes: int, used: int, moved: int, least: int) -> int:
+        """Return what a cache should have of ``pool_bytes``, if its keys take ``used``, of which ``moved`` are new.
+
+        The reserve is more than what came in the last round, so that a cache that fills is not held up and a settled
+        one wastes little; it is ``least`` bytes or more.
+        """
+        reserve = max(2 * moved, int(pool_bytes * _LEAST_RESERVE), least)
+        reserve = min(reserve, int(pool_bytes * _LARGEST_RESERVE))
+        return min(used + reserve, int(pool_bytes * (1 - _LEAST_WINDOW)))
+
     def aim(self) -> None:
         """Work out the shares anew; to be called when a round of moving keys is over."""
         if self._front_stage.cache is None:
             return
         used = self._front_stage.used_bytes
-        # More than what came in the last round, so that a cache that fills is not held up and a settled one wastes
-        # little.
         moved = max(0, used - self._used_before)
         self._used_before = used
-        least = max(int(self._pool_bytes * _LEAST_RESERVE), self._front_stage.bytes_for(_LEAST_ROWS))
-        reserve = min(max(2 * moved, least), int(self._pool_bytes * _LARGEST_RESERVE))
-        wanted = min(used + reserve, int(self._pool_bytes * (1 - _LEAST_WINDOW)))
+        wanted = self.wanted_bytes(self._pool_bytes, used, moved, self._front_stage.bytes_for(self.LEAST_ROWS))
         changes = abs(wanted - self._front_stage.cache_bytes) > self._pool_bytes * _LEAST_CHANGE
         self._wanted_cache_bytes = wanted if changes else None
         self._limit_tuples = None

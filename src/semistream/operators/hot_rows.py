@@ -40,6 +40,7 @@ _MESSAGE_BYTES = 1024  # what the message of a batch takes beside its rows, abou
 _COUNTERS_PER_KEY = 8
 _SAMPLE_PER_KEY = 48  # the rarest keys that are cached are then counted some times before counts are halved
 _LARGEST_SET_SHARE = 1 / 4  # of a block
+_INDEX_BYTES_PER_KEY = index_bytes_for(1000) / 1000
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -101,11 +102,11 @@ class HotRows:
         self.processes = processes
         self._owner = owner
         self._store = store
-        keys = int(capacity_bytes / (row_bytes + 32)) + 1
+        keys = _counted_keys(capacity_bytes, row_bytes)
         sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * keys)
         self._sketch = FrequencySketch(_COUNTERS_PER_KEY * keys, _SAMPLE_PER_KEY * keys, store.counters(sketch_bytes))
         blocks_bytes = max(0, capacity_bytes - sketch_bytes)
-        self.num_blocks = int(np.clip(blocks_bytes // _LEAST_BLOCK_BYTES, 1, _MOST_BLOCKS))
+        self.num_blocks = _num_blocks(blocks_bytes)
         self._block_bytes = blocks_bytes // self.num_blocks
         self._blocks: list[HotBlock | None] = [None] * self.num_blocks
         self._waiting: list[_Waiting] = []
@@ -133,6 +134,26 @@ class HotRows:
             return 0
         replaced = max(block, int(capacity_bytes * _REPLACED_SHARE / processes))
         return _waiting_bytes(capacity_bytes, processes) + block * _BUILDING_COPIES + replaced
+
+    @staticmethod
+    def capacity_in(share_bytes: int, processes: int = 1) -> tuple[int, int]:
+        """Return the capacity of a cache that takes ``share_bytes`` of each process, and what it takes beside that."""
+        capacity = share_bytes * processes
+        while (
+            capacity > HotRows.least_bytes()
+            and capacity // processes + HotRows.bytes_beside(capacity, processes) > share_bytes
+        ):
+            capacity = int(capacity * 0.95)
+        return max(capacity, HotRows.least_bytes() * processes), HotRows.bytes_beside(capacity, processes)
+
+    @staticmethod
+    def keys_in(capacity_bytes: int, row_bytes: float, rows_per_key: float = 1.0) -> int:
+        """Return about how many keys with so many rows a full cache holds."""
+        sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * _counted_keys(capacity_bytes, row_bytes))
+        blocks_bytes = max(0, capacity_bytes - sketch_bytes)
+        num_blocks = _num_blocks(blocks_bytes)
+        set_bytes = rows_per_key * row_bytes + _INDEX_BYTES_PER_KEY
+        return num_blocks * max(0, int(_filled_bytes(blocks_bytes // num_blocks) / set_bytes))
 
     @property
     def nbytes(self) -> int:
@@ -306,11 +327,11 @@ class HotRows:
         """Return the most frequent of these keys that fit a block, and how often a key must be seen to be better."""
         seen = self._sketch.estimate(codes)
         row_bytes = np.array([_row_bytes(source) for source in sources])
-        set_bytes = counts * row_bytes[source_of] + index_bytes_for(1000) / 1000
+        set_bytes = counts * row_bytes[source_of] + _INDEX_BYTES_PER_KEY
         # Of keys seen equally often, those with small sets, and those that are there already.
         order = np.lexsort((source_of, set_bytes, -seen))
         order = order[set_bytes[order] <= self._block_bytes * _LARGEST_SET_SHARE]
-        fitting = int(np.searchsorted(np.cumsum(set_bytes[order]), self._block_bytes * 0.97 - 1024))
+        fitting = int(np.searchsorted(np.cumsum(set_bytes[order]), _filled_bytes(self._block_bytes)))
         return order[:fitting], int(seen[order[fitting]]) if fitting < order.size else 0
 
     def _assemble(
@@ -346,6 +367,20 @@ class HotRows:
         assert self._waiting_bytes <= self._most_waiting_bytes
         for block in self._blocks:
             assert block is None or (block.nbytes <= self._block_bytes and HotBlock.is_sound(block.raw, self._owner))
+
+
+def _counted_keys(capacity_bytes: int, row_bytes: float) -> int:
+    """Return how many keys the counters are for: no fewer than fit the cache."""
+    return int(capacity_bytes / (row_bytes + 32)) + 1
+
+
+def _num_blocks(blocks_bytes: int) -> int:
+    return int(np.clip(blocks_bytes // _LEAST_BLOCK_BYTES, 1, _MOST_BLOCKS))
+
+
+def _filled_bytes(block_bytes: int) -> float:
+    """Return how much of a block row sets are chosen for: their sizes are averages."""
+    return block_bytes * 0.97 - 1024
 
 
 def _waiting_bytes(capacity_bytes: int, processes: int) -> int:

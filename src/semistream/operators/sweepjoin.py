@@ -58,7 +58,6 @@ import pyarrow as pa
 import xxhash
 
 from semistream.core.arguments import require_count, require_number
-from semistream.core.budget import require_at_least
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.operators.block_store import PrivateBlocks, SharedBlocks
@@ -68,26 +67,22 @@ from semistream.operators.matching import PairFilter
 from semistream.operators.registry import register
 from semistream.operators.step_operator import StepOperator
 from semistream.operators.stream_buffer import Arrivals, StreamBuffer
+from semistream.operators.sweep_memory import SweepMemory
 from semistream.operators.sweep_phase import Found, SweepPhase
 from semistream.operators.sweep_results import SweepResults
 from semistream.storage import Io, MasterTable
 
-__all__ = ["Sweepjoin", "SweepjoinConfig"]
+__all__ = [
+    "Sweepjoin",
+    "SweepjoinConfig",
+    "next_w",
+    "row_bytes_of",
+    "sweep_delivery",
+    "sweep_results_bytes",
+]
 
-_STREAM_BUFFER_SHARE = 1 / 32
-_DISK_SHARE = 1 / 16
-_FOUND_SHARE = 1 / 40
-_COPIES_OF_FOUND = 3  # in portions, in one piece, and as a block for the results
-_WINDOW_SHARE = 1 / 12
-_TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
 _DELIVERY_SHARE = 1 / 4  # batches that leave are as large as a budget of so much of ours would make them
-_RESULTS_SHARE = 0.1
-_FILE_BYTES = 50  # of a window: a tuple may ask for a page of every file
 _SMALLEST_WINDOW_SHARE = 1 / 8  # of the largest window, to which windows may shrink
-_LEAST_STREAM_BUFFER_BYTES = 16 << 10
-_LEAST_WINDOW_BYTES = 16 << 10
-_MOST_DISK_BYTES = 4 << 20
-_MOST_W = 1 << 17
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -145,45 +140,31 @@ class Sweepjoin(StepOperator):
         self._filter = PairFilter(spec)
         columns = list(spec.needed_master_columns)
         self._sweep = SweepPhase("sweepjoin", table, spec, columns, self.metrics, config.io)
-        # Batches that leave are a small part of the budget: what they take, the cache has not.
-        self._delivery = Delivery(spec, int(self.budget_bytes * _DELIVERY_SHARE), ordered=config.order == "stream")
-        self._results_bytes = 2 * self._delivery.reserved_bytes
-        fixed = self._sweep.index_bytes + self._results_bytes + self._sweep.bytes_beside(self.budget_bytes)
-        page = self._sweep.least_disk_bytes
-        least_parts = (
-            (1 + _COPIES_OF_FOUND) * page + _LEAST_WINDOW_BYTES + _LEAST_STREAM_BUFFER_BYTES + HotRows.least_bytes()
+        self._delivery = sweep_delivery(spec, self.budget_bytes, ordered=config.order == "stream")
+        self._results_bytes = sweep_results_bytes(self._delivery)
+        self._memory = SweepMemory.of(
+            self.budget_bytes,
+            f"sweepjoin on {table.path}",
+            index_bytes=self._sweep.index_bytes,
+            least_disk_bytes=self._sweep.least_disk_bytes,
+            results_bytes=self._results_bytes,
+            files_per_bucket=self._sweep.files_per_bucket,
+            cache_share=config.cache_share,
+            w=config.w,
         )
-        # The results take a share of the budget too, so that a larger budget has to be larger still.
-        least = (fixed + least_parts - _RESULTS_SHARE * self.budget_bytes) / (1 - _RESULTS_SHARE)
-        require_at_least(self.budget_bytes, max(fixed + least_parts, int(least) + 1), f"sweepjoin on {table.path}")
-        spare = self.budget_bytes - fixed - least_parts
-        disk_bytes = page + min(int(spare * _DISK_SHARE), _MOST_DISK_BYTES)
-        self._found_bytes = page + min(int(spare * _FOUND_SHARE), _MOST_DISK_BYTES)
-        self._window_bytes = _LEAST_WINDOW_BYTES + int(spare * _WINDOW_SHARE)
-        buffer_bytes = _LEAST_STREAM_BUFFER_BYTES + int(spare * _STREAM_BUFFER_SHARE)
-        used = fixed + disk_bytes + _COPIES_OF_FOUND * self._found_bytes + self._window_bytes + buffer_bytes
-        left = self.budget_bytes - used
-        self.cache = self._make_cache(columns, int(left * config.cache_share))
-        self._sweep.use(self.budget_bytes, disk_bytes, self._found_bytes)
-        self._buffer = StreamBuffer(buffer_bytes, self._sweep.matching.stream_codes)
+        self.cache = self._make_cache(columns, self._memory.cache_bytes)
+        self._sweep.use(self.budget_bytes, self._memory.disk_bytes, self._memory.found_bytes)
+        self._buffer = StreamBuffer(self._memory.stream_buffer_bytes, self._sweep.matching.stream_codes)
         self._results = SweepResults(spec, self._filter, self._delivery)
-        tuple_bytes = _TUPLE_BYTES + _FILE_BYTES * self._sweep.files_per_bucket
-        self._most_w = max(1, min(config.w or _MOST_W, self._window_bytes // tuple_bytes))
-        self.w = self._most_w
+        self.w = self._memory.most_w
 
     def _make_cache(self, columns: list[str], share_bytes: int) -> HotRows:
         """Return a cache that takes ``share_bytes`` for each process, with all that it does beside its blocks."""
         processes = self.config.cache_processes
-        capacity = share_bytes * processes
-        while (
-            capacity > HotRows.least_bytes()
-            and capacity // processes + HotRows.bytes_beside(capacity, processes) > share_bytes
-        ):
-            capacity = int(capacity * 0.95)
-        self._cache_bytes_beside = HotRows.bytes_beside(capacity, processes)
-        self._cache_capacity_bytes = capacity = max(capacity, HotRows.least_bytes() * processes)
+        self._cache_capacity_bytes, self._cache_bytes_beside = HotRows.capacity_in(share_bytes, processes)
+        capacity = self._cache_capacity_bytes
         schema = pa.schema([self.table.schema.field(name) for name in columns])
-        row_bytes = _row_bytes(self.table, columns)
+        row_bytes = row_bytes_of(self.table.schema, self.table.num_bytes / max(1, self.table.num_rows), columns)
         place = (self.table.path, self.table.table_id, self.table.version, schema.to_string())
         owner = xxhash.xxh3_64_intdigest(repr(place).encode()) >> 1
         if self.config.cache_folder is not None:
@@ -247,11 +228,7 @@ class Sweepjoin(StepOperator):
 
     def _set_w(self, portions: int) -> None:
         """Keep windows such that the rows found in a sweep go out in one portion: only then are they learned."""
-        if portions > 1:
-            smallest = max(1, int(self._most_w * _SMALLEST_WINDOW_SHARE))  # one key alone may have too many rows
-            self.w = max(smallest, self.w // 2)
-        elif self.w < self._most_w:
-            self.w = min(self._most_w, self.w + max(1, self.w // 8))
+        self.w = next_w(self.w, self._memory.most_w, fits=portions <= 1)
 
     # --- contract -----------------------------------------------------------------------------------------------
 
@@ -260,8 +237,8 @@ class Sweepjoin(StepOperator):
             "stream buffer": self._buffer.nbytes,
             "index": self._sweep.index_bytes,
             "disk buffer": self._sweep.nbytes,
-            "rows found": _COPIES_OF_FOUND * self._found_bytes,
-            "window": self._window_bytes,
+            "rows found": self._memory.rows_found_bytes,
+            "window": self._memory.window_bytes,
             "hot rows": -(-self.cache.nbytes // self.cache.processes),
             "hot rows to come": self._cache_bytes_beside,
             "results": self._results_bytes,
@@ -288,12 +265,30 @@ class Sweepjoin(StepOperator):
         self.cache._check()
 
 
-def _row_bytes(table: MasterTable, columns: list[str]) -> float:
+def sweep_delivery(spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> Delivery:
+    """Return how results leave: batches are a small part of the budget, for what they take the cache has not."""
+    return Delivery(spec, int(budget_bytes * _DELIVERY_SHARE), ordered=ordered)
+
+
+def sweep_results_bytes(delivery: Delivery) -> int:
+    """Return the memory of results being built: those of the cache and those of the sweep."""
+    return 2 * delivery.reserved_bytes
+
+
+def next_w(w: int, most_w: int, *, fits: bool) -> int:
+    """Return how many tuples the next window has, going by whether the rows of the last one went out together."""
+    if not fits:
+        smallest = max(1, int(most_w * _SMALLEST_WINDOW_SHARE))  # one key alone may have too many rows
+        return max(smallest, w // 2)
+    return min(most_w, w + max(1, w // 8))
+
+
+def row_bytes_of(schema: pa.Schema, row_bytes: float, columns: list[str]) -> float:
     """Return about how many bytes a row takes with these columns alone: texts are taken to be of one length."""
-    widths = {field.name: _width(field.type) for field in table.schema}
+    widths = {field.name: _width(field.type) for field in schema}
     fixed = sum(width for width in widths.values() if width is not None)
     texts = sum(width is None for width in widths.values())
-    text = max(8.0, table.num_bytes / max(1, table.num_rows) - fixed) / max(1, texts)
+    text = max(8.0, row_bytes - fixed) / max(1, texts)
     return sum(text if (width := widths[name]) is None else width for name in columns)
 
 
