@@ -116,7 +116,7 @@ class ScanPlanner:
         """Return a planner of the same join for another budget, and what the operator holds besides under it."""
         planner = copy(self)
         planner._budget_bytes = budget_bytes
-        planner._other_bytes = other_bytes + self._pages.nbytes
+        planner._other_bytes = other_bytes + self._pages.index_bytes
         return planner
 
     def plan(self, b: int | None) -> ScanPlan:
