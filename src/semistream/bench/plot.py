@@ -11,6 +11,7 @@ from semistream.bench.operators.plot import draw_rates, rates_height
 from semistream.bench.punctuated.plot import curves_height, draw_curves
 from semistream.bench.result_file import BenchResult, Entry
 from semistream.bench.spark.plot import draw_times, times_height
+from semistream.bench.tuning.plot import draw_timelines, timelines_height
 from semistream.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _DRAWINGS = {
     "cache": _Drawing(hit_ratios_height, draw_hit_ratios),
     "spark": _Drawing(times_height, draw_times),
     "punctuated": _Drawing(curves_height, draw_curves),
+    "tuning": _Drawing(timelines_height, draw_timelines),
 }
 
 

@@ -18,6 +18,8 @@ from semistream.cli.bench_punctuated import punctuated
 from semistream.cli.bench_report import print_entries
 from semistream.cli.bench_spark import EXAMPLE as SPARK_EXAMPLE
 from semistream.cli.bench_spark import spark
+from semistream.cli.bench_tuning import EXAMPLE as TUNING_EXAMPLE
+from semistream.cli.bench_tuning import tuning
 from semistream.cli.help_text import example
 from semistream.cli.output_path import require_folder_path, require_output_path
 from semistream.cli.progress import telling
@@ -66,6 +68,7 @@ app.command("operators", epilog=OPERATORS_EXAMPLE)(operators)
 app.command("cache", epilog=CACHE_EXAMPLE)(cache)
 app.command("spark", epilog=SPARK_EXAMPLE)(spark)
 app.command("punctuated", epilog=PUNCTUATED_EXAMPLE)(punctuated)
+app.command("tuning", epilog=TUNING_EXAMPLE)(tuning)
 
 
 @app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))

@@ -137,7 +137,7 @@ class ScanPlanner:
         require_at_least(self._budget_bytes, fixed_bytes + least_rest, f"{self._what} with b={b}")
         cache_bytes = int((self._budget_bytes - fixed_bytes) * self._cache_share)
         rest = self._budget_bytes - fixed_bytes - cache_bytes
-        buffer_bytes = int(rest * self._buffer_share(iterations))
+        buffer_bytes = max(int(rest * self._buffer_share(iterations)), min(_LEAST_BUFFER_BYTES, rest // 4))
         return ScanPlan(
             b=b,
             read_pages=read_pages,

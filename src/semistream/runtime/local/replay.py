@@ -144,6 +144,8 @@ class Replay:
                 self._offer_arrived()
                 if self._tuning is not None:
                     self._tuning.observe(self.now_s, self._taken + self.waiting_outside)
+                    if self.waiting_outside:
+                        self._offer_arrived()
                 if self._op.pending:
                     yield from self._timed_step()
                 else:

@@ -34,7 +34,7 @@ from semistream.storage import MasterTable
 
 __all__ = ["Retunable", "SelfTuning", "Tuned"]
 
-_LOOKS_PER_SCAN = 32
+_LOOKS_PER_SCAN = 64
 # Rates are taken in steps: the model is asked once for each, and what changes by less changes nothing.
 _RATE_STEP = 1.01
 # Resizing rebuilds the hash table: memory is given back in portions of this share at least.
@@ -42,6 +42,9 @@ _LEAST_SHRINKING = 0.04
 # b stays while it is about as good as the best, because a change costs a read and a seek.
 _AS_GOOD = 0.98
 _CORRECTION = (0.5, 8.0)
+# How many tuples a window holds for each that the stream buffer beside it holds. What comes in an iteration has to fit
+# the buffer; with few iterations to a scan, that asks for more memory than the tuples in the system do.
+_WINDOW_PER_BUFFER = 20
 _LEAST_MARGIN = 1.01
 
 
@@ -138,6 +141,7 @@ class SelfTuning:
         self._looked_at_s = -math.inf
         self._arrived_before = 0
         self._scan_s = 0.0
+        self._loop_share = 1.0  # of an iteration in the time between two looks
         self._correction = 1.0
         self._least_bytes = 0
         self._prediction: Prediction | None = None
@@ -180,17 +184,24 @@ class SelfTuning:
         self._case = JoinCase(TableShape.of(self._op.table), stream, self._op.spec)
         self._settings.clear()
         self._prediction, self._least_bytes = None, 0
-        self._scan_s = _scan_s(self._predicted(self._op.budget_bytes, self._op.b))
+        self._take_times(self._predicted(self._op.budget_bytes, self._op.b))
 
     def _look(self, now_s: float, outside: int, may_shrink: bool) -> None:
         self._correct()
-        coming = self._recent[-1][1] - self._recent[0][1]
-        tuples = (self._op.pending + outside + coming) * self._correction
+        coming = self._coming(now_s)
+        in_the_system = self._op.pending + outside + coming
+        tuples = max(in_the_system, coming * self._loop_share * _WINDOW_PER_BUFFER) * self._correction
         step = math.ceil(math.log(max(tuples, 1.0) / self._scan_s, _RATE_STEP))
         setting = self._setting(step)
         wanted, has = max(setting.budget_bytes, self._least_bytes), self._op.memory_target_bytes
         if wanted > has or (may_shrink and wanted < has * (1 - _LEAST_SHRINKING)):
             self._retune(now_s, setting, _RATE_STEP**step)
+
+    def _coming(self, now_s: float) -> float:
+        """Return how many tuples to expect until the next look: as many as came since the last."""
+        since_s, arrived = self._recent[0]
+        interval_s = self._scan_s / _LOOKS_PER_SCAN
+        return (self._recent[-1][1] - arrived) * min(1.0, interval_s / max(now_s - since_s, interval_s))
 
     def _correct(self) -> None:
         """Compare what the window holds with what the model said: text and order of output take memory as well."""
@@ -224,7 +235,8 @@ class SelfTuning:
             return
         except InvalidArgument:
             return  # the tuples that are pending leave no room for a larger b: the next look tries again
-        self._prediction, self._scan_s = setting, _scan_s(setting)
+        self._prediction = setting
+        self._take_times(setting)
         self.changes += 1
         if self._on_change is not None:
             self._on_change(Tuned(now_s, arrivals_per_s, b, w, memory_bytes))
@@ -243,6 +255,6 @@ class SelfTuning:
     def _predicted(self, memory_bytes: int, b: int) -> Prediction:
         return predict(self._op.name, self._case, memory_bytes, self._clock, {"b": b})
 
-
-def _scan_s(prediction: Prediction) -> float:
-    return max(prediction.loop_s * prediction.plan.loops_per_cycle, 1e-9)
+    def _take_times(self, prediction: Prediction) -> None:
+        self._scan_s = max(prediction.loop_s * prediction.plan.loops_per_cycle, 1e-9)
+        self._loop_share = _LOOKS_PER_SCAN / prediction.plan.loops_per_cycle
