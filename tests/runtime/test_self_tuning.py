@@ -130,10 +130,10 @@ def test_text_of_the_tuples_is_made_room_for(table: ss.MasterTable, disk: DiskPr
 
 
 def test_output_in_stream_order_is_kept(table: ss.MasterTable, disk: DiskProfile) -> None:
-    phases = Phases((500, 2), (8000, 2), (500, 3))
+    phases = Phases((500, 1), (8000, 1.5), (500, 2))
     run = Run(table, disk, phases, len(phases.times), order="stream")
     assert run.numbers == list(range(len(phases.times)))
-    assert max(run.memory_between(6, 7)) < 0.6 * max(run.memory_between(3, 4))
+    assert max(run.memory_between(4, 4.5)) < 0.6 * max(run.memory_between(2, 2.5))
 
 
 def test_a_rate_that_no_memory_reaches_gets_the_whole_budget(table: ss.MasterTable, disk: DiskProfile) -> None:

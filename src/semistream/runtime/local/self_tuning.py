@@ -232,6 +232,8 @@ class SelfTuning:
             # The model knows pages by their average. What results take grows with the memory, hence a little more.
             least_bytes = max(error.least_bytes or 0, memory_bytes)
             self._least_bytes = min(math.ceil(least_bytes * _LEAST_MARGIN), self._op.budget_bytes)
+            if self._least_bytes > memory_bytes:
+                self._retune(now_s, setting, arrivals_per_s)
             return
         except InvalidArgument:
             return  # the tuples that are pending leave no room for a larger b: the next look tries again
