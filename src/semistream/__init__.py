@@ -22,7 +22,7 @@ from semistream.core.metrics import Metrics
 from semistream.core.punctuation import Punctuation, interval, punctuation
 from semistream.cost.advisor import advise
 from semistream.operators import SheddingConfig, algorithm_names
-from semistream.runtime.local import Replay, operator, run, run_streams, stream_operator
+from semistream.runtime.local import Replay, SelfTuning, operator, run, run_streams, stream_operator
 from semistream.runtime.spark.join_metrics import JoinMetrics
 from semistream.runtime.spark.pyspark_version import require_pyspark
 from semistream.runtime.spark.register_sources import register_sources
@@ -47,6 +47,7 @@ __all__ = [
     "PunctuatedRows",
     "Punctuation",
     "Replay",
+    "SelfTuning",
     "SemistreamError",
     "SheddingConfig",
     "StreamJoinMetrics",

@@ -6,12 +6,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
 import semistream as ss
 from semistream.core.errors import InvalidArgument
 from semistream.runtime.local import StepCost
+from semistream.workloads.bursts import Bursts
 from tests.runtime.fake_operator import FakeOperator, batches, keys
 
 
@@ -172,3 +175,49 @@ def test_means_can_begin_anew() -> None:
     assert keys(results) == [2, 3]
     assert replay.tuples_counted == 2
     assert replay.mean_time_in_system_s == pytest.approx(0.75 / 2)
+
+
+class Given:
+    """Arrivals at given times."""
+
+    def __init__(self, *times: float) -> None:
+        self._times = times
+
+    def times_s(self, start: int, count: int) -> npt.NDArray[np.float64]:
+        after = [math.inf] * count
+        return np.array([*self._times[start : start + count], *after][:count])
+
+
+def test_tuples_arrive_at_given_times() -> None:
+    """Arrivals at 0 0 0.5 5; steps 0-1 (two tuples), 1-2 (one), 5-6 (one): 1 + 1 + 1.5 + 1 s in the system."""
+    op = FakeOperator()
+    replay = ss.Replay(op, batches(3, 1), Given(0.0, 0.0, 0.5, 5.0), step_cost_s=lambda step: 1.0)
+    assert keys(iter(replay)) == [0, 1, 2, 3]
+    assert (replay.now_s, replay.busy_s, replay.longest_wait_s) == (6.0, 3.0, 0.5)
+    assert replay.mean_time_in_system_s == pytest.approx(4.5 / 4)
+
+
+def test_what_has_arrived_and_finds_no_room_waits_outside() -> None:
+    op = FakeOperator(capacity=2, per_step=1)
+    waiting: list[int] = []
+
+    def cost_s(step: StepCost) -> float:
+        waiting.append(replay.waiting_outside)
+        return 1.0
+
+    replay = ss.Replay(op, batches(5), Given(0.0, 0.0, 0.0, 0.0, 2.5), cost_s)
+    assert keys(iter(replay)) == [0, 1, 2, 3, 4]
+    assert waiting == [2, 1, 0, 0, 0]
+
+
+def test_bursts_are_replayed_at_their_own_times() -> None:
+    bursts = Bursts(50, burstiness=0.6, period_s=20.0, seed=1)
+    replay = ss.Replay(FakeOperator(), batches(300, 200), bursts, step_cost_s=lambda step: 0.0)
+    assert keys(iter(replay)) == list(range(500))
+    assert replay.now_s == pytest.approx(bursts.times_s(499, 1)[0])
+
+
+@pytest.mark.parametrize("rate", [object(), "fast", None])
+def test_arrivals_that_have_no_times(rate: Any) -> None:
+    with pytest.raises(InvalidArgument, match="neither tuples per second nor has it times_s"):
+        ss.Replay(FakeOperator(), [], rate)

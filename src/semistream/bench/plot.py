@@ -11,6 +11,7 @@ from semistream.bench.operators.plot import draw_rates, rates_height
 from semistream.bench.punctuated.plot import curves_height, draw_curves
 from semistream.bench.result_file import BenchResult, Entry
 from semistream.bench.spark.plot import draw_times, times_height
+from semistream.bench.tuning.plot import draw_timelines, timelines_height
 from semistream.bench.validation.plot import draw_scatter, scatter_height
 from semistream.core.errors import InvalidArgument
 
@@ -36,6 +37,7 @@ _DRAWINGS = {
     "spark": _Drawing(times_height, draw_times),
     "punctuated": _Drawing(curves_height, draw_curves),
     "validation": _Drawing(scatter_height, draw_scatter),
+    "tuning": _Drawing(timelines_height, draw_timelines),
 }
 
 

@@ -20,6 +20,8 @@ from semistream.cli.bench_reproduction import EXAMPLE as REPRODUCTION_EXAMPLE
 from semistream.cli.bench_reproduction import reproduction
 from semistream.cli.bench_spark import EXAMPLE as SPARK_EXAMPLE
 from semistream.cli.bench_spark import spark
+from semistream.cli.bench_tuning import EXAMPLE as TUNING_EXAMPLE
+from semistream.cli.bench_tuning import tuning
 from semistream.cli.bench_validation import EXAMPLE as VALIDATION_EXAMPLE
 from semistream.cli.bench_validation import validation
 from semistream.cli.help_text import example
@@ -72,6 +74,7 @@ app.command("spark", epilog=SPARK_EXAMPLE)(spark)
 app.command("punctuated", epilog=PUNCTUATED_EXAMPLE)(punctuated)
 app.command("validation", epilog=VALIDATION_EXAMPLE)(validation)
 app.command("reproduction", epilog=REPRODUCTION_EXAMPLE)(reproduction)
+app.command("tuning", epilog=TUNING_EXAMPLE)(tuning)
 
 
 @app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))

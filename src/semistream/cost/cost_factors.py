@@ -17,8 +17,7 @@ class AlgorithmFactors:
     """Seconds per unit of one algorithm: its side of S3 Eq. 2, S1 Eq. 3 and S0 Eq. 2.
 
     The cost of a loop is the sum of its counts, each times its factor. Reading overlaps with work, as the next pages
-    are fetched meanwhile: the factors of reading are what is left to be seen of it. Adding these up predicted elapsed
-    time better than the larger of reading and work did, because checksums and decoding need the processor as well.
+    are fetched meanwhile: the factors of reading are what is left to be seen of it.
 
     Attributes
     ----------

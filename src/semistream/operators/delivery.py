@@ -34,15 +34,15 @@ class Delivery:
 
     def __init__(self, spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> None:
         self.ordered = ordered
+        self._spec = spec
+        self._budget_bytes = budget_bytes
         self._how = spec.how
         self._builder = ResultBuilder.for_budget(spec, budget_bytes)
         self._master_row_bytes = _fixed_row_bytes([spec.master_schema.field(n) for n in spec.needed_master_columns])
         self._tuple_bytes = _fixed_row_bytes(list(spec.stream_schema))
         self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
         self._reorder = (
-            ReorderBuffer(spec.output_schema, int(budget_bytes * _REORDER_SHARE), self._builder.max_rows)
-            if ordered
-            else None
+            ReorderBuffer(spec.output_schema, _reorder_bytes(budget_bytes), self._builder.max_rows) if ordered else None
         )
 
     @property
@@ -55,6 +55,20 @@ class Delivery:
         """The share of the budget that results have."""
         waiting = 0 if self._reorder is None else self._reorder.capacity_bytes
         return self._builder.nbytes + waiting
+
+    def resize(self, budget_bytes: int) -> None:
+        """Take the share of another budget."""
+        if self._budget_bytes == budget_bytes:
+            return
+        self._budget_bytes = budget_bytes
+        self._builder = ResultBuilder.for_budget(self._spec, budget_bytes)
+        self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
+        if self._reorder is not None:
+            self._reorder.resize(_reorder_bytes(budget_bytes))
+
+    def reserved_bytes_in(self, budget_bytes: int) -> int:
+        """Return the share that results would have of another budget."""
+        return ResultBuilder.bytes_for_budget(budget_bytes) + (_reorder_bytes(budget_bytes) if self.ordered else 0)
 
     def components(self) -> dict[str, int]:
         """Return the bytes in use, for the memory report."""
@@ -152,6 +166,10 @@ class Delivery:
     def close(self) -> None:
         if self._reorder is not None:
             self._reorder.close()
+
+
+def _reorder_bytes(budget_bytes: int) -> int:
+    return int(budget_bytes * _REORDER_SHARE)
 
 
 def _fixed_row_bytes(fields: list[pa.Field]) -> int | None:

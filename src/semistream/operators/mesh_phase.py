@@ -54,6 +54,8 @@ class MeshPhase:
         self._reads = ReadCounts(metrics)
         self._disk_buffer = ReadAhead(reader, plan.read_bytes)
         self._chunks = ChunkQueue(plan.chunks)
+        self._max_tuples: int | None = None
+        self._spare_bytes = 0
         self.num_pages = self._pages.num_pages
         self.scanned_pages = 0
         # Those of an older version of the table count, those of the operator whose snapshot was restored do not.
@@ -133,33 +135,67 @@ class MeshPhase:
             self._metrics.tuples_without_match += unmatched.size
             yield from self._delivery.unmatched(window, unmatched)
 
-    def follow(self, plan: ScanPlan, max_tuples: int | None, chunks: list[tuple[int, int]] | None = None) -> None:
+    def follow(
+        self,
+        plan: ScanPlan,
+        max_tuples: int | None,
+        chunks: list[tuple[int, int]] | None = None,
+        spare_bytes: int = 0,
+    ) -> None:
         """Give the stream side its shares of ``plan``, with the pending chunks or these.
+
+        Parameters
+        ----------
+        spare_bytes
+            How much more than ``plan`` they may hold until enough of them have expired: `settle` sees to it.
 
         Raises
         ------
         InvalidArgument
             When the pending tuples do not fit; nothing is changed then.
         """
-        self._disk_buffer.close()  # first, so that the old and the new shares are never held together
+        reads_alike = plan.read_bytes == self._plan.read_bytes
+        if not reads_alike:
+            self._disk_buffer.close()  # first, so that the old and the new shares are never held together
         try:
             queue = ChunkQueue.holding(self._chunks.items() if chunks is None else chunks, plan.chunks)
             # Chunks of a smaller b may be more than a cycle of this plan has.
             extra_bytes = queue.nbytes - plan.chunks * CHUNK_BYTES
-            self._stream.resize(plan.stream_buffer_bytes, plan.window_bytes - extra_bytes, max_tuples)
+            window_bytes = plan.window_bytes - max(0, extra_bytes - spare_bytes)
+            self._stream.resize(plan.stream_buffer_bytes, window_bytes, max_tuples, max(0, spare_bytes - extra_bytes))
             self._chunks = queue
             self._plan = plan
+            self._max_tuples, self._spare_bytes = max_tuples, spare_bytes
         finally:
-            self._disk_buffer = ReadAhead(self._reader, self._plan.read_bytes)
-            self._reads = ReadCounts(self._metrics)
+            if not reads_alike:
+                self._disk_buffer = ReadAhead(self._reader, self._plan.read_bytes)
+                self._reads = ReadCounts(self._metrics)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no more is held than the plan has."""
+        return self._stream.is_settled and not self._has_extra_chunks
+
+    @property
+    def _has_extra_chunks(self) -> bool:
+        return self._chunks.nbytes > self._plan.chunks * CHUNK_BYTES
+
+    def settle(self) -> None:
+        """Come nearer to the plan by what has expired."""
+        if self._has_extra_chunks and len(self._chunks) < self._plan.chunks:
+            self.follow(self._plan, self._max_tuples, spare_bytes=self._spare_bytes)
+        self._stream.settle()
 
     def state(self) -> dict[str, Any]:
         """Return the position and the chunks, for a snapshot."""
         return {"scanned_pages": self.scanned_pages, "chunks": self._chunks.items()}
 
-    def set_state(self, header: dict[str, Any], max_tuples: int | None) -> None:
-        """Take over what `state` returned."""
-        self.follow(self._plan, max_tuples, [(start, tuples) for start, tuples in header["chunks"]])
+    def set_state(
+        self, header: dict[str, Any], max_tuples: int | None, plan: ScanPlan | None = None, spare_bytes: int = 0
+    ) -> None:
+        """Take over what `state` returned, with another plan if there is one."""
+        chunks = [(start, tuples) for start, tuples in header["chunks"]]
+        self.follow(plan or self._plan, max_tuples, chunks, spare_bytes)
         self.scanned_pages = header["scanned_pages"]
         self._cycles_before = self.scanned_pages // self.num_pages - self._metrics.cycles
 

@@ -52,7 +52,7 @@ D8  For output in stream order results wait in memory and, beyond a share of the
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -60,12 +60,14 @@ import pyarrow as pa
 from semistream.core.arguments import require_count
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
+from semistream.core.sizes import parse_bytes
 from semistream.operators.admission import Admission
 from semistream.operators.load_shedding import SheddingConfig, Strategy
 from semistream.operators.matching import matching_for
 from semistream.operators.mesh_phase import MeshPhase
 from semistream.operators.page_sizes import PageSizes
 from semistream.operators.registry import register
+from semistream.operators.retuned import Retuned
 from semistream.operators.scan_plan import ScanPlanner
 from semistream.operators.windowed_operator import WindowedOperator
 from semistream.storage import Io, MasterTable
@@ -123,6 +125,7 @@ class Meshjoin(WindowedOperator):
 
     def _open(self) -> None:
         super()._open()
+        self._retuned = Retuned()
         table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         matching = matching_for(spec)
         self._planner = ScanPlanner(
@@ -172,32 +175,93 @@ class Meshjoin(WindowedOperator):
     def _most_tuples(self) -> int | None:
         return None if self._w is None else self._w * self._plan.iterations_per_cycle
 
-    def retune(self, *, b: int | None = None, w: int | None = None) -> None:
-        """Change b or w between two steps (S3 section 3.3, "dynamic tuning"); results stay exact.
+    @property
+    def memory_target_bytes(self) -> int:
+        """The memory that the join is to do with: what `retune` asked for, or the whole budget."""
+        return min(self._retuned.memory_bytes or self.budget_bytes, self.budget_bytes)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no tuple holds memory beyond ``memory_target_bytes`` any more."""
+        return self._scan.is_settled
+
+    def retune(self, *, b: int | None = None, w: int | None = None, memory: int | str | None = None) -> None:
+        """Change b, w or the memory between two steps (S3 section 3.3, "dynamic tuning"); results stay exact.
+
+        What is not given stays as it is. Memory is taken and given back in place. Tuples that are pending and do not
+        fit less memory hold what they need until they leave, at most one scan of R later; the budget is kept all the
+        time. What an operator was retuned to is part of its snapshot. It begins anew with its own settings when it
+        moves to another version of the table.
+
+        Parameters
+        ----------
+        memory
+            In bytes or as text like ``"64MB"``; at most the budget that the operator was made with.
 
         Raises
         ------
         InvalidArgument
-            When the pending tuples do not fit what the new b leaves room for; nothing is changed then.
+            When the pending tuples and what the new b leaves room for do not fit the budget, or when ``memory`` is
+            above the budget; nothing is changed then.
+        BudgetTooSmall
+            When ``memory`` is too small for b, naming the least that would do; nothing is changed then.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import semistream as ss
+        >>> table = ss.stage(pa.table({"id": range(1000)}), tempfile.mkdtemp(), key="id")
+        >>> with ss.operator("meshjoin", table, pa.schema([("id", pa.int64())]), on="id", memory="8MB") as op:
+        ...     taken = op.offer(pa.record_batch({"id": range(1000)}))
+        ...     op.retune(memory="1MB")
+        ...     op.memory().total_bytes <= 1 << 20
+        True
         """
         self._require_ready("retune")
         MeshjoinConfig(b=b, w=w)
-        before = self._plan, self._w
-        self._plan, self._w = self._planner.plan(b or self.b), w or self._w
+        memory_bytes = None if memory is None else parse_bytes(memory, "memory")
+        if memory_bytes is not None and memory_bytes > self.budget_bytes:
+            raise InvalidArgument(
+                f"memory={memory_bytes} is above the budget of {self.budget_bytes} bytes: "
+                "make the operator with more memory="
+            )
+        before = self._plan, self._retuned, self._w
+        self._adopt(self._retuned.updated(b=b, w=w, memory_bytes=memory_bytes))
+        target_bytes = self.memory_target_bytes
+        is_less = target_bytes < (before[1].memory_bytes or self.budget_bytes)
+        if is_less:
+            self._delivery.resize(target_bytes)
         try:
-            self._scan.follow(self._plan, self._most_tuples)
+            self._scan.follow(self._plan, self._most_tuples, spare_bytes=self.budget_bytes - target_bytes)
         except InvalidArgument:
-            self._plan, self._w = before
+            self._plan, self._retuned, self._w = before
+            target_bytes = self.memory_target_bytes
             raise
+        finally:
+            self._delivery.resize(target_bytes)
+
+    def _adopt(self, retuned: Retuned) -> None:
+        """Plan with these settings, or raise and change nothing."""
+        memory_bytes = min(retuned.memory_bytes or self.budget_bytes, self.budget_bytes)
+        planner = self._planner.within(memory_bytes, self._reserved_bytes_in(memory_bytes))
+        self._plan = planner.plan(retuned.b or self.b)
+        self._w = retuned.w or self._w
+        self._retuned = retuned
+
+    def _begin_step(self) -> None:
+        self._delivery.resize(self.memory_target_bytes)  # an image was taken by an operator with a delivery of its own
+        super()._begin_step()
 
     # --- the loop: Fig. 4 ---------------------------------------------------------------------------------------
 
     def _step(self) -> Iterator[pa.RecordBatch]:
         run, pages = self._scan.read_pages()  # l. 2, b pages
         if self._scan.takes_chunk:
-            self._scan.begin_chunk((yield from self._admission.read(self.w)))  # l. 2, w tuples; ll. 7-8
+            most = min(self.w, self._stream.most_to_enter)
+            self._scan.begin_chunk((yield from self._admission.read(most)))  # l. 2, w tuples; ll. 7-8
         yield from self._scan.join(run)  # ll. 9-10
         yield from self._scan.advance(pages)  # ll. 3-6 (D1)
+        self._scan.settle()
         yield from self._release_in_order()
 
     @property
@@ -213,10 +277,13 @@ class Meshjoin(WindowedOperator):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         header, tables = super()._state()
-        return {**header, **self._scan.state()}, tables
+        return {**header, **self._scan.state(), "retuned": asdict(self._retuned)}, tables
 
     def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self._scan.set_state(header, self._most_tuples)
+        self._adopt(Retuned(**header.get("retuned", {})))
+        spare_bytes = self.budget_bytes - self.memory_target_bytes
+        self._scan.set_state(header, self._most_tuples, self._plan, spare_bytes)
+        self._delivery.resize(self.memory_target_bytes)
         super()._set_state(header, tables)
 
     def _release(self) -> None:
@@ -226,3 +293,4 @@ class Meshjoin(WindowedOperator):
     def _check(self) -> None:
         super()._check()
         self._scan.check()
+        assert not self.is_settled or self.memory().total_bytes <= self.memory_target_bytes

@@ -188,6 +188,16 @@ class ReorderBuffer:
         numbered = pa.RecordBatch.from_arrays([*batch.columns, pa.array(numbers)], schema=self._schema)
         self._runs.append(_MemoryRun(numbered.take(order), 0))
         self._merge_full_levels()
+        self._spill_excess()
+
+    def resize(self, capacity_bytes: int) -> None:
+        """Change the memory; what does not fit it moves to disk."""
+        self.capacity_bytes = capacity_bytes
+        for run in self._disk_runs:
+            run.drop()
+        self._spill_excess()
+
+    def _spill_excess(self) -> None:
         while sum(run.nbytes for run in self._runs) * _MEMORY_RUNS_PART > self.capacity_bytes:
             largest = max(self._runs, key=lambda run: run.nbytes)
             self._runs.remove(largest)

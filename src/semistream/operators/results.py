@@ -19,6 +19,10 @@ def batch_bytes_for(budget_bytes: int) -> int:
     return int(np.clip(budget_bytes // 16, 16 << 10, 16 << 20))
 
 
+def _pairs_for(budget_bytes: int) -> int:
+    return int(np.clip(budget_bytes // 2048, 256, 65536))
+
+
 def byte_portions(row_bytes: npt.NDArray[np.int64], max_bytes: int) -> list[slice]:
     """Cut rows of these sizes into portions of at most ``max_bytes``, at least one row each."""
     ends = np.cumsum(row_bytes)
@@ -53,8 +57,12 @@ class ResultBuilder:
     @classmethod
     def for_budget(cls, spec: JoinSpec, budget_bytes: int) -> "ResultBuilder":
         """Return a builder whose batches are small beside the budget."""
-        max_rows = int(np.clip(budget_bytes // 2048, 256, 65536))
-        return cls(spec, max_rows, batch_bytes_for(budget_bytes))
+        return cls(spec, _pairs_for(budget_bytes), batch_bytes_for(budget_bytes))
+
+    @staticmethod
+    def bytes_for_budget(budget_bytes: int) -> int:
+        """Return the memory of a builder that `for_budget` returns."""
+        return 2 * _pairs_for(budget_bytes) * np.dtype(np.int32).itemsize + batch_bytes_for(budget_bytes)
 
     @property
     def nbytes(self) -> int:

@@ -6,6 +6,7 @@
       + stream buffer + window                                                                          what is left
 """
 
+from copy import copy
 from dataclasses import dataclass
 
 from semistream.core.budget import require_at_least
@@ -111,6 +112,13 @@ class ScanPlanner:
         least = WindowShape(_LEAST_TUPLES, 2 * _LEAST_TUPLES * varlen_bytes)
         self._least_stream_bytes = 2 * sum(least.nbytes(matching, spec.stream_schema, ordered)) + _LEAST_BUFFER_BYTES
 
+    def within(self, budget_bytes: int, other_bytes: int) -> "ScanPlanner":
+        """Return a planner of the same join for another budget, and what the operator holds besides under it."""
+        planner = copy(self)
+        planner._budget_bytes = budget_bytes
+        planner._other_bytes = other_bytes + self._pages.index_bytes
+        return planner
+
     def plan(self, b: int | None) -> ScanPlan:
         """Return the plan for ``b`` pages per read, or for a good choice of b.
 
@@ -129,7 +137,7 @@ class ScanPlanner:
         require_at_least(self._budget_bytes, fixed_bytes + least_rest, f"{self._what} with b={b}")
         cache_bytes = int((self._budget_bytes - fixed_bytes) * self._cache_share)
         rest = self._budget_bytes - fixed_bytes - cache_bytes
-        buffer_bytes = int(rest * self._buffer_share(iterations))
+        buffer_bytes = max(int(rest * self._buffer_share(iterations)), min(_LEAST_BUFFER_BYTES, rest // 4))
         return ScanPlan(
             b=b,
             read_pages=read_pages,

@@ -235,15 +235,15 @@ class StreamBuffer:
         numbers = [pa.array(piece.unread.number) for piece in self._pieces]
         return pa.Table.from_batches(batches, schema).append_column("", pa.chunked_array(numbers, pa.int64()))
 
-    def put_back(self, table: pa.Table) -> None:
-        """Append what `to_table` returned, piece by piece."""
+    def put_back(self, table: pa.Table, spare_bytes: int = 0) -> None:
+        """Append what `to_table` returned, piece by piece; it may take ``spare_bytes`` more than the capacity."""
         for rows in table.to_batches():
             columns = rows.num_columns - 1
             number = rows.column(columns).to_numpy().copy()
             batch = rows.select(range(columns))
             message = batch.serialize()
             nbytes = message.size + batch.num_rows * _CODE_BYTES
-            if self.nbytes + nbytes > self.capacity_bytes:
+            if self.nbytes + nbytes > self.capacity_bytes + spare_bytes:
                 raise BudgetTooSmall(
                     f"memory= leaves no room for the {table.num_rows} tuples that are pending in the snapshot: "
                     "give at least the memory it was taken with"

@@ -97,7 +97,12 @@ class WindowedOperator(StepOperator):
     @property
     def _reserved_bytes(self) -> int:
         """Memory that does not depend on how the rest of the budget is split."""
-        return self._delivery.reserved_bytes + (0 if self._shedding is None else self._shedding.memory_bytes)
+        return self._reserved_bytes_in(self.budget_bytes)
+
+    def _reserved_bytes_in(self, memory_bytes: int) -> int:
+        """Return the same for an operator that uses only so much of its budget."""
+        shedding_bytes = 0 if self._shedding is None else self._shedding.memory_bytes
+        return self._delivery.reserved_bytes_in(memory_bytes) + shedding_bytes
 
     @property
     def _sheds(self) -> bool:

@@ -1,6 +1,8 @@
 """The stream side of a scanning join: tuples arrive in the stream buffer and move on into the window.
 
-The window is shaped when the first tuples arrive, because only they show how large a tuple is.
+The window is shaped when the first tuples arrive, because only they show how large a tuple is. Its share of memory may
+change while tuples wait in it. When they need more than they are to have, what they hold beyond it is given back as
+they leave, and for each that leaves a newer one enters, until those make up a window of the new size.
 """
 
 from collections.abc import Iterator
@@ -19,6 +21,9 @@ from semistream.operators.tuple_store import TupleStore
 from semistream.operators.varlen_columns import varlen_bytes
 
 __all__ = ["WindowedStream"]
+
+# Resizing rebuilds the hash table: on the way to a smaller window, not for less than this share.
+_LEAST_CHANGE = 1 / 16
 
 
 class WindowedStream:
@@ -58,6 +63,9 @@ class WindowedStream:
         self._window: StreamWindow | None = None
         self._varlen = VarlenSizes(0.0, 0)
         self._out_of_order = False
+        self._spare_bytes = 0
+        self._is_window_settled = True
+        self._entered_before = 0
 
     @property
     def window(self) -> StreamWindow:
@@ -152,6 +160,7 @@ class WindowedStream:
             )
         self._varlen = varlen
         self._window = self._make_window(shape)
+        self._is_window_settled = True
 
     def _make_window(self, shape: WindowShape) -> StreamWindow:
         max_shape = None
@@ -197,7 +206,8 @@ class WindowedStream:
         """About how many more tuples the stream buffer has room for, going by those that are there."""
         if not self._buffer.num_rows:
             return self._buffer.capacity_bytes
-        return (self._buffer.capacity_bytes - self._buffer.nbytes) * self._buffer.num_rows // self._buffer.nbytes
+        free_bytes = max(0, self._buffer.capacity_bytes - self._buffer.nbytes)
+        return free_bytes * self._buffer.num_rows // self._buffer.nbytes
 
     def buffered_at(self, positions: npt.NDArray[np.int64]) -> Iterator[Arrivals]:
         """Yield the tuples at these positions of the stream buffer, the oldest being at 0, a few at a time."""
@@ -221,25 +231,33 @@ class WindowedStream:
         """Put tuples into the window under these codes; the caller asked whether they fit."""
         self.window.insert(window_code, arrivals.batch, arrivals.number)
 
-    def resize(self, buffer_bytes: int, window_bytes: int, max_tuples: int | None) -> None:
+    def resize(self, buffer_bytes: int, window_bytes: int, max_tuples: int | None, spare_bytes: int = 0) -> None:
         """Change the shares while tuples are pending.
+
+        Parameters
+        ----------
+        spare_bytes
+            How much more than the new shares the pending tuples may hold until enough of them have left: `settle`
+            brings the shares about then.
 
         Raises
         ------
         InvalidArgument
-            When they do not fit the new shares, or have to be copied and that would take more than the larger of both;
-            nothing is changed.
+            When they do not fit the new shares and ``spare_bytes``, or have to be copied and that would take more than
+            the larger of both; nothing is changed.
         """
-        if self._buffer.nbytes > buffer_bytes:
+        waiting_bytes = max(0, self._buffer.nbytes - buffer_bytes)
+        if waiting_bytes > spare_bytes:
             raise InvalidArgument(
                 f"{self._buffer.num_rows} tuples wait in the stream buffer, more than {buffer_bytes} bytes hold: "
                 "step before"
             )
         if self._window is not None:
-            self._resize_window(window_bytes, max_tuples)
+            self._resize_window(window_bytes, max_tuples, spare_bytes - waiting_bytes)
         self._buffer.capacity_bytes = buffer_bytes
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
+        self._spare_bytes = spare_bytes
 
     def capacity_for(self, window_bytes: int) -> int:
         """Return how many tuples like those in the window one of this size would hold; 0 when it cannot be."""
@@ -263,24 +281,77 @@ class WindowedStream:
         self._window_bytes = window_bytes
         return True
 
-    def _resize_window(self, window_bytes: int, max_tuples: int | None) -> None:
+    def _resize_window(self, window_bytes: int, max_tuples: int | None, spare_bytes: int) -> None:
         tuples = len(self.window)
         shape = self._new_shape(window_bytes, max_tuples)
-        refusal = InvalidArgument(
-            f"{tuples} tuples are pending and the window would hold {shape.capacity}: "
-            "step or drain before, or raise memory="
-        )
-        if shape.capacity < max(1, tuples):
-            raise refusal
+        if shape.capacity >= max(1, tuples) and self._reshape(shape, window_bytes):
+            self._is_window_settled = True
+            return
+        between = self._least_shape()
+        held_bytes = self._bytes_of(between if self.window.can_resize(between) else self.window.shape)
+        if self._capacity_in(window_bytes, max_tuples) == 0 or held_bytes > window_bytes + spare_bytes:
+            raise InvalidArgument(
+                f"{tuples} tuples are pending and the window would hold {shape.capacity}: "
+                "step or drain before, or raise memory="
+            )
+        if self.window.can_resize(between) and held_bytes < self._bytes_of(self.window.shape):
+            self.window.resize(between)
+        self._is_window_settled = False
+        self._entered_before = self.window.entered
+
+    def _capacity_in(self, window_bytes: int, max_tuples: int | None) -> int:
+        """Return how many tuples the window will hold once those that are pending have left it."""
+        return self._shape_for(self._varlen, window_bytes, max_tuples, 1, 0).capacity
+
+    def _least_shape(self) -> WindowShape:
+        """Return the smallest shape that holds the tuples of the window."""
+        return WindowShape(max(1, len(self.window)), max(self._varlen.largest, self.window.store.live_ring_bytes))
+
+    def _bytes_of(self, shape: WindowShape) -> int:
+        return sum(shape.nbytes(self._matching, self._spec.stream_schema, self._ordered))
+
+    def _reshape(self, shape: WindowShape, window_bytes: int) -> bool:
+        """Bring the window into a shape that its tuples fit, in place or by copying, and return whether that can be."""
+        if shape == self.window.shape:
+            return True
         if self.window.can_resize(shape):
             self.window.resize(shape)
-            return
+            return True
         live = self.window.live_tuples()
-        if self.window.store.nbytes + live.nbytes > max(window_bytes, self._window_bytes):
-            raise refusal
+        if self.window.store.nbytes + live.nbytes > max(window_bytes, self._bytes_of(self.window.shape)):
+            return False
         self._window = None
         self._window = self._make_window(shape)
         self._window.put_back(live)
+        return True
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether window and stream buffer hold no more than their shares."""
+        return self._is_window_settled and self._buffer.nbytes <= self._buffer.capacity_bytes
+
+    @property
+    def most_to_enter(self) -> int:
+        """How many tuples may enter the window before it is settled: as many as it will hold then."""
+        if self._is_window_settled:
+            return self.capacity_tuples
+        entered = self.window.entered - self._entered_before
+        return max(0, self._capacity_in(self._window_bytes, self._max_tuples) - entered)
+
+    def settle(self) -> None:
+        """Give back what tuples that have left the window held beyond its share."""
+        if self._is_window_settled:
+            return
+        shape = self._new_shape(self._window_bytes, self._max_tuples)
+        if shape.capacity >= max(1, len(self.window)):
+            self._is_window_settled = self._reshape(shape, self._window_bytes)
+        else:
+            least = self._least_shape()
+            much = self._bytes_of(least) <= self._bytes_of(self.window.shape) * (1 - _LEAST_CHANGE)
+            if much and self.window.can_resize(least):
+                self.window.resize(least)
+        if len(self.window) == 0:
+            self._entered_before = self.window.entered  # a tuple may have come that needs more than the share
 
     def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
         """Return all pending tuples, for a snapshot."""
@@ -300,11 +371,28 @@ class WindowedStream:
         self._out_of_order = header["out_of_order"]
         if "window" in tables:
             live = LiveTuples.from_table(tables["window"], self._spec.stream_schema)
-            self._shape_window(VarlenSizes(*header["varlen"]), live)
+            self._shape_for_snapshot(VarlenSizes(*header["varlen"]), live)
             if self.window.fitting_rows(live.batch) < live.batch.num_rows:
                 raise _too_small_for_snapshot(live.batch.num_rows)
             self.window.put_back(live)
-        self._buffer.put_back(tables["buffer"])
+        spare_bytes = self._spare_bytes
+        if not self._is_window_settled:
+            spare_bytes -= self._bytes_of(self.window.shape) - self._window_bytes
+        self._buffer.put_back(tables["buffer"], spare_bytes)
+
+    def _shape_for_snapshot(self, varlen: VarlenSizes, live: LiveTuples) -> None:
+        tuples, text_bytes = live.batch.num_rows, int(varlen_bytes(live.batch).sum())
+        shape = self._shape_for(varlen, self._window_bytes, self._max_tuples, tuples, text_bytes)
+        least = WindowShape(max(1, tuples), max(varlen.largest, text_bytes))
+        if shape.capacity >= max(1, tuples):
+            self._shape_window(varlen, live)
+            return
+        if self._bytes_of(least) > self._window_bytes + self._spare_bytes:
+            raise _too_small_for_snapshot(tuples)
+        self._varlen = varlen
+        self._window = self._make_window(least)
+        self._is_window_settled = False
+        self._entered_before = tuples  # those of the snapshot are about to be put back
 
 
 def _too_small_for_snapshot(tuples: int) -> BudgetTooSmall:

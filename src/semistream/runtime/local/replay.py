@@ -1,13 +1,12 @@
 """Replays arrivals at a given rate on a simulated clock.
 
-Tuples arrive at fixed intervals; every step advances the clock by what it costs. What a step costs is measured
-by default, or given by a function of the counted work, so that the same replay can be made on the disk
-of another machine. The time that tuples spend between arrival and answer follows from the number in the system
-(Little's law), so nothing is tracked per tuple. Of that time, what passes before a tuple leaves the stream buffer is
-waiting, and the rest is processing.
+Tuples arrive at fixed intervals, or at given times; every step advances the clock by what it costs. What a step costs
+is measured by default, or given by a function of the counted work, so that the same replay can be made on the disk of
+another machine. The time that tuples spend between arrival and answer follows from the number in the system (Little's
+law), so nothing is tracked per tuple. Of that time, what passes before a tuple leaves the stream buffer is waiting, and
+the rest is processing.
 """
 
-import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from semistream.core.contract import Operator
-from semistream.core.errors import InvalidArgument
 from semistream.core.metrics import Metrics
+from semistream.runtime.local.arrival_times import ArrivalTimes, arrivals_of
+from semistream.runtime.local.self_tuning import SelfTuning
 
 __all__ = ["Replay", "StepCost"]
 
@@ -43,23 +43,27 @@ def _measured(step: StepCost) -> float:
 
 
 class Replay:
-    """A stream that arrives at ``rate`` tuples per second of simulated time.
+    """A stream that arrives at ``rate`` tuples per second of simulated time, or at given times of it.
 
     Parameters
     ----------
     op
         From `operator`.
     batches
-        The stream; its tuples arrive one after the other, 1 / rate seconds apart.
+        The stream; its tuples arrive one after the other.
     rate
-        Arrivals per second.
+        Arrivals per second, or an object that says when tuples arrive, such as `semistream.workloads.Bursts`.
     step_cost_s
         Returns the simulated seconds of a step; what it took on this machine by default.
+    tuning
+        Retunes the operator by what arrives; None for an operator that stays as it was made.
 
     Attributes
     ----------
     now_s
         The simulated time.
+    waiting_outside
+        How many tuples have arrived and wait outside, because the stream buffer has no room.
     busy_s
         How much of it the operator worked.
     longest_wait_s
@@ -81,18 +85,21 @@ class Replay:
         self,
         op: Operator,
         batches: Iterable[pa.RecordBatch],
-        rate: float,
+        rate: float | ArrivalTimes,
         step_cost_s: Callable[[StepCost], float] = _measured,
+        tuning: SelfTuning | None = None,
     ) -> None:
-        if not 0 < rate < math.inf:
-            raise InvalidArgument(f"rate={rate} must be a finite number of tuples per second above 0")
+        if tuning is not None:
+            tuning.require_for(op)
         self._op = op
         self._batches = iter(batches)
-        self._interval_s = 1 / rate
+        self._arrivals = arrivals_of(rate)
         self._step_cost_s = step_cost_s
+        self._tuning = tuning
         self.now_s = 0.0
         self.busy_s = 0.0
         self.longest_wait_s = 0.0
+        self.waiting_outside = 0
         self._taken = 0
         self._counted_from = 0
         self._tuple_seconds = 0.0
@@ -135,15 +142,16 @@ class Replay:
         try:
             while self._has_more() or self._op.pending:
                 self._offer_arrived()
+                if self._tuning is not None:
+                    self._tuning.observe(self.now_s, self._taken + self.waiting_outside)
+                    if self.waiting_outside:
+                        self._offer_arrived()
                 if self._op.pending:
                     yield from self._timed_step()
                 else:
-                    self._advance(self._arrival_s(self._taken) - self.now_s)
+                    self._advance(max(0.0, self._arrivals.arrival_s(self._taken) - self.now_s))
         finally:
             self._op.close()
-
-    def _arrival_s(self, tuple_number: int) -> float:
-        return tuple_number * self._interval_s
 
     def _has_more(self) -> bool:
         while self._batch is None or self._offset == self._batch.num_rows:
@@ -155,23 +163,26 @@ class Replay:
 
     def _offer_arrived(self) -> None:
         """Offer what has arrived by now, while the stream buffer takes it."""
-        while self._has_more() and self._arrival_s(self._taken) <= self.now_s:
+        self.waiting_outside = 0
+        arrived = self._taken
+        while self._has_more():
             assert self._batch is not None
-            # Rounding in the division must not leave a tuple that has arrived behind for ever.
-            arrived = max(1, int(self.now_s / self._interval_s + 1e-9) + 1 - self._taken)
-            rows = min(arrived, self._batch.num_rows - self._offset)
+            arrived = self._arrivals.arrived(self.now_s, max(arrived, self._taken))
+            rows = min(arrived - self._taken, self._batch.num_rows - self._offset)
+            if rows == 0:
+                break
             accepted = self._op.offer(self._batch.slice(self._offset, rows))
             self._count_wait(accepted)
             self._offset += accepted
             self._taken += accepted
             if accepted < rows:
+                self.waiting_outside = arrived - self._taken
                 break
 
     def _count_wait(self, accepted: int) -> None:
         if accepted:
-            first, last = self._arrival_s(self._taken), self._arrival_s(self._taken + accepted - 1)
-            self.longest_wait_s = max(self.longest_wait_s, self.now_s - first)
-            waited = accepted * (self.now_s - (first + last) / 2)
+            self.longest_wait_s = max(self.longest_wait_s, self.now_s - self._arrivals.arrival_s(self._taken))
+            waited = accepted * self.now_s - self._arrivals.sum_s(self._taken, accepted)
             self._tuple_seconds += waited
             self._waiting_seconds += waited
 

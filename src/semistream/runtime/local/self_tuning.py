@@ -1,0 +1,262 @@
+"""Dynamic tuning: b, w and the memory of a running join follow the arrival rate.
+
+N. Polyzotis et al., "Supporting Streaming Updates in an Active Data Warehouse" (S3), section 3.3, leave open how a join
+would watch the rate of its stream and adapt b and w, to serve just that rate with the least memory.
+
+::
+
+    arrivals ─► tuples in the system ─► rate ─► cost model: least memory, b, w ─► op.retune
+                + what the next moment may bring                                     (in place, exact)
+
+A tuple is in the system for one scan of R. By Little's law the tuples in the system, those that wait outside for
+room included, divided by the time of a scan are the arrival rate over the last scan: the rate that the window has
+to serve now. Averages over a longer time would follow a burst too late, and over a shorter one would pay for a burst
+of a moment as if it lasted a scan. On top comes room for what arrives until the next look.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, cast, runtime_checkable
+
+from semistream.core.contract import Operator
+from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfReach
+from semistream.core.semantics import JoinSpec
+from semistream.cost.clock import Clock
+from semistream.cost.clock_names import clock_named
+from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.model import JoinCase, Prediction, predict
+from semistream.cost.stream_shape import StreamShape
+from semistream.cost.table_shape import TableShape
+from semistream.cost.tuner import highest_rate, least_memory
+from semistream.storage import MasterTable
+
+__all__ = ["Retunable", "SelfTuning", "Tuned"]
+
+_LOOKS_PER_SCAN = 64
+# Rates are taken in steps: the model is asked once for each, and what changes by less changes nothing.
+_RATE_STEP = 1.01
+# Resizing rebuilds the hash table: memory is given back in portions of this share at least.
+_LEAST_SHRINKING = 0.04
+# b stays while it is about as good as the best, because a change costs a read and a seek.
+_AS_GOOD = 0.98
+_CORRECTION = (0.5, 8.0)
+# How many tuples a window holds for each that the stream buffer beside it holds. What comes in an iteration has to fit
+# the buffer; with few iterations to a scan, that asks for more memory than the tuples in the system do.
+_WINDOW_PER_BUFFER = 20
+_LEAST_MARGIN = 1.01
+
+
+@runtime_checkable
+class Retunable(Protocol):
+    """An operator whose settings can change while it runs: `semistream.operators.Meshjoin`."""
+
+    name: str
+    table: MasterTable
+    spec: JoinSpec
+    budget_bytes: int
+
+    @property
+    def pending(self) -> int: ...
+    @property
+    def b(self) -> int: ...
+    @property
+    def window_capacity_tuples(self) -> int: ...
+    @property
+    def memory_target_bytes(self) -> int: ...
+    @property
+    def is_settled(self) -> bool: ...
+    def retune(self, *, b: int | None = None, w: int | None = None, memory: int | str | None = None) -> None: ...
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What the join was retuned to.
+
+    Attributes
+    ----------
+    at_s
+        When, on the clock of the one who observes.
+    arrivals_per_s
+        The rate that it is to serve.
+    """
+
+    at_s: float
+    arrivals_per_s: float
+    b: int
+    w: int
+    memory_bytes: int
+
+
+class SelfTuning:
+    """Retunes a join while it runs, so that it serves the rate at which tuples arrive with the least memory.
+
+    It has no clock: whoever runs the join tells it the time and what has arrived. `run` does so with the time of this
+    machine, `Replay` with simulated time. The same observations lead to the same settings.
+
+    Parameters
+    ----------
+    op
+        From ``operator("meshjoin", ...)``. Its budget is the most that it is ever given.
+    clock
+        What a scan costs: ``"machine"`` once it is calibrated, ``"hdd"`` or ``"ssd"``, or a clock.
+    on_change
+        Is told every change.
+
+    Attributes
+    ----------
+    changes
+        How often the join was retuned.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> import semistream as ss
+    >>> table = ss.stage(pa.table({"id": range(100_000)}), tempfile.mkdtemp(), key="id", layout="heap")
+    >>> stream = [pa.record_batch({"id": range(start, start + 1000)}) for start in range(0, 20_000, 1000)]
+    >>> op = ss.operator("meshjoin", table, stream[0].schema, on="id", memory="64MB")
+    >>> tuning = ss.SelfTuning(op, clock="hdd")
+    >>> sum(batch.num_rows for batch in ss.Replay(op, stream, rate=5000, tuning=tuning, step_cost_s=lambda step: 0.01))
+    20000
+    >>> op.memory_target_bytes < 4 << 20
+    True
+    """
+
+    def __init__(
+        self, op: Operator, clock: Clock | str = "machine", on_change: Callable[[Tuned], None] | None = None
+    ) -> None:
+        if not isinstance(op, Retunable):
+            raise InvalidArgument(f"{op.name} cannot be retuned while it runs: make the operator with 'meshjoin'")
+        if getattr(getattr(op, "config", None), "shedding", None) is not None:
+            raise InvalidArgument("a join that sheds load keeps its memory: leave out shedding= or the tuning")
+        self._op: Retunable = op
+        self._tuples_in: Callable[[], int] = lambda: cast(Operator, op).metrics.tuples_in
+        self._clock = clock_named(clock) if isinstance(clock, str) else clock
+        self._on_change = on_change
+        self._settings: dict[int, Prediction] = {}
+        self._table_version: int | None = None
+        self._recent: deque[tuple[float, int]] = deque()
+        self._looked_at_s = -math.inf
+        self._arrived_before = 0
+        self._scan_s = 0.0
+        self._loop_share = 1.0  # of an iteration in the time between two looks
+        self._correction = 1.0
+        self._least_bytes = 0
+        self._prediction: Prediction | None = None
+        self.changes = 0
+
+    def require_for(self, op: Operator) -> None:
+        """Raise `InvalidArgument` when this tunes another operator."""
+        if op is not cast(Operator, self._op):
+            raise InvalidArgument("the tuning was made for another operator: make one for this operator")
+
+    def observe(self, now_s: float, arrived: int) -> None:
+        """Note how many tuples have arrived in all, taken by the operator or not, and retune if that changes anything.
+
+        Parameters
+        ----------
+        now_s
+            Seconds from any moment on; never less than before.
+        """
+        self._follow_version()
+        if not self._recent:
+            self._arrived_before = arrived - self._tuples_in()
+        interval_s = self._scan_s / _LOOKS_PER_SCAN
+        self._recent.append((now_s, arrived))
+        while len(self._recent) > 2 and self._recent[1][0] <= now_s - interval_s:
+            self._recent.popleft()
+        outside = max(0, arrived - self._arrived_before - self._tuples_in())
+        is_due = now_s - self._looked_at_s >= interval_s
+        if is_due or outside:
+            self._look(now_s, outside, may_shrink=is_due)
+            if is_due:
+                self._looked_at_s = now_s
+
+    def _follow_version(self) -> None:
+        """Ask the model anew when the operator has moved to another version of its table."""
+        if self._table_version == self._op.table.version:
+            return
+        self._table_version = self._op.table.version
+        # How often keys come plays no part without a cache.
+        stream = StreamShape(keys=KeyDistribution.zipf(max(1, self._op.table.num_rows), 0.0))
+        self._case = JoinCase(TableShape.of(self._op.table), stream, self._op.spec)
+        self._settings.clear()
+        self._prediction, self._least_bytes = None, 0
+        self._take_times(self._predicted(self._op.budget_bytes, self._op.b))
+
+    def _look(self, now_s: float, outside: int, may_shrink: bool) -> None:
+        self._correct()
+        coming = self._coming(now_s)
+        in_the_system = self._op.pending + outside + coming
+        tuples = max(in_the_system, coming * self._loop_share * _WINDOW_PER_BUFFER) * self._correction
+        step = math.ceil(math.log(max(tuples, 1.0) / self._scan_s, _RATE_STEP))
+        setting = self._setting(step)
+        wanted, has = max(setting.budget_bytes, self._least_bytes), self._op.memory_target_bytes
+        if wanted > has or (may_shrink and wanted < has * (1 - _LEAST_SHRINKING)):
+            self._retune(now_s, setting, _RATE_STEP**step)
+
+    def _coming(self, now_s: float) -> float:
+        """Return how many tuples to expect until the next look: as many as came since the last."""
+        since_s, arrived = self._recent[0]
+        interval_s = self._scan_s / _LOOKS_PER_SCAN
+        return (self._recent[-1][1] - arrived) * min(1.0, interval_s / max(now_s - since_s, interval_s))
+
+    def _correct(self) -> None:
+        """Compare what the window holds with what the model said: text and order of output take memory as well."""
+        capacity = self._op.window_capacity_tuples
+        if self._prediction is not None and capacity and self._op.is_settled:
+            ratio = self._prediction.plan.window_tuples / capacity
+            self._correction = min(max(ratio, _CORRECTION[0]), _CORRECTION[1])
+
+    def _setting(self, step: int) -> Prediction:
+        """Return the least memory for a step of the rate, or all of it where that does not do."""
+        if step not in self._settings:
+            name, most_bytes = self._op.name, self._op.budget_bytes
+            try:
+                setting = least_memory(name, self._case, _RATE_STEP**step, self._clock, most_bytes)
+            except (TargetOutOfReach, BudgetTooSmall):
+                setting = highest_rate(name, self._case, most_bytes, self._clock)
+            self._settings[step] = setting
+        return self._settings[step]
+
+    def _retune(self, now_s: float, setting: Prediction, arrivals_per_s: float) -> None:
+        b = self._b_for(setting)
+        # The model's w is for a constant rate. What has come in a burst enters at once, as far as there is room.
+        w = math.ceil(setting.plan.window_tuples)
+        memory_bytes = max(setting.budget_bytes, self._least_bytes)
+        try:
+            self._op.retune(b=b, w=w, memory=memory_bytes)
+        except BudgetTooSmall as error:
+            # The model knows pages by their average. What results take grows with the memory, hence a little more.
+            least_bytes = max(error.least_bytes or 0, memory_bytes)
+            self._least_bytes = min(math.ceil(least_bytes * _LEAST_MARGIN), self._op.budget_bytes)
+            if self._least_bytes > memory_bytes:
+                self._retune(now_s, setting, arrivals_per_s)
+            return
+        except InvalidArgument:
+            return  # the tuples that are pending leave no room for a larger b: the next look tries again
+        self._prediction = setting
+        self._take_times(setting)
+        self.changes += 1
+        if self._on_change is not None:
+            self._on_change(Tuned(now_s, arrivals_per_s, b, w, memory_bytes))
+
+    def _b_for(self, setting: Prediction) -> int:
+        """Return the b that the operator has, or the best if that is better by more than a change costs."""
+        best = int(setting.plan.settings["b"])
+        if best == self._op.b:
+            return best
+        try:
+            kept = self._predicted(setting.budget_bytes, self._op.b)
+        except BudgetTooSmall:
+            return best
+        return self._op.b if kept.tuples_per_s >= _AS_GOOD * setting.tuples_per_s else best
+
+    def _predicted(self, memory_bytes: int, b: int) -> Prediction:
+        return predict(self._op.name, self._case, memory_bytes, self._clock, {"b": b})
+
+    def _take_times(self, prediction: Prediction) -> None:
+        self._scan_s = max(prediction.loop_s * prediction.plan.loops_per_cycle, 1e-9)
+        self._loop_share = _LOOKS_PER_SCAN / prediction.plan.loops_per_cycle
