@@ -7,7 +7,7 @@ import pytest
 
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.missed_keys import missed_keys
-from semistream.cost.partition_loads import PartitionLoads, increasing_root, scattered_rates, times_between_loads
+from semistream.cost.partition_loads import PartitionLoads, increasing_root, part_rates, times_between_loads
 
 
 def loads_followed(rates: np.ndarray, window: int, tuples: int) -> float:
@@ -60,14 +60,14 @@ def test_a_window_for_one_tuple_has_a_read_for_each() -> None:
 
 
 def test_at_the_speed_of_a_full_window_the_same_reads_follow() -> None:
-    rates = scattered_rates(KeyDistribution.zipf(10_000, 1.0), 100)
+    rates = part_rates(KeyDistribution.zipf(10_000, 1.0), 100)
     full = PartitionLoads.of_window(rates, 5000)
     assert PartitionLoads.of_speed(rates, full.per_tuple).oldest_tuples == pytest.approx(full.oldest_tuples)
     assert PartitionLoads.of_speed(rates, 2.0).oldest_tuples == 0
 
 
 def test_a_larger_window_never_reads_more() -> None:
-    rates = scattered_rates(KeyDistribution.zipf(10_000, 0.7), 64)
+    rates = part_rates(KeyDistribution.zipf(10_000, 0.7), 64)
     reads = [PartitionLoads.of_window(rates, window).per_tuple for window in (1, 2, 10, 100, 1000, 10_000)]
     assert reads == sorted(reads, reverse=True)
 
@@ -75,7 +75,7 @@ def test_a_larger_window_never_reads_more() -> None:
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("parts", [1, 7, 5000])
 def test_rates_of_parts_add_up_to_one(exponent: float, parts: int) -> None:
-    rates = scattered_rates(KeyDistribution.zipf(100_000, exponent), parts)
+    rates = part_rates(KeyDistribution.zipf(100_000, exponent), parts)
     assert rates.size == parts
     assert rates.sum() == pytest.approx(1)
     assert rates.min() >= 0
@@ -83,7 +83,7 @@ def test_rates_of_parts_add_up_to_one(exponent: float, parts: int) -> None:
 
 def test_the_most_frequent_key_makes_its_part_the_most_frequent() -> None:
     keys = KeyDistribution.zipf(100_000, 1.0)
-    rates = scattered_rates(keys, 1000)
+    rates = part_rates(keys, 1000)
     assert keys.probability[0] < rates.max() < keys.probability[0] + 0.05
 
 

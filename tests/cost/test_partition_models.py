@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from semistream.bench.feeder import PreparedStream
+from semistream.bench.operators.saturated import Saturated
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.disk_profile import HDD
+from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import model, predict
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
+from semistream.cost.stream_shape import StreamShape
 from semistream.storage import MasterTable
-from semistream.workloads import master_table
+from semistream.workloads import master_table, synthetic
 from tests.cost.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
 
 NAMES = ("hybridjoin", "chybridjoin")
@@ -52,6 +56,18 @@ def test_reads_are_those_of_the_operator(
     assert loop.bytes_read / loop.tuples == pytest.approx(counted.bytes_read, rel=0.1)
     assert loop.results / loop.tuples == pytest.approx(counted.results, rel=0.1)
     assert loop.cache_share == pytest.approx(counted.cache_share, abs=0.03)
+
+
+def test_a_table_that_is_sorted_by_demand_is_read_less_often(table: MasterTable) -> None:
+    scattered = scattered_case(table, 1.0)
+    in_order = scattered._replace(stream=StreamShape(keys=KeyDistribution.zipf(ROWS, 1.0, in_order=True)))
+    loop, scattered_loop = (model("hybridjoin").plan(case, 400_000, {}).loop for case in (in_order, scattered))
+    with make("hybridjoin", table, 400_000) as op:
+        busy = Saturated(op, PreparedStream(synthetic(ROWS, zipf_exponent=1.0, scatter_hot_keys=False).stream(0)))
+        busy.run(tuples=100_000)
+        work = busy.run(tuples=150_000)
+    assert loop.pages / loop.tuples == pytest.approx(work.counted.pages_read / work.tuples, rel=0.2)
+    assert loop.pages / loop.tuples < 0.8 * scattered_loop.pages / scattered_loop.tuples
 
 
 def test_an_appended_file_costs_a_seek_and_a_page_more(tmp_path: Path) -> None:

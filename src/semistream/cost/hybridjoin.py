@@ -34,14 +34,14 @@ D2  The disk buffer is held three times with space to search it, the index and r
     are those of the operator's structures: its own planning is asked.
 D3  A partition is read with the page before it, on which its first key may begin, in one go: b + 1 pages for one seek.
 D4  c_H is charged for every row that is read, as in the paper; the operator searches the sorted rows instead.
-D5  Frequent keys lie anywhere in R, and so do keys without a row. A table in which the frequent keys are neighbours
-    is read less often than the model says.
+D5  Frequent keys lie anywhere in R, and so do keys without a row, unless `KeyDistribution.in_order` says that R is
+    sorted by demand, as in the paper's experiments.
 D6  When tuples arrive more slowly than they could be answered, loops go on at the same speed with fewer tuples each:
     T is then the one at which the disk keeps up. Work for single tuples is not taken out of c_loop.
 """
 
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
-from semistream.cost.partition_loads import PartitionLoads, scattered_rates, times_between_loads
+from semistream.cost.partition_loads import PartitionLoads, part_rates, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
 from semistream.cost.scanning import b_to_try, known_settings, whole
 
@@ -74,7 +74,7 @@ class HybridjoinModel:
         """Solve Eq. 1 for hS, and Eq. 2 for w."""
         known_settings(_NAME, settings, ("b",))
         memory = PartitionMemory.of(_NAME, case, memory_bytes, whole(settings, "b"))
-        rates = scattered_rates(case.stream.keys, memory.partitions)
+        rates = part_rates(case.stream.keys, memory.partitions)
         loads = PartitionLoads.of_window(rates, memory.window.capacity)
         return LoopPlan(
             settings={"b": memory.plan.b},
@@ -86,7 +86,7 @@ class HybridjoinModel:
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
         """Return what passes until the next loop begins, and until the tuple's partition was read (D6)."""
-        rates = scattered_rates(case.stream.keys, partitions_of(case.table, int(plan.settings["b"])))
+        rates = part_rates(case.stream.keys, partitions_of(case.table, int(plan.settings["b"])))
         return times_between_loads(rates, loop_s, arrivals_per_s)
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:

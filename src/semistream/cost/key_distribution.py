@@ -25,6 +25,9 @@ class KeyDistribution:
         How many keys a group has.
     probability
         Of each key of the group, to be the key of a tuple; over all keys they add up to 1.
+    in_order
+        Whether the keys lie in a clustered table as they are here, the most frequent first (S1 ll. 945-951); otherwise
+        a frequent key lies anywhere.
 
     Examples
     --------
@@ -35,9 +38,10 @@ class KeyDistribution:
 
     keys: _Floats
     probability: _Floats
+    in_order: bool = False
 
     @staticmethod
-    def zipf(domain: int, exponent: float) -> "KeyDistribution":
+    def zipf(domain: int, exponent: float, *, in_order: bool = False) -> "KeyDistribution":
         """Return the distribution in which the key of rank r is as frequent as ``r ** -exponent``."""
         if domain < 1:
             raise InvalidArgument(f"domain={domain} must be at least 1")
@@ -52,7 +56,7 @@ class KeyDistribution:
         keys = np.diff(bounds)
         # The mean of r ** -exponent over a group, taken at its middle: groups are narrow.
         weight = ((bounds[:-1] + bounds[1:] - 1) / 2) ** -exponent
-        return KeyDistribution(keys, weight / float(np.dot(keys, weight)))
+        return KeyDistribution(keys, weight / float(np.dot(keys, weight)), in_order)
 
     @property
     def num_keys(self) -> float:

@@ -24,6 +24,9 @@ def missed_keys(keys: KeyDistribution, cached_share: float) -> KeyDistribution:
     before = np.cumsum(keys.keys * keys.probability) - keys.keys * keys.probability
     cached = np.clip((cached_share - before) / keys.probability, 0, keys.keys)
     left = keys.keys - cached
+    if keys.in_order and left.any():  # what is cached still has its place in R
+        share_left = left / keys.keys * keys.probability
+        return KeyDistribution(keys.keys, share_left / float(np.dot(keys.keys, share_left)), in_order=True)
     some = left > 1e-9 * keys.keys
     if not some.any():
         some[-1], left = True, np.where(some, left, keys.keys)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop, searches_of
 from semistream.cost.model import JoinCase
-from semistream.cost.partition_loads import scattered_rates
+from semistream.cost.partition_loads import part_rates
 from semistream.cost.pool_misses import pool_misses
 from semistream.cost.result_rows import results_per_tuple
 from semistream.cost.scan_memory import page_sizes
@@ -44,7 +44,7 @@ class PageLookups:
     def of(table: TableShape, keys: KeyDistribution, pool_bytes: int) -> "PageLookups":
         """Return the look-ups of tuples with these keys through a pool of so many bytes."""
         pool_pages = pool_bytes // BufferPool.bytes_for(table.page_bytes, table.rows_per_page)
-        return PageLookups(table, pool_misses(scattered_rates(keys, table.pages), pool_pages))
+        return PageLookups(table, pool_misses(part_rates(keys, table.pages), pool_pages))
 
     @property
     def _files(self) -> float:

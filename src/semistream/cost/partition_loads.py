@@ -23,7 +23,7 @@ import numpy.typing as npt
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import Times
 
-__all__ = ["PartitionLoads", "increasing_root", "scattered_rates", "times_between_loads"]
+__all__ = ["PartitionLoads", "increasing_root", "part_rates", "times_between_loads"]
 
 _SCATTERED_PER_PART = 4  # beyond so many keys for each part, what keys add to a part evens out
 _LEAST_SCATTERED = 1024
@@ -33,16 +33,22 @@ _HALVINGS = 200
 _Floats = npt.NDArray[np.float64]
 
 
-def scattered_rates(keys: KeyDistribution, parts: int) -> _Floats:
+def part_rates(keys: KeyDistribution, parts: int) -> _Floats:
     """Return how often each of ``parts`` equal parts of R is asked for: the probability per tuple.
 
-    Frequent keys lie anywhere: which part has which is drawn, always alike. All others are spread evenly.
+    Where frequent keys lie anywhere, which part has which is drawn, always alike, and all others are spread evenly.
 
     Examples
     --------
-    >>> scattered_rates(KeyDistribution.zipf(1000, exponent=0.0), parts=4).round(3).tolist()
+    >>> part_rates(KeyDistribution.zipf(1000, exponent=0.0), parts=4).round(3).tolist()
     [0.25, 0.25, 0.25, 0.25]
+    >>> part_rates(KeyDistribution.zipf(1000, exponent=1.0, in_order=True), parts=4).round(3).tolist()
+    [0.815, 0.092, 0.054, 0.038]
     """
+    if keys.in_order:
+        ends = np.concatenate([[0.0], np.cumsum(keys.keys)])
+        mass = np.concatenate([[0.0], np.cumsum(keys.keys * keys.probability)])
+        return np.diff(np.interp(np.linspace(0.0, ends[-1], parts + 1), ends, mass))
     if bool(np.all(keys.probability == keys.probability[0])):
         return np.full(parts, 1.0 / parts)  # equal parts of equal keys: there is nothing to draw
     most = max(_LEAST_SCATTERED, _SCATTERED_PER_PART * parts)

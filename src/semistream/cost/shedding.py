@@ -58,7 +58,7 @@ from semistream.cost.chybridjoin import cached_partition_memory
 from semistream.cost.clock import Clock
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan
-from semistream.cost.partition_loads import PartitionLoads, increasing_root, scattered_rates
+from semistream.cost.partition_loads import PartitionLoads, increasing_root, part_rates
 from semistream.cost.partition_memory import PartitionMemory
 from semistream.operators.load_shedding import SheddingConfig
 
@@ -114,7 +114,7 @@ def predict_shedding(
         memory, cached, components = cached_partition_memory(case, memory_bytes, b, shedding=config)
     else:
         memory = PartitionMemory.of(name, case, memory_bytes, b, shedding=config)
-    rates = scattered_rates(missed_keys(case.stream.keys, cached), memory.partitions)
+    rates = part_rates(missed_keys(case.stream.keys, cached), memory.partitions)
     window_tuples = memory.window.capacity
     loads = PartitionLoads.of_window(rates, window_tuples)
     kept = _loop_plan(memory, components, 1 / loads.per_tuple, cached)

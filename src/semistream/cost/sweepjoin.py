@@ -49,7 +49,7 @@ from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop, searches_of
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
-from semistream.cost.partition_loads import increasing_root, scattered_rates
+from semistream.cost.partition_loads import increasing_root, part_rates
 from semistream.cost.partition_memory import require_clustered
 from semistream.cost.result_rows import results_per_tuple
 from semistream.cost.scan_memory import page_sizes
@@ -98,7 +98,7 @@ class _Sweep:
         table = case.table
         files = max(1.0, table.files / table.buckets)
         pages_asked = files * (1 + table.pages / table.keys)  # a key that begins a page may end the one before
-        return _Sweep(case, cached, missed, scattered_rates(missed, table.pages) * pages_asked)
+        return _Sweep(case, cached, missed, part_rates(missed, table.pages) * pages_asked)
 
     def rows_found(self, window_tuples: float) -> float:
         """Return how many rows the different keys have that a window looks up."""

@@ -36,7 +36,11 @@ def join_case(opened: OpenCell) -> JoinCase:
     if choice.name not in _KEYS:
         raise InvalidArgument(f"workload {choice.name!r} has no known distribution: use {' or '.join(_KEYS)}")
     keys = _KEYS[choice.name]
-    distribution = KeyDistribution.zipf(choice.arguments["rows"], choice.arguments["zipf_exponent"])
+    distribution = KeyDistribution.zipf(
+        choice.arguments["rows"],
+        choice.arguments["zipf_exponent"],
+        in_order=not choice.arguments.get("scatter_hot_keys", True),
+    )
     return JoinCase(
         table=TableShape.of(opened.table, rows_per_key=keys.rows_per_key),
         stream=StreamShape(keys=distribution, missing_share=keys.missing_share),
