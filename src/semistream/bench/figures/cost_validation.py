@@ -4,7 +4,6 @@ S3 Figs. 5b and 6a, S1 Fig. 8, S2 Fig. 9f, S0 Figs. 6c and 6d. On the 7200 rpm d
 and bytes; on this machine by cost factors, which are calibrated on the same table in the same run.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
@@ -16,7 +15,6 @@ from semistream.bench.figures.open_cell import OpenCell, cell_key, cell_without,
 from semistream.bench.figures.point import MACHINE, Point
 from semistream.bench.figures.rate import RateCell
 from semistream.bench.figures.spec import FigureSpec
-from semistream.bench.operators.saturated import Work
 from semistream.bench.operators.steady import SteadyState
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated
 from semistream.cost.calibration import calibrate
@@ -116,7 +114,7 @@ class CostValidation:
     def measured(self, place: Place, steady: SteadyState, predictions: Mapping[str, Prediction]) -> Point:
         """Return the point of what was measured, with how far the predictions are off."""
         work = steady.work
-        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: _undisturbed_s(work)}
+        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: work.undisturbed_s}
         steps = max(1, work.counted.steps)
         rates = {clock: work.tuples / each for clock, each in seconds.items()}
         loops = {clock: each / steps for clock, each in seconds.items()}
@@ -139,14 +137,6 @@ class CostValidation:
                 },
             },
         )
-
-
-def _undisturbed_s(work: Work) -> float:
-    """Return what the work takes on a machine without other work, as calibration does: without time for want of a core.
-
-    However much that was, so much CPU time takes some time on all cores.
-    """
-    return max(work.elapsed_s - work.waited_s, work.cpu_s / (os.cpu_count() or 1), 1e-9)
 
 
 def _predictions(opened: OpenCell, clocks: Sequence[Clock]) -> dict[str, Prediction]:

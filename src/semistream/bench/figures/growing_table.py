@@ -105,7 +105,7 @@ class GrowingTable:
         return Point(
             series=self.series,
             x=elapsed_disk_s + disk_s / 2,
-            y={HDD.name: work.tuples / disk_s, MACHINE: work.tuples / work.elapsed_s},
+            y={HDD.name: work.tuples / disk_s, MACHINE: work.tuples / work.undisturbed_s},
             details={"rows": rows, "cache_share": work.counted.cache_share},
         )
 

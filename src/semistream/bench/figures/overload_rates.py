@@ -188,7 +188,7 @@ def _unshed(opened: OpenCell) -> _Unshed:
     disk = steady.disks[HDD.name]
     return _Unshed(
         {HDD.name: disk.tuples_per_s, MACHINE: steady.tuples_per_s},
-        {HDD.name: disk.io_s / scans, MACHINE: steady.work.elapsed_s / scans},
+        {HDD.name: disk.io_s / scans, MACHINE: steady.work.undisturbed_s / scans},
     )
 
 

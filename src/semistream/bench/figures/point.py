@@ -6,7 +6,9 @@ from typing import Any
 __all__ = ["MACHINE", "Point"]
 
 MACHINE = "this machine"
-"""The name of the clock of rates and times as they were measured; other clocks are disk profiles, by their names."""
+"""The clock of rates and times as they were measured, without what passed for want of a core that other processes had.
+
+Other clocks are disk profiles, by their names."""
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,7 @@ def _details(steady: SteadyState, table: MasterTable, budget_bytes: int) -> dict
         "tuples": work.tuples,
         "rows_out": counted.rows_out,
         "elapsed_s": work.elapsed_s,
+        "waited_s": work.waited_s,
         "cpu_s": work.cpu_s,
         "scans": counted.bytes_read / table.num_bytes,
         "steps": counted.steps,

@@ -1,6 +1,7 @@
 """An operator that never lacks tuples, and what it does meanwhile."""
 
 import math
+import os
 import time
 from dataclasses import dataclass
 
@@ -30,6 +31,14 @@ class Work:
     elapsed_s: float
     cpu_s: float
     waited_s: float = 0.0
+
+    @property
+    def undisturbed_s(self) -> float:
+        """What the work takes on a machine without other work: elapsed time but for what passed for want of a core.
+
+        However much that was, so much CPU time takes some time on all cores.
+        """
+        return max(self.elapsed_s - self.waited_s, self.cpu_s / (os.cpu_count() or 1), 1e-9)
 
     @property
     def tuples(self) -> int:

@@ -63,8 +63,8 @@ class SteadyState:
 
     @property
     def tuples_per_s(self) -> float:
-        """On this machine."""
-        return self.work.tuples / self.work.elapsed_s
+        """On this machine, as if nothing else ran on it."""
+        return self.work.tuples / self.work.undisturbed_s
 
     @property
     def pages_per_1000_tuples(self) -> float:
