@@ -114,6 +114,20 @@ def test_prediction_and_measurement(predicted: list[float], verdict: Verdict) ->
     assert claim.judge(_curves(p=predicted, m=[1, 1, 1])).verdict is verdict
 
 
+def test_the_largest_ratio() -> None:
+    claim = Claim(text="", kind="ratio", of="a", over="b", at="best", paper=2.5)
+    assert claim.judge(_curves(a=[1, 2.4, 1], b=[1, 1, 1])).verdict is Verdict.REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [(5.0, Verdict.REPRODUCED), (9.0, Verdict.IN_DIRECTION), (11.0, Verdict.NOT_REPRODUCED)],
+)
+def test_a_drop_in_the_middle(after: float, verdict: Verdict) -> None:
+    claim = Claim(text="", kind="drops", of="a", paper=0.5)
+    assert claim.judge(_curves(a=[2, 10, 10, 10, 1, after, after, after])).verdict is verdict
+
+
 def test_bursts() -> None:
     claim = Claim(text="", kind="bursts", of="a")
     assert claim.judge(_curves(a=[0, 0, 0, 0, 9])).verdict is Verdict.REPRODUCED

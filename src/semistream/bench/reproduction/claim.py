@@ -5,7 +5,7 @@ A claim is of one of these kinds; ``of`` and ``over`` name series of the figure.
 ==========  ==================================================================================================
 kind        reproduced when (in direction when)
 ==========  ==================================================================================================
-``ratio``   of / over at x lies within 25% of the paper's ratio (on the same side of 1)
+``ratio``   of / over at x, or where it is largest, lies within 25% of the paper's ratio (on the same side of 1)
 ``rises``   each value is at least 95% of the one before, and the last 5% above the first (the last is above the first)
 ``falls``   the same, downwards
 ``peak``    the largest value lies inside, 2% above both ends, and near the paper's place (anywhere inside)
@@ -14,13 +14,15 @@ kind        reproduced when (in direction when)
 ``value``   the value at x lies within 25% of the paper's (within a factor of 2)
 ``agree``   of is off from over by at most 15%, as a median (40%)
 ``bursts``  the largest value is at least 4 times the mean (twice)
+``drops``   from the last quarter before the middle to the last quarter the mean falls to the paper's part, within 25%
+            (it falls)
 ==========  ==================================================================================================
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import Literal
 
 from semistream.bench.reproduction.curves import Curve, Curves
@@ -29,7 +31,7 @@ from semistream.core.errors import InvalidArgument
 
 __all__ = ["Claim", "Kind"]
 
-Kind = Literal["ratio", "rises", "falls", "peak", "low", "above", "value", "agree", "bursts"]
+Kind = Literal["ratio", "rises", "falls", "peak", "low", "above", "value", "agree", "bursts", "drops"]
 
 _CLOSE = 0.25
 _STEP = 0.05
@@ -50,7 +52,8 @@ class Claim:
     of, over
         Series of the figure.
     at
-        The x at which values are compared; ``"first"`` and ``"last"`` are the ends of the axis.
+        The x at which values are compared; ``"first"`` and ``"last"`` are the ends of the axis, ``"best"`` is where a
+        ratio is largest.
     paper
         The paper's number, where it gives one: a ratio, a value, or the place of a peak.
     group
@@ -61,14 +64,20 @@ class Claim:
     kind: Kind
     of: str
     over: str | None = None
-    at: float | Literal["first", "last"] | None = None
+    at: float | Literal["first", "last", "best"] | None = None
     paper: float | None = None
     group: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in _RULES:
             raise InvalidArgument(f"kind={self.kind!r} of a claim is unknown: use one of {', '.join(_RULES)}")
-        needed = {"ratio": ("over", "at", "paper"), "above": ("over",), "agree": ("over",), "value": ("at", "paper")}
+        needed = {
+            "ratio": ("over", "at", "paper"),
+            "above": ("over",),
+            "agree": ("over",),
+            "value": ("at", "paper"),
+            "drops": ("paper",),
+        }
         for name in needed.get(self.kind, ()):
             if getattr(self, name) is None:
                 raise InvalidArgument(f"a claim of kind {self.kind!r} needs {name}: {self.text!r}")
@@ -96,17 +105,17 @@ class Claim:
     def _x(self, curve: Curve) -> float:
         if self.at == "first":
             return curve.x[0]
-        return curve.x[-1] if self.at == "last" or self.at is None else self.at
+        return self.at if isinstance(self.at, float) else curve.x[-1]
 
 
 def _ratio(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     assert over is not None
     assert claim.paper is not None
-    x = claim._x(of)
-    upper, lower = of.at(x), over.at(x)
-    if upper is None or not lower:
+    places = of.x if claim.at == "best" else (claim._x(of),)
+    ratios = [upper / lower for x in places if (upper := of.at(x)) is not None and (lower := over.at(x))]
+    if not ratios:
         return Finding("-", Verdict.NOT_MEASURED)
-    ratio = upper / lower
+    ratio = max(ratios)
     return Finding(f"{ratio:.3g}x", _against(ratio, claim.paper, (ratio > 1) == (claim.paper > 1)))
 
 
@@ -201,6 +210,15 @@ def _bursts(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     return Finding(ours, Verdict.IN_DIRECTION if burst >= _UNEVEN else Verdict.NOT_REPRODUCED)
 
 
+def _drops(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    assert claim.paper is not None
+    quarter = len(of.y) // 4
+    if not quarter:
+        return Finding("-", Verdict.NOT_MEASURED)
+    part = fmean(of.y[-quarter:]) / fmean(of.y[quarter : 2 * quarter])
+    return Finding(f"to {part:.3g} of it", _against(part, claim.paper, part < 1))
+
+
 _RULES: dict[str, Callable[[Claim, Curve, Curve | None], Finding]] = {
     "ratio": _ratio,
     "rises": _rises,
@@ -211,4 +229,5 @@ _RULES: dict[str, Callable[[Claim, Curve, Curve | None], Finding]] = {
     "value": _value,
     "agree": _agree,
     "bursts": _bursts,
+    "drops": _drops,
 }

@@ -57,10 +57,6 @@ class Curves:
         """The groups, in the order in which they were measured."""
         return list(dict.fromkeys(group for group, _ in self._curves))
 
-    def series(self, group: str) -> list[str]:
-        """Return the names of a group's series."""
-        return [series for found, series in self._curves if found == group]
-
     def of(self, group: str, series: str) -> Curve | None:
         """Return a curve; None when it was not measured."""
         return self._curves.get((group, series))

@@ -9,7 +9,7 @@ from typing import Any
 from semistream.bench.extras import import_extra
 from semistream.bench.figures.figure_result import FigureResult, read_figure, write_whole
 from semistream.bench.figures.plot import plot_figure
-from semistream.bench.figures.spec import SCALES, figure_ids
+from semistream.bench.figures.spec import SCALES, figure_ids, load_figure
 from semistream.bench.provenance import Provenance
 from semistream.bench.reproduction.judged import DISK_CLOCK, MACHINE_CLOCK, JudgedFigure, judge
 from semistream.bench.reproduction.verdict import Verdict
@@ -121,7 +121,7 @@ def _summary(judged: Sequence[JudgedFigure]) -> Iterable[str]:
         result = figure.result
         link = f"[{result.figure}](#{_anchor(result)})"
         machine = figure.on_machine.value if figure.has_clocks else "the same"
-        yield f"| {link} | {result.scale} | {result.figure_spec.title} | {figure.on_disk.value} | {machine} |"
+        yield f"| {link} | {result.scale} | {load_figure(result.figure).title} | {figure.on_disk.value} | {machine} |"
     yield ""
 
 
@@ -130,7 +130,7 @@ def _anchor(result: FigureResult) -> str:
 
 
 def _section(figure: JudgedFigure, reasons: Mapping[str, str]) -> Iterable[str]:
-    result, spec = figure.result, figure.result.figure_spec
+    result, spec = figure.result, load_figure(figure.result.figure)
     yield f"### {_name(result)}"
     yield ""
     unfinished = "" if result.is_complete else " The run is not finished."
