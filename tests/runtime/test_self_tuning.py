@@ -205,6 +205,13 @@ def test_another_version_of_the_table_is_followed(tmp_path: Path, disk: DiskProf
 
 
 class TestBadInput:
+    @pytest.mark.parametrize("clock", [None, 5])
+    def test_a_clock_that_is_none(self, table: ss.MasterTable, clock: Any) -> None:
+        op = ss.operator("meshjoin", table, pa.schema([("id", pa.int64())]), on="id", memory="4MB")
+        with pytest.raises(InvalidArgument, match=f"clock={clock} is no clock: use one of machine, hdd, ssd, or"):
+            SelfTuning(op, clock=clock)
+        op.close()
+
     def test_an_operator_that_cannot_be_retuned(self, table: ss.MasterTable) -> None:
         op = ss.operator("cmeshjoin", table, pa.schema([("id", pa.int64())]), on="id", memory=BUDGET)
         with pytest.raises(InvalidArgument, match="cmeshjoin cannot be retuned while it runs: make the operator with"):

@@ -229,9 +229,13 @@ class StreamBuffer:
         """The smallest arrival number of all tuples; None when there are none."""
         return min((int(piece.unread.number.min()) for piece in self._pieces), default=None)
 
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all tuples in the pieces in which they lie."""
+        return (piece.unread.batch for piece in self._pieces)
+
     def to_table(self, schema: pa.Schema) -> pa.Table:
         """Return all tuples in the pieces in which they lie, with their numbers in the last column, for a snapshot."""
-        batches = [piece.unread.batch for piece in self._pieces]
+        batches = list(self.batches())
         numbers = [pa.array(piece.unread.number) for piece in self._pieces]
         return pa.Table.from_batches(batches, schema).append_column("", pa.chunked_array(numbers, pa.int64()))
 

@@ -128,11 +128,20 @@ class WindowedStream:
         Tuples with ``numbers`` come back from load shedding.
         """
         self._out_of_order = numbers is not None or (self._out_of_order and self.pending > 0)
-        if self._window is None:
-            self._shape_window(VarlenSizes.of(batch))
-        if self._has_text:
-            batch = self._rows_that_fit_the_ring(batch)
-        return self._buffer.offer(batch, numbers) if batch.num_rows else 0
+        before = None if self._window is None else self._varlen
+        try:
+            if self._window is None:
+                self._shape_window(VarlenSizes.of(batch))
+            if self._has_text:
+                batch = self._rows_that_fit_the_ring(batch)
+            return self._buffer.offer(batch, numbers) if batch.num_rows else 0
+        except TupleTooLarge:
+            if self.pending == 0:
+                # It may have been shaped for the tuple that is refused, and others are to come.
+                self._window = None
+                if before is not None:
+                    self._shape_window(before)
+            raise
 
     def _rows_that_fit_the_ring(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows before the first whose text exceeds the whole ring of the window.
@@ -253,11 +262,27 @@ class WindowedStream:
                 "step before"
             )
         if self._window is not None:
+            self._varlen = self._varlen_for(self._largest_pending(), window_bytes)
             self._resize_window(window_bytes, max_tuples, spare_bytes - waiting_bytes)
         self._buffer.capacity_bytes = buffer_bytes
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
         self._spare_bytes = spare_bytes
+
+    def _largest_pending(self) -> int:
+        """Return the most text of a tuple that is pending: one with more may have left long ago."""
+        if not self._has_text:
+            return 0
+        in_window = self.window.store.sizes(self.window.codes.oldest(len(self.window)))
+        sizes = [*(varlen_bytes(batch) for batch in self._buffer.batches()), in_window]
+        return max((int(each.max()) for each in sizes if each is not None and each.size), default=0)
+
+    def _varlen_for(self, largest: int, window_bytes: int) -> VarlenSizes:
+        """Return the sizes to shape a window of so many bytes by: as measured, unless it would hold no tuple then."""
+        varlen = VarlenSizes(self._varlen.mean, largest)
+        if self._shape_for(varlen, window_bytes, None, 1, 0).capacity:
+            return varlen
+        return VarlenSizes(min(varlen.mean, largest / 2), largest)
 
     def capacity_for(self, window_bytes: int) -> int:
         """Return how many tuples like those in the window one of this size would hold; 0 when it cannot be."""
@@ -371,7 +396,10 @@ class WindowedStream:
         self._out_of_order = header["out_of_order"]
         if "window" in tables:
             live = LiveTuples.from_table(tables["window"], self._spec.stream_schema)
-            self._shape_for_snapshot(VarlenSizes(*header["varlen"]), live)
+            self._varlen = VarlenSizes(*header["varlen"])
+            batches = [live.batch, *tables["buffer"].select(range(len(self._spec.stream_schema))).to_batches()]
+            largest = max((int(varlen_bytes(each).max()) for each in batches if each.num_rows), default=0)
+            self._shape_for_snapshot(self._varlen_for(largest, self._window_bytes), live)
             if self.window.fitting_rows(live.batch) < live.batch.num_rows:
                 raise _too_small_for_snapshot(live.batch.num_rows)
             self.window.put_back(live)
@@ -387,7 +415,10 @@ class WindowedStream:
         if shape.capacity >= max(1, tuples):
             self._shape_window(varlen, live)
             return
-        if self._bytes_of(least) > self._window_bytes + self._spare_bytes:
+        if (
+            self._bytes_of(least) > self._window_bytes + self._spare_bytes
+            or self._shape_for(varlen, self._window_bytes, self._max_tuples, 1, 0).capacity == 0
+        ):
             raise _too_small_for_snapshot(tuples)
         self._varlen = varlen
         self._window = self._make_window(least)

@@ -24,7 +24,7 @@ from semistream.core.contract import Operator
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfReach
 from semistream.core.semantics import JoinSpec
 from semistream.cost.clock import Clock
-from semistream.cost.clock_names import clock_named
+from semistream.cost.clock_names import CLOCK_NAMES, clock_named
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import JoinCase, Prediction, predict
 from semistream.cost.stream_shape import StreamShape
@@ -131,6 +131,8 @@ class SelfTuning:
             raise InvalidArgument(f"{op.name} cannot be retuned while it runs: make the operator with 'meshjoin'")
         if getattr(getattr(op, "config", None), "shedding", None) is not None:
             raise InvalidArgument("a join that sheds load keeps its memory: leave out shedding= or the tuning")
+        if not isinstance(clock, str) and not callable(getattr(clock, "loop_s", None)):
+            raise InvalidArgument(f"clock={clock!r} is no clock: use one of {', '.join(CLOCK_NAMES)}, or cost factors")
         self._op: Retunable = op
         self._tuples_in: Callable[[], int] = lambda: cast(Operator, op).metrics.tuples_in
         self._clock = clock_named(clock) if isinstance(clock, str) else clock
