@@ -60,7 +60,7 @@ def test_one_key_that_makes_up_nearly_all_tuples_is_cached() -> None:
         warnings.simplefilter("error")
         for capacity in (1, 1000):
             for turn_misses in (10, 1_000_000):
-                assert 0 <= aging_share(KeyDistribution.zipf(50_000, 10.0), capacity, turn_misses) < 1
+                assert 0 <= aging_share(KeyDistribution.zipf(50_000, 50.0), capacity, turn_misses) < 1
 
 
 def cached(*, rows_bytes: float, missing_share: float = 0.0, switching_factor: float = 1.0) -> CachedKeys:

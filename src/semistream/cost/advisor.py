@@ -112,9 +112,7 @@ def advise(
     if rate is not None and not 0 < rate < float("inf"):
         raise InvalidArgument(f"rate={rate} must be above 0, and finite: give tuples per second")
     if skew is not None and not 0 <= skew <= _LARGEST_SKEW:
-        raise InvalidArgument(
-            f"skew={skew} must be from 0 to {_LARGEST_SKEW:g}: give the keys' Zipf exponent, such as 1"
-        )
+        raise InvalidArgument(f"skew={skew} must be from 0 to {_LARGEST_SKEW:g}: give a Zipf exponent, such as 1")
     if missing_share is not None and not 0 <= missing_share <= 1:
         raise InvalidArgument(f"missing_share={missing_share} must be from 0 to 1: give a share, such as 0.05")
     if table.num_rows == 0:
