@@ -145,3 +145,9 @@ def test_another_file_is_no_result(text: str, message: str, tmp_path: Path) -> N
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1
     assert message in result.stderr
+
+
+def test_a_negative_seed_is_a_usage_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["figure", "S0-5a", "--scale", "ci", "--data-dir", str(tmp_path), "--seed", "-1"])
+    assert result.exit_code == 2
+    assert "--seed" in result.stderr

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from semistream.core.errors import (
     UnsupportedType,
 )
 from semistream.core.semantics import JoinSpec
-from semistream.cost import auto_choice, model
+from semistream.cost import advisor, auto_choice, model
 from semistream.cost.advice import Advice
 from semistream.cost.clock_names import clock_named
 from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
@@ -160,8 +161,11 @@ def test_a_rate_that_more_memory_would_reach_says_so(table: MasterTable) -> None
         ({"memory": "1MB", "on": "nothing"}, UnknownColumn, "the master table has no column 'nothing'"),
         ({"memory": "1MB", "how": "outer"}, InvalidArgument, "how='outer'"),
         ({"memory": "1MB", "columns": ["nothing"]}, UnknownColumn, "'nothing'"),
-        ({"memory": "1MB", "skew": -1.0}, InvalidArgument, "exponent=-1.0 must be 0 or more"),
-        ({"memory": "1MB", "missing_share": 2.0}, InvalidArgument, "missing_share=2.0 must be between 0 and 1"),
+        ({"memory": "1MB", "skew": -1.0}, InvalidArgument, "skew=-1.0 must be from 0 to 10: give"),
+        ({"memory": "1MB", "skew": 50.0}, InvalidArgument, "skew=50.0 must be from 0 to 10: give"),
+        ({"memory": "1MB", "skew": math.nan}, InvalidArgument, "skew=nan must be from 0 to 10: give"),
+        ({"memory": "1MB", "missing_share": 2.0}, InvalidArgument, "missing_share=2.0 must be from 0 to 1: give"),
+        ({"memory": "1MB", "missing_share": math.nan}, InvalidArgument, "missing_share=nan must be from 0 to 1: give"),
         ({"memory": "1MB", "cores": 0}, InvalidArgument, "cores=0 must be at least 1"),
         ({"memory": "1MB", "sample": []}, InvalidArgument, "the sample of the stream has no tuples"),
     ],
@@ -312,3 +316,33 @@ def test_a_join_never_fails_because_advice_did(clustered: MasterTable, monkeypat
     op = ss.operator("auto", clustered, pa.schema({"key": pa.int64()}), on="key", memory="8MB")
     assert op.name == "sweepjoin"
     op.close()
+
+
+@pytest.mark.parametrize("name", ["cmeshjoin", "chybridjoin"])
+def test_with_little_memory_a_cache_may_be_small(
+    clustered: MasterTable, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The least memory for a low rate has room for a small cache, not for the largest that is tried."""
+    monkeypatch.setattr(model, "_MODELS", {name: model.model(name)})
+    advice = checked(ss.advise(clustered, rate=1.0, clock="hdd"))
+    assert {each.algorithm for each in advice.alternatives} == {name}
+    least = advice.recommended.least_memory_bytes
+    assert least is not None
+    assert ss.advise(clustered, memory=least, clock="hdd").recommended.prediction.budget_bytes == least
+
+
+@pytest.mark.usefixtures("fakes")
+def test_the_clock_of_a_disk_is_told_to_count_reading_alone(clustered: MasterTable) -> None:
+    assert any("only reading" in each for each in ss.advise(clustered, memory=MEMORY_BYTES, clock="hdd").assumptions)
+    assert not any("reading" in each for each in ss.advise(clustered, rate=1.0, clock=_SlowClock()).assumptions)
+
+
+@pytest.mark.usefixtures("fakes")
+def test_an_alternative_that_is_passed_over_although_better_says_why(clustered: MasterTable) -> None:
+    best = ss.advise(clustered, memory=MEMORY_BYTES, clock="hdd").recommended
+    other = replace(best, prediction=replace(best.prediction, tuples_per_s=1.04 * best.tuples_per_s))
+    assert advisor._beside(best, other) == (
+        "is predicted to reach 104% of its rate, but the table would have to be staged again"
+    )
+    without_limit = replace(best, prediction=replace(best.prediction, tuples_per_s=math.inf))
+    assert advisor._beside(without_limit, best) == f"is predicted to reach {best.tuples_per_s:,.0f} tuples/s"

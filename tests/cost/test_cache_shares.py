@@ -1,6 +1,7 @@
 """Shares of tuples that caches answer: between what chance gives and what a perfect cache gives."""
 
 import math
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +53,14 @@ def test_aging_as_it_is_simulated(exponent: float, capacity: int, turn_misses: i
 def test_caches_of_nothing_and_of_everything() -> None:
     assert aging_share(ZIPF, 0, turn_misses=1000) == 0
     assert aging_share(ZIPF, 1_000_000, turn_misses=1000) == 1
+
+
+def test_one_key_that_makes_up_nearly_all_tuples_is_cached() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for capacity in (1, 1000):
+            for turn_misses in (10, 1_000_000):
+                assert 0 <= aging_share(KeyDistribution.zipf(50_000, 50.0), capacity, turn_misses) < 1
 
 
 def cached(*, rows_bytes: float, missing_share: float = 0.0, switching_factor: float = 1.0) -> CachedKeys:

@@ -52,7 +52,7 @@ def figure(
         bool, typer.Option("--plot/--no-plot", help="Draw the result beside the result file as well.")
     ] = True,
     plot_only: Annotated[bool, typer.Option("--plot-only", help="Draw what was measured; measure nothing.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of tables and streams.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of tables and streams.")] = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Begin anew: replace the result file, and measure everything again.")
     ] = False,

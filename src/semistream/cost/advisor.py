@@ -5,6 +5,7 @@ memory for a rate; for both, what meets the rate by its memory, then the rest by
 before others that are a few hundredths better, for they would have to be staged.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ from semistream.cost.advice import Advice, Alternative
 from semistream.cost.alternatives import Found, Target, find_alternatives, ranked, table_forms
 from semistream.cost.clock import Clock
 from semistream.cost.clock_names import clock_named
+from semistream.cost.disk_profile import DiskProfile
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.stream_sample import StreamEstimate, estimate_stream
 from semistream.cost.stream_shape import StreamShape
@@ -40,6 +42,7 @@ __all__ = ["ASSUMED_SKEW", "advise"]
 ASSUMED_SKEW = 1.0
 """The Zipf exponent of a stream of which nothing is known: that of sales, by all accounts."""
 
+_LARGEST_SKEW = 10.0  # one key makes up 99.9% of the tuples
 _TABLE_SAMPLE_BYTES = 16 << 20
 _REMEDIES_TRIED = 5
 
@@ -108,6 +111,10 @@ def advise(
         raise InvalidArgument("nothing is asked for: give rate=, memory= or both")
     if rate is not None and not 0 < rate < float("inf"):
         raise InvalidArgument(f"rate={rate} must be above 0, and finite: give tuples per second")
+    if skew is not None and not 0 <= skew <= _LARGEST_SKEW:
+        raise InvalidArgument(f"skew={skew} must be from 0 to {_LARGEST_SKEW:g}: give a Zipf exponent, such as 1")
+    if missing_share is not None and not 0 <= missing_share <= 1:
+        raise InvalidArgument(f"missing_share={missing_share} must be from 0 to 1: give a share, such as 0.05")
     if table.num_rows == 0:
         raise EmptyTable(f"{table.path} has no rows, so that any join will do: append some first")
     if cores is not None:
@@ -124,6 +131,8 @@ def advise(
     )
     tell = progress or (lambda _: None)
     known = _known(table, spec, tuples, skew, missing_share, tell)
+    if isinstance(target.clock, DiskProfile):
+        known.assumptions.append("what is done in memory takes no time: on this clock only reading does")
     found = find_alternatives(target, spec, known.stream, table_forms(table, spec, known.table), tell)
     if not found.alternatives:
         _raise_unreachable(target, found, table)
@@ -294,7 +303,13 @@ def _about(count: float) -> str:
 
 def _beside(best: Alternative, other: Alternative) -> str:
     if best.least_memory_bytes and other.least_memory_bytes:
-        return f"needs {other.least_memory_bytes / best.least_memory_bytes:.3g} times the memory"
-    if other.tuples_per_s == best.tuples_per_s:
+        text = f"needs {other.least_memory_bytes / best.least_memory_bytes:.3g} times the memory"
+        better = other.least_memory_bytes < best.least_memory_bytes
+    elif other.tuples_per_s == best.tuples_per_s:
         return "is predicted to be as fast"
-    return f"is predicted to reach {other.tuples_per_s / best.tuples_per_s:.0%} of its rate"
+    elif math.isinf(best.tuples_per_s):
+        return f"is predicted to reach {other.tuples_per_s:,.0f} tuples/s"
+    else:
+        text = f"is predicted to reach {other.tuples_per_s / best.tuples_per_s:.0%} of its rate"
+        better = other.tuples_per_s > best.tuples_per_s
+    return f"{text}, but the table would have to be staged again" if better else text

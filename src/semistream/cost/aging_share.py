@@ -39,6 +39,8 @@ _LARGEST_BOUND = 24.0
 _LEAST_LEAVING = 1e-9  # of those that stay for ever
 _ROUNDS = 12
 _TOLERANCE = 1e-4
+_MOST_CACHED = 0.9999
+_LARGEST_LOGARITHM = 600.0  # of what is still a number
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,12 @@ def aging_share(
     if capacity_keys >= keys.num_keys:
         return 1.0
     most_taken = _MOST_TAKEN_SHARE * capacity_keys if most_taken is None else most_taken
-    share = keys.share_of_top(capacity_keys)
+    share = min(keys.share_of_top(capacity_keys), _MOST_CACHED)
     for _ in range(_ROUNDS):
         rates = keys.probability * (turn_misses / (1 - share))
         cached = _cached_parts(keys.keys, rates, capacity_keys, most_taken, looks)
         before, share = share, float(np.dot(keys.keys * keys.probability, cached))
-        share = min((share + before) / 2, 0.9999)
+        share = min((share + before) / 2, _MOST_CACHED)
         if abs(share - before) < _TOLERANCE:
             break
     return share
@@ -122,7 +124,8 @@ class _Stay:
         power = (self.enters[1] - self.enters[0]) / (self.rates[1] - self.rates[0])
         below = np.minimum(0.0, log_rates - self.rates[0]) * power
         enters = np.interp(log_rates, self.rates, self.enters) + below
-        return np.exp(np.maximum(enters, -600.0)), np.exp(np.interp(log_rates, self.rates, self.turns))
+        turns = np.interp(log_rates, self.rates, self.turns)
+        return np.exp(np.maximum(enters, -_LARGEST_LOGARITHM)), np.exp(np.minimum(turns, _LARGEST_LOGARITHM))
 
 
 def _cached_parts(keys: _Floats, rates: _Floats, capacity: float, most_taken: float, looks: Looks) -> _Floats:

@@ -40,7 +40,7 @@ from semistream.cost.aging_share import aging_share
 from semistream.cost.cache_memory import CacheMemory
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
 from semistream.cost.scan_memory import ScanMemory
-from semistream.cost.scanning import b_and_share_to_try, known_settings, scan_loop, scan_times, whole
+from semistream.cost.scanning import b_and_cache_share_to_try, known_settings, scan_loop, scan_times, whole
 from semistream.operators.cached_config import CachedConfig
 from semistream.operators.matching import EqualityMatching
 
@@ -84,7 +84,8 @@ class CmeshjoinModel:
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         """Return every b that leaves room for a window, in even ratios, with several shares of the cache."""
-        return b_and_share_to_try(case.table.pages, _CACHE_SHARES, partial(self._memory, case, memory_bytes))
+        fits = partial(self._memory, case, memory_bytes)
+        return b_and_cache_share_to_try(case.table.pages, _CACHE_SHARES, fits)
 
     @staticmethod
     def _memory(case: JoinCase, memory_bytes: int, b: int | None, cache_share: float) -> ScanMemory:

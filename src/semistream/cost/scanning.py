@@ -1,7 +1,6 @@
 """What the cost models of joins that scan R share: their loop, the times of tuples, and the b to choose from."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.loop import Loop
@@ -9,7 +8,7 @@ from semistream.cost.model import LoopPlan, Settings, Times
 from semistream.cost.result_rows import results_per_tuple
 from semistream.cost.scan_memory import ScanMemory
 
-__all__ = ["b_and_share_to_try", "b_to_try", "known_settings", "scan_loop", "scan_times", "whole"]
+__all__ = ["b_and_cache_share_to_try", "b_to_try", "known_settings", "scan_loop", "scan_times", "whole"]
 
 _B_RATIO = 1.19  # four steps to twice as many pages
 
@@ -84,20 +83,20 @@ def b_to_try(pages: int, fits: Callable[[int], object]) -> list[int]:
         b = min(pages, max(b + 1, round(b * _B_RATIO)))
 
 
-def b_and_share_to_try(
-    pages: int, cache_shares: Sequence[float], fits: Callable[..., object]
+def b_and_cache_share_to_try(
+    pages: int, cache_shares: Sequence[float], fits: Callable[[int, float], object]
 ) -> list[dict[str, float]]:
-    """Return the same for each of several shares of a cache, ascending, that leave room for a page and a window.
+    """Return the b to try with each share of the cache, from the smallest on; those that leave too little are left out.
 
-    It raises `BudgetTooSmall` when not even the smallest share does.
+    It raises `BudgetTooSmall` when not even the smallest fits, with one page.
     """
     found: list[dict[str, float]] = []
-    for cache_share in cache_shares:
+    for cache_share in sorted(cache_shares):
         try:
-            fitting = b_to_try(pages, partial(fits, cache_share=cache_share))
+            fitting = b_to_try(pages, lambda b, share=cache_share: fits(b, share))  # type: ignore[misc]
         except BudgetTooSmall:
             if not found:
                 raise
-            return found
+            break
         found += [{"b": b, "cache_share": cache_share} for b in fitting]
     return found
