@@ -78,7 +78,9 @@ def advise(
     with telling() as tell:
         if calibrate:
             memory_bytes = None if memory is None else parse_bytes(memory, "memory")
-            save_calibration(measure(opened, memory_bytes=memory_bytes, progress=tell))
+            has_key = tuples is not None and set(opened.key) <= set(tuples.schema.names)
+            schema = tuples.schema if tuples is not None and has_key else None
+            save_calibration(measure(opened, memory_bytes=memory_bytes, stream_schema=schema, progress=tell))
         advice = find_advice(
             opened,
             sample=tuples,

@@ -28,6 +28,7 @@ from semistream.cost.advice import Advice, Alternative
 from semistream.cost.alternatives import Found, Target, find_alternatives, ranked, table_forms
 from semistream.cost.clock import Clock
 from semistream.cost.clock_names import clock_named
+from semistream.cost.cost_factors import CostFactors
 from semistream.cost.disk_profile import DiskProfile
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.stream_sample import StreamEstimate, estimate_stream
@@ -131,6 +132,8 @@ def advise(
     )
     tell = progress or (lambda _: None)
     known = _known(table, spec, tuples, skew, missing_share, tell)
+    if isinstance(target.clock, CostFactors) and target.clock.measured_on:
+        known.assumptions.append(f"costs are those that were measured on {target.clock.measured_on}")
     if isinstance(target.clock, DiskProfile):
         known.assumptions.append("what is done in memory takes no time: on this clock only reading does")
     found = find_alternatives(target, spec, known.stream, table_forms(table, spec, known.table), tell)

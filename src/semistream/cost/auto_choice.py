@@ -1,4 +1,4 @@
-"""What ``algorithm="auto"`` stands for: the advisor's choice on a calibrated machine, a rule of thumb elsewhere."""
+"""What ``algorithm="auto"`` stands for: what the cost models say on a calibrated machine, a rule of thumb elsewhere."""
 
 from collections.abc import Iterable, Sequence
 

@@ -71,11 +71,16 @@ def load_calibration() -> Calibration:
             raise NotCalibrated(
                 f"{str(path)!r} has format {content['format']}, this version reads {_FORMAT}: {_REMEDY}"
             )
+        provenance = dict(content["provenance"])
+        table = provenance["table"]
         calibration = Calibration(
-            factors=CostFactors({name: AlgorithmFactors(**given) for name, given in content["factors"].items()}),
+            factors=CostFactors(
+                {name: AlgorithmFactors(**given) for name, given in content["factors"].items()},
+                measured_on=f"{table['path']} ({table['rows']:,} rows, {table['bytes']:,} bytes), {provenance['date']}",
+            ),
             left_out=dict(content["left_out"]),
             fit_error=dict(content["fit_error"]),
-            provenance=dict(content["provenance"]),
+            provenance=provenance,
         )
         measured_on = calibration.provenance["cpu"], calibration.provenance["cores"]
     except FileNotFoundError:

@@ -17,6 +17,8 @@ paper             here                            unit
 ``M``             ``memory_bytes``                bytes
 temporary buffer  ``memory["temporary buffer"]``  bytes
 ``w``             ``settings["w"]``               stream tuples per step
+``wN, wS``        ``loop.cached_tuples``,         stream tuples per step
+                  ``loop.disk_tuples``
 ``h``             ``loop.cache_share``            share of tuples
 ================  ==============================  ==========================================
 

@@ -5,7 +5,7 @@ M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-St
 kinds of tuples of S0 Eq. 1-3.
 
 Memory    M = disk buffer + stream buffer + hS (vS f + sizeof(ptr)) + hR (vR f + policy + collecting) + fixed parts
-Loop      c_loop = c_IO(b) + b c_H + wN (c_S + c_H + c_O) + wS (c_S + c_H + c_A + c_E + c_O)
+Loop      c_loop = c_IO(b) + b (vP / vR) c_H + wN (c_S + c_H + c_O) + wS (c_S + c_H + c_A + c_E + c_O)
 Rate      mu = (wN + wS) / c_loop, where wS = hS b / N_R and wN = wS h / (1 - h)
 
 h is the share of tuples that the cache answers: `aging_share`.

@@ -31,7 +31,7 @@ class AlgorithmFactors:
         c_H, and c_B where there is a cache: of a master row that is read and compared. Its bytes are part of this, as
         rows of one table and their bytes cannot be told apart.
     disk_tuple_s
-        c_S + c_A + c_E: of a tuple that goes through the disk phase.
+        c_S + c_A + c_E, and c_H of H_R where there is a cache: of a tuple that goes through the disk phase.
     cached_tuple_s
         c_S + c_H: of a tuple that the cache answers.
     result_s
@@ -82,10 +82,13 @@ class CostFactors:
         The factors by the name of the algorithm.
     name
         What rates on this clock are called.
+    measured_on
+        With which table they were measured, and when; they hold for tables with similar rows.
     """
 
     by_algorithm: Mapping[str, AlgorithmFactors]
     name: str = MACHINE
+    measured_on: str = ""
 
     def loop_s(self, algorithm: str, loop: Loop) -> float:
         """Return the seconds of one iteration on this machine; `NotCalibrated` for an algorithm without factors."""

@@ -26,7 +26,8 @@ Deviations
 ----------
 D1  The paper's index is a B+-tree on disk, and its pages share the pool. Here, as in the operator, the first keys of
     all pages are in memory, and a look-up reads pages of rows alone.
-D2  Frequent keys lie anywhere in R, and so do keys without a row.
+D2  Frequent keys lie anywhere in R, and so do keys without a row, unless `KeyDistribution.in_order` says that R is
+    sorted by demand.
 D3  A key that begins a page may also end the page before: both are asked for, and read in one go.
 D4  A page that several tuples of a step ask for is asked for once. That is taken to be a hit of the pool, as it would
     be if they were looked up one after the other.

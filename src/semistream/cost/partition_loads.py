@@ -1,6 +1,6 @@
 """How often partitions of R are read for the stream tuples that wait for them: what models of HYBRIDJOIN share.
 
-M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data Warehousing", IJDWM 7(4), 2011 (S1), ll. 739-795.
+M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data Warehousing", IJDWM 7(4), 2011 (S1), ll. 727-815.
 
 Time is counted in tuples that enter the window. Partition p is asked for by a tuple with probability λ_p. When it has
 been read, nobody waits for it. Its next tuple comes 1/λ_p later on average, grows old, and at the age T it is the

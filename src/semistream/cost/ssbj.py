@@ -10,8 +10,9 @@ Eq. 3  mu = (wN + wS) / c_loop                                   `Prediction.tup
 Eq. 4  lambda <= (wN + wS) / c_loop: a rate is met by all that are larger
 Eq. 5  lambda = (wN + wS) / c_loop: the least                    `least_tuples`
 
-Eq. 1 has two unknowns, hR and wS. The paper measures hR. Here it follows from the cache inequality, m vR < n vS, where
-n, the tuples of a key during a scan, grows with the rate, and the rate with what is cached: a fixed point.
+Eq. 1 has two unknowns, hR and wS. The paper gives no equation for hR. Here it follows from the cache inequality,
+m vR < n vS, where n, the tuples of a key during a scan, grows with the rate, and the rate with what is cached: a fixed
+point.
 
 Symbols
 -------

@@ -31,7 +31,8 @@ D1  Which keys are cached follows from a sketch of their counts and from chance 
     which it meets within 1.5%. It is the state of the long run, after about 50 tuples for each key of the cache.
 D2  When the rows of a window do not fit the space for rows found, the operator halves w, and lets it grow by an eighth
     from window to window until that happens again. A loop is the mean over such a round.
-D3  Frequent keys lie anywhere in R, and so do keys without a row.
+D3  Frequent keys lie anywhere in R, and so do keys without a row, unless `KeyDistribution.in_order` says that R is
+    sorted by demand.
 D4  The cache is that of one process alone.
 D5  When tuples arrive more slowly than they could be answered, windows shrink until a sweep takes as long as its tuples
     take to arrive. What a smaller sweep costs is worked out from c_loop as on a disk where a seek costs as much as

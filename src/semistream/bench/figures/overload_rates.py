@@ -24,9 +24,8 @@ from semistream.cost.disk_profile import HDD
 from semistream.operators.load_shedding import SheddingConfig
 from semistream.runtime.local.replay import StepCost
 
-__all__ = ["ARRIVALS", "OutsideStore", "OverloadRates", "Place", "Shedder", "shedding_measurements"]
+__all__ = ["OutsideStore", "OverloadRates", "Place", "Shedder", "shedding_measurements"]
 
-ARRIVALS = "arrivals"
 _BLOCK_BYTES = 1 << 20  # of shed tuples, written or read at once
 _OF_SHEDDER = ("strategy", "to", "lookup_position", "spool_bytes")
 _OWN = (*_OF_SHEDDER, "unshed", "overload", "settling_scans", "scans")

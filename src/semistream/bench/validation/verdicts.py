@@ -18,8 +18,8 @@ _LEAST_NEAR_BEST = 0.9
 
 _ERROR_OF = "error: |predicted / measured - 1|, over all operators and cells that were measured"
 _CHOICE_OF = (
-    "choice: share of the points (rows, skew, memory) at which the algorithm with the highest predicted rate has at "
-    f"least {_NEAR_BEST:g} of the highest measured rate"
+    "choice: share of the points (rows, skew, memory) at which the algorithm that the models predict to be the fastest "
+    f"with its own settings, as 'auto' takes it, has at least {_NEAR_BEST:g} of the highest measured rate"
 )
 
 

@@ -35,9 +35,9 @@ def operator(
     name
         The algorithm: ``"meshjoin"``, ``"hybridjoin"``, ``"inlj"``; the same behind a cache of frequent keys:
         ``"cmeshjoin"``, ``"chybridjoin"``, ``"cinlj"``; or ``"ssbj"`` or ``"sweepjoin"``, which cache as well.
-        ``"auto"``: the one that `semistream.advise` predicts to be the fastest with this memory on the table as it is,
-        for keys with Zipf exponent 1, when this machine is calibrated; otherwise ``"sweepjoin"`` for a clustered table
-        that is joined on its key, and ``"ssbj"`` for others, or what can carry the columns.
+        ``"auto"``: the one whose cost model predicts the highest rate with this memory and its own settings, for keys
+        with Zipf exponent 1 and one row each, when this machine is calibrated; otherwise ``"sweepjoin"`` for a
+        clustered table that is joined on its key, and ``"ssbj"`` for others, or what can carry the columns.
     table
         The master table, from `stage` or `open_table`.
     stream_schema
