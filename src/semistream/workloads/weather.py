@@ -1,7 +1,7 @@
 """A synthetic stand-in for the papers' weather data (S0 ll. 810-821, S3 ll. 263-267): joined on longitude.
 
-The papers join months of cloud reports (NDP-026B) on longitude, 0 to 36000: 20 million rows and 6 million
-stream tuples of 128 bytes in S0, 10 million of 32 bytes in S3. Sizes and domain are theirs; how skewed longitudes are is taken from
+The papers join months of cloud reports (NDP-026B) on longitude, 0 to 36000: 20 million rows and 6 million stream tuples
+of 128 bytes in S0, 10 million of 32 bytes in S3. Sizes and domain are theirs; how skewed longitudes are is taken from
 other real reports (`longitude_profile`). For the real reports, see `cloud_reports`.
 """
 
