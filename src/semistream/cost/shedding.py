@@ -62,7 +62,10 @@ from semistream.cost.partition_loads import PartitionLoads, increasing_root, par
 from semistream.cost.partition_memory import PartitionMemory
 from semistream.operators.load_shedding import SheddingConfig
 
-__all__ = ["SheddingPrediction", "considered_share", "predict_shedding"]
+__all__ = ["MODELLED", "SheddingPrediction", "considered_share", "predict_shedding"]
+
+MODELLED = ("hybridjoin", "chybridjoin")
+"""The algorithms whose rate is predicted while they shed."""
 
 _Floats = npt.NDArray[np.float64]
 
@@ -104,7 +107,7 @@ def predict_shedding(
     b
         Pages of a partition; the operator's own choice unless given.
     """
-    if name not in ("hybridjoin", "chybridjoin"):
+    if name not in MODELLED:
         raise InvalidArgument(f"there is no model of {name!r} that sheds: ask for 'hybridjoin' or 'chybridjoin'")
     if not 0 < arrivals_per_s < float("inf"):
         raise InvalidArgument(f"arrivals_per_s={arrivals_per_s} must be above 0, and finite")

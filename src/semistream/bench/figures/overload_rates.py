@@ -2,16 +2,17 @@
 
 Tuples arrive at a multiple of the rate that CHYBRIDJOIN has without shedding. What is shed is joined later and does not
 count. On the clock of the 7200 rpm disk, tuples that are shed to disk are written, and read again, in blocks, each
-after a seek; the network costs that disk nothing.
+after a seek; the network costs that disk nothing. What the model of shedding predicts there stands beside.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from semistream.bench.figures.join_case import join_case
 from semistream.bench.figures.measurement import Context, Measurement
 from semistream.bench.figures.open_cell import OpenCell, cell_key, cell_without, open_cell
 from semistream.bench.figures.point import MACHINE, Point
@@ -21,6 +22,7 @@ from semistream.bench.operators.arrivals import StepSeconds, disk_step_s, machin
 from semistream.bench.operators.overloaded import overloaded_rate
 from semistream.core.errors import InvalidArgument
 from semistream.cost.disk_profile import HDD
+from semistream.cost.shedding import MODELLED, predict_shedding
 from semistream.operators.load_shedding import SheddingConfig
 from semistream.runtime.local.replay import StepCost
 
@@ -149,7 +151,27 @@ class OverloadRates:
         for place in self.places:
             context.report(f"{self.series}: arrivals at {place.overload:g} times the service rate")
             points.append(self._point(opened, place, context, unshed))
+            points += self._predicted(opened, place, context, unshed)
         return points
+
+    def _predicted(self, opened: OpenCell, place: Place, context: Context, unshed: _Unshed) -> Iterator[Point]:
+        """Yield what the model of shedding says on the disk's clock, where there is one."""
+        if place.shedder is None or self.cell.algorithm not in MODELLED:
+            return
+        prediction = predict_shedding(
+            self.cell.algorithm,
+            join_case(opened),
+            opened.budget_bytes,
+            HDD,
+            arrivals_per_s=place.overload * unshed.tuples_per_s[HDD.name],
+            shedding=place.shedder.config(context),
+        )
+        yield Point(
+            series=f"{self.series} predicted",
+            x=place.x,
+            y={HDD.name: prediction.tuples_per_s},
+            details={"overload": place.overload, "shed_per_s": prediction.shed_per_s},
+        )
 
     def _point(self, opened: OpenCell, place: Place, context: Context, unshed: _Unshed) -> Point:
         arrivals = {clock: place.overload * rate for clock, rate in unshed.tuples_per_s.items()}
