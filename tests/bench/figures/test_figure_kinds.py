@@ -251,11 +251,12 @@ def test_rates_under_shedding(context: Context) -> None:
         calm, busy = (point.details["tuples_shed"][HDD.name] for point in series)
         assert busy > calm
         assert series[1].y[HDD.name] < arrivals[1].y[HDD.name]
-    # All that arrive are predicted to be answered while they are few, wherever tuples are shed to.
+    # All that arrive are predicted to be answered while they are few.
     few, many = of(points, "disk predicted")
     assert few.y[HDD.name] == pytest.approx(arrivals[0].y[HDD.name])
     assert many.y[HDD.name] < arrivals[1].y[HDD.name]
-    assert many.y == of(points, "network predicted")[1].y
+    # A spool on disk has an index in memory.
+    assert many.y[HDD.name] == pytest.approx(of(points, "network predicted")[1].y[HDD.name], rel=0.05)
 
 
 def test_tuples_that_are_shed_to_disk_take_the_disks_time(context: Context) -> None:
