@@ -431,8 +431,8 @@ def test_curves_of_two_streams(context: Context) -> None:
     assert {point.group for point in points} == set(workloads)
     for workload in workloads:
         ends = {point.series: point for point in points if point.group == workload and "total_s" in point.details}
-        assert {name: end.x for name, end in ends.items()} == {"MJoin": 2000, "XJoin": 2000}
-        assert ends["MJoin"].y["value"] <= ends["XJoin"].y["value"]
+        assert all(1900 < end.x < 2000 for end in ends.values())  # before the streams have ended
+        assert ends["MJoin"].y["value"] < ends["XJoin"].y["value"]
         assert ends["XJoin"].details["peak_state_tuples"] > 2000
 
 

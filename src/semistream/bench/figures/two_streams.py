@@ -68,15 +68,17 @@ class TwoStreams:
             "peak_state_tuples": curve.peak_tuples,
         }
         values: list[float] = getattr(curve, self.shown)
+        # When both streams have ended nothing is held any more, whatever the join did before.
+        shown = len(curve.outputs) if self.shown == "seconds" else max(1, len(curve.outputs) - 1)
         return [
             Point(
                 series=self.settings[curve.setting],
                 x=outputs,
                 y={clock: value},
-                details=totals if outputs == curve.outputs[-1] else {},
+                details=totals if outputs == curve.outputs[shown - 1] else {},
                 group=self.workload,
             )
-            for outputs, value in zip(curve.outputs, values, strict=True)
+            for outputs, value in zip(curve.outputs[:shown], values[:shown], strict=True)
         ]
 
 
