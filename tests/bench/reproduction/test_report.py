@@ -59,6 +59,8 @@ def test_reasons_come_from_people(tmp_path: Path) -> None:
     (folder / "reasons.toml").write_text('S0-5a = "The cache is small."\n')
     write_report([path], folder)
     assert "Why: The cache is small." in (folder / "README.md").read_text()
+    write_report([_written(tmp_path, _result(7.5))], folder)
+    assert "Note: The cache is small." in (folder / "README.md").read_text()
     (folder / "reasons.toml").write_text("S0-5a = \n")
     with pytest.raises(InvalidArgument, match="is not TOML"):
         write_report([path], folder)

@@ -149,9 +149,12 @@ def _section(figure: JudgedFigure, reasons: Mapping[str, str]) -> Iterable[str]:
         for judged in figure.claims:
             yield f"| {judged.claim.text} | {judged.on_disk.ours} | {judged.on_disk.verdict.value} |"
     yield ""
+    reason = reasons.get(_name(result), reasons.get(result.figure))
     if figure.on_disk is not Verdict.REPRODUCED:
-        reason = reasons.get(_name(result), reasons.get(result.figure, _NO_REASON))
-        yield f"Why: {reason.strip()}"
+        yield f"Why: {(reason or _NO_REASON).strip()}"
+        yield ""
+    elif reason is not None:
+        yield f"Note: {reason.strip()}"
         yield ""
     yield f"![{_name(result)}](figures/{_name(result)}.png)"
     yield ""
