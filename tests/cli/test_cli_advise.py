@@ -122,10 +122,14 @@ def test_a_picture_is_drawn(table: Path, tmp_path: Path, suffix: str) -> None:
 def test_calibration_is_measured_stored_and_used(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int | None] = []
 
-    def measured(table: ss.MasterTable, *, memory_bytes: int | None, progress: object) -> Calibration:
+    def measured(
+        table: ss.MasterTable, *, memory_bytes: int | None, stream_schema: pa.Schema | None, progress: object
+    ) -> Calibration:
+        assert stream_schema is None
         asked.append(memory_bytes)
         factors = AlgorithmFactors(loop_s=1e-4, page_s=1e-5, disk_tuple_s=1e-6)
-        provenance = {"cpu": cpu_model(), "cores": core_count()}
+        measured_with = {"path": table.path, "rows": table.num_rows, "bytes": table.num_bytes}
+        provenance = {"cpu": cpu_model(), "cores": core_count(), "table": measured_with, "date": "2026-01-02"}
         return Calibration(factors=CostFactors({"meshjoin": factors, "inlj": factors}), provenance=provenance)
 
     monkeypatch.setattr(command, "measure", measured)
@@ -134,6 +138,7 @@ def test_calibration_is_measured_stored_and_used(table: Path, tmp_path: Path, mo
     assert asked == [2 << 20]
     assert (tmp_path / "home" / "calibration.json").is_file()
     assert "on this machine" in result.stdout.splitlines()[0]
+    assert "costs are those that were measured on" in result.stdout
     assert invoke(table, "--memory", "2MB").exit_code == 0  # from the file
 
 

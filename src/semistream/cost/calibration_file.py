@@ -72,11 +72,10 @@ def load_calibration() -> Calibration:
                 f"{str(path)!r} has format {content['format']}, this version reads {_FORMAT}: {_REMEDY}"
             )
         provenance = dict(content["provenance"])
-        table = provenance["table"]
         calibration = Calibration(
             factors=CostFactors(
                 {name: AlgorithmFactors(**given) for name, given in content["factors"].items()},
-                measured_on=f"{table['path']} ({table['rows']:,} rows, {table['bytes']:,} bytes), {provenance['date']}",
+                measured_on=_measured_on(provenance),
             ),
             left_out=dict(content["left_out"]),
             fit_error=dict(content["fit_error"]),
@@ -98,3 +97,10 @@ def load_calibration() -> Calibration:
             f"{core_count()}: {_REMEDY}"
         )
     return calibration
+
+
+def _measured_on(provenance: dict[str, Any]) -> str:
+    table = provenance.get("table")
+    if table is None:
+        return ""
+    return f"{table['path']} ({table['rows']:,} rows, {table['bytes']:,} bytes), {provenance['date'][:10]}"
