@@ -1,11 +1,11 @@
 """Runs of figures: kept after every measurement, resumed, shared, and told apart by what they were measured with."""
 
-from collections.abc import os
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import Mapping
 import pytest
 
 from semistream.bench.figures import runner
