@@ -98,7 +98,8 @@ class RateMeasurement:
         try:
             op = make_operator(cell.algorithm, table, budget_bytes, workload, **cell.options)
         except BudgetTooSmall as error:
-            return [Point(cell.algorithm, 0.0, {}, {**about, "budget_bytes": budget_bytes, "skipped": str(error)})]
+            why = str(error).replace(table.path, "the table")  # results go to other machines
+            return [Point(cell.algorithm, 0.0, {}, {**about, "budget_bytes": budget_bytes, "skipped": why})]
         with op:
             steady = measure_steady(op, PreparedStream(workload.stream(context.seed)), table, cell.effort)
         rates = {MACHINE: steady.tuples_per_s, HDD.name: steady.disks[HDD.name].tuples_per_s}
