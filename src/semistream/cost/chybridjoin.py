@@ -32,13 +32,15 @@ D3  What is read of R is that of a cache with the most frequent keys that make u
 D4  h is that of the long run. A stream that changes is answered less from the cache.
 """
 
+from functools import partial
+
 from semistream.cost.aging_share import Looks, aging_share
 from semistream.cost.cache_memory import CacheMemory
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
+from semistream.cost.model_settings import b_and_cache_share_to_try, known_settings, whole
 from semistream.cost.partition_loads import PartitionLoads, part_rates, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
-from semistream.cost.scanning import b_and_cache_share_to_try, known_settings, whole
 from semistream.operators.cached_config import CachedConfig
 from semistream.operators.load_shedding import SheddingConfig
 
@@ -47,7 +49,6 @@ __all__ = ["ChybridjoinModel", "cached_partition_memory"]
 _NAME = "chybridjoin"
 _LOOKS = Looks(turns_between=2.0, turns_collecting=0.0, first_aging=0.5)
 _MOST_CACHED = 0.9999
-_CACHE_SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
 
 def cached_partition_memory(
@@ -94,8 +95,5 @@ class ChybridjoinModel:
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         """Return every b that leaves room for a window, in even ratios, with several shares of the cache."""
-
-        def fits(b: int, cache_share: float) -> PartitionMemory:
-            return PartitionMemory.of(_NAME, case, memory_bytes, b, cache_share=cache_share)
-
-        return b_and_cache_share_to_try(case.table.pages, _CACHE_SHARES, fits)
+        fits = partial(PartitionMemory.of, _NAME, case, memory_bytes)
+        return b_and_cache_share_to_try(case.table.pages, fits)

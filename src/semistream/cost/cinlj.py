@@ -39,10 +39,10 @@ from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.lookup_times import lookup_times
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
+from semistream.cost.model_settings import known_settings, whole
 from semistream.cost.page_lookups import PageLookups, lookup_memory
 from semistream.cost.partition_memory import require_clustered
 from semistream.cost.recent_share import recent_share
-from semistream.cost.scanning import known_settings, whole
 from semistream.operators.cached_config import CachedConfig
 from semistream.operators.cinlj import DEFAULT_W, cinlj_split, recent_keys_for
 from semistream.operators.delivery import Delivery

@@ -39,15 +39,15 @@ from functools import partial
 from semistream.cost.aging_share import aging_share
 from semistream.cost.cache_memory import CacheMemory
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
+from semistream.cost.model_settings import b_and_cache_share_to_try, known_settings, whole
 from semistream.cost.scan_memory import ScanMemory
-from semistream.cost.scanning import b_and_cache_share_to_try, known_settings, scan_loop, scan_times, whole
+from semistream.cost.scanning import scan_loop, scan_times
 from semistream.operators.cached_config import CachedConfig
 from semistream.operators.matching import EqualityMatching
 
 __all__ = ["CmeshjoinModel"]
 
 _NAME = "cmeshjoin"
-_CACHE_SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
 
 @register_model(_NAME)
@@ -85,7 +85,7 @@ class CmeshjoinModel:
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         """Return every b that leaves room for a window, in even ratios, with several shares of the cache."""
         fits = partial(self._memory, case, memory_bytes)
-        return b_and_cache_share_to_try(case.table.pages, _CACHE_SHARES, fits)
+        return b_and_cache_share_to_try(case.table.pages, fits)
 
     @staticmethod
     def _memory(case: JoinCase, memory_bytes: int, b: int | None, cache_share: float) -> ScanMemory:

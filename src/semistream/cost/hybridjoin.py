@@ -41,9 +41,9 @@ D6  When tuples arrive more slowly than they could be answered, loops go on at t
 """
 
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
+from semistream.cost.model_settings import b_to_try, known_settings, whole
 from semistream.cost.partition_loads import PartitionLoads, part_rates, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
-from semistream.cost.scanning import b_to_try, known_settings, whole
 
 __all__ = ["HybridjoinModel"]
 

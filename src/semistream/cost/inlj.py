@@ -35,9 +35,9 @@ D4  A page that several tuples of a step ask for is asked for once. That is take
 
 from semistream.cost.lookup_times import lookup_times
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
+from semistream.cost.model_settings import known_settings, whole
 from semistream.cost.page_lookups import PageLookups, lookup_memory
 from semistream.cost.partition_memory import require_clustered
-from semistream.cost.scanning import known_settings, whole
 from semistream.operators.inlj import DEFAULT_W, inlj_split
 
 __all__ = ["InljModel"]

@@ -48,8 +48,9 @@ D6  A tuple is answered when it has met all of R, a whole scan after it was read
 
 from semistream.cost.loop import Loop
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
+from semistream.cost.model_settings import b_to_try, known_settings, whole
 from semistream.cost.scan_memory import ScanMemory
-from semistream.cost.scanning import b_to_try, known_settings, scan_loop, scan_times, whole
+from semistream.cost.scanning import scan_loop, scan_times
 from semistream.operators.matching import matching_for
 from semistream.operators.stream_window import WindowShape
 

@@ -58,10 +58,11 @@ from semistream.cost.inequality_share import SCAN, InequalityLooks
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
+from semistream.cost.model_settings import b_to_try, known_settings, whole
 from semistream.cost.partition_loads import PartitionLoads, part_rates, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
 from semistream.cost.scan_memory import ScanMemory, buffer_tuples
-from semistream.cost.scanning import b_to_try, known_settings, scan_loop, scan_times, whole
+from semistream.cost.scanning import scan_loop, scan_times
 from semistream.operators.balance import Balance
 from semistream.operators.hybrid_phase import HybridPhase
 from semistream.operators.matching import EqualityMatching

@@ -50,11 +50,11 @@ from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop, searches_of
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
+from semistream.cost.model_settings import known_settings, whole
 from semistream.cost.partition_loads import increasing_root, part_rates
 from semistream.cost.partition_memory import require_clustered
 from semistream.cost.result_rows import results_per_tuple
 from semistream.cost.scan_memory import page_sizes
-from semistream.cost.scanning import known_settings, whole
 from semistream.cost.sketch_share import sketch_share
 from semistream.operators.hot_rows import HotRows
 from semistream.operators.sweep_memory import SweepMemory

@@ -3,12 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from semistream.cost.cost_factors import MACHINE
+
 __all__ = ["MACHINE", "Point"]
-
-MACHINE = "this machine"
-"""The clock of rates and times as they were measured, without what passed for want of a core that other processes had.
-
-Other clocks are disk profiles, by their names."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,8 @@ class Point:
     x
         A number, in the unit of the figure's x axis.
     y
-        The value on every clock by the clock's name, or under ``"value"`` where time plays no part.
+        The value on every clock by the clock's name, or under ``"value"`` where time plays no part. `MACHINE` is this
+        machine's, without what passed for want of a core; others are disk profiles.
     details
         What else was measured, with units in the names.
     """
