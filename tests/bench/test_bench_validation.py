@@ -37,7 +37,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> BenchResult:
         for name, value in (("_WARM_UP_S", 0.0), ("_MOST_WARM_UP_S", 0.01), ("_SLICE_S", 0.0), ("_SLICES", 3)):
             patch.setattr(trial_run, name, value)
         result = run_validation(SPEC, tmp_path_factory.mktemp("bench-data"), keep=kept.append)
-    assert [len(part.cells) for part in kept] == [1, 2]
+    assert [len(part.cells) for part in kept] == [1, 2, 4]
     return result
 
 
@@ -47,7 +47,9 @@ def entry(entries: list[Entry] | tuple[Entry, ...], name: str) -> Entry:
 
 def test_every_cell_is_measured_and_predicted_on_both_clocks(result: BenchResult) -> None:
     cells = [ValidatedCell.from_dict(content) for content in result.cells]
-    assert [cell.cell for cell in cells] == grid_of(SPEC)
+    assert [cell.cell for cell in cells if cell.advised_on is None] == grid_of(SPEC)
+    assert [cell.advised_on for cell in cells[2:]] == [HDD.name, MACHINE]
+    assert all(cell.settings["b"] >= 1 for cell in cells[2:])
     for cell in cells:
         for clock in (HDD.name, MACHINE):
             assert cell.predicted[clock].tuples_per_s > 0
@@ -98,10 +100,18 @@ def test_cells_at_which_factors_are_measured_are_refused(tmp_path: Path) -> None
 # --- verdicts, from cells that are made up ----------------------------------------------------------------------
 
 
-def made_up(name: str, predicted: float, measured: float, skew: float = 0.0, layout: Layout = "heap") -> ValidatedCell:
+def made_up(
+    name: str,
+    predicted: float,
+    measured: float,
+    skew: float = 0.0,
+    layout: Layout = "heap",
+    advised_on: str | None = None,
+) -> ValidatedCell:
     found = CellResult(Cell(1000, skew, 0.1, name, layout), None, 1000)
     return ValidatedCell(
         found,
+        advised_on=advised_on,
         predicted={HDD.name: Figures(predicted, 2.0)},
         measured={HDD.name: Figures(measured, 4.0)},
     )
@@ -120,19 +130,36 @@ def test_errors_are_relative_to_what_was_measured() -> None:
 
 def test_a_choice_is_near_the_best_when_its_measured_rate_is() -> None:
     cells = [
-        made_up("a", 200, 90),  # chosen, and near the best
+        made_up("a", 200, 70),  # what is predicted to be the best with its own settings
         made_up("b", 100, 100),
-        made_up("a", 200, 80, skew=1.0),  # chosen, and not
+        made_up("a", 220, 90, advised_on=HDD.name),  # near the best
+        made_up("b", 250, 10, advised_on=MACHINE),  # advised for another clock
+        made_up("a", 200, 80, skew=1.0),
         made_up("b", 100, 100, skew=1.0),
+        made_up("a", 220, 84, skew=1.0, advised_on=HDD.name),  # not near
     ]
     choices = entry(entries_of(SPEC, cells), f"choices near the best, {HDD.name}")
     assert choices.value == 0.5
-    assert [choice["rate_of_best"] for choice in choices.details["choices"]] == pytest.approx([0.9, 0.8])
+    listed = choices.details["choices"]
+    assert [choice["rate_of_best"] for choice in listed] == pytest.approx([0.9, 0.84])
+    assert [choice["rate_of_best_with_own_settings"] for choice in listed] == pytest.approx([0.7, 0.8])
+
+
+def test_what_is_advised_is_best_when_nothing_was_faster() -> None:
+    cells = [made_up("a", 200, 100), made_up("b", 100, 50), made_up("b", 300, 120, advised_on=HDD.name)]
+    (choice,) = entry(entries_of(SPEC, cells), f"choices near the best, {HDD.name}").details["choices"]
+    assert (choice["best"], choice["rate_of_best"]) == ("b on heap", 1.0)
+
+
+def test_errors_are_those_of_the_grid_and_not_of_what_is_advised() -> None:
+    cells = [made_up("a", 110, 100), made_up("a", 500, 100, advised_on=HDD.name)]
+    assert entry(entries_of(SPEC, cells), f"worst error of rate, {HDD.name}").value == pytest.approx(0.1)
 
 
 def test_an_algorithm_without_a_prediction_can_still_be_the_best() -> None:
     unknown = replace(made_up("c", 1, 200), predicted={}, not_predicted="no model")
-    entries = entries_of(SPEC, [made_up("a", 200, 100), made_up("b", 100, 50), unknown])
+    advised = made_up("a", 210, 105, advised_on=HDD.name)
+    entries = entries_of(SPEC, [made_up("a", 200, 100), made_up("b", 100, 50), unknown, advised])
     assert entry(entries, f"choices near the best, {HDD.name}").value == 0.0
     median = entry(entries, f"median error of rate, {HDD.name}")
     assert list(median.details["not_predicted"].values()) == ["no model"]
@@ -153,6 +180,9 @@ def test_loop_cost_is_time_by_steps() -> None:
         tuples_per_s=40.0,
         disks=disks,
     )
+    slower, _ = measured_figures(replace(found, yardstick_s=3.0), rows_per_page=100.0, usual_yardstick_s=1.5)
+    assert slower[MACHINE] == Figures(80.0, 0.25)  # a machine that is twice as fast
+    assert slower[HDD.name] == Figures(10.0, 2.0)
     figures, loop = measured_figures(found, rows_per_page=100.0)
     assert figures == {HDD.name: Figures(10.0, 2.0), MACHINE: Figures(40.0, 0.5)}
     assert (loop.cached_tuples, loop.disk_tuples, loop.pages, loop.master_rows) == (5.0, 15.0, 3.0, 300.0)

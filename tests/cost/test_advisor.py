@@ -24,7 +24,7 @@ from semistream.core.semantics import JoinSpec
 from semistream.cost import advisor, auto_choice, model
 from semistream.cost.advice import Advice
 from semistream.cost.clock_names import clock_named
-from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
+from semistream.cost.cost_factors import AlgorithmFactors, CostFactors, by_partition
 from semistream.cost.disk_profile import HDD
 from semistream.cost.loop import Loop
 from semistream.cost.usable_algorithms import why_unusable
@@ -278,7 +278,8 @@ class _Calibrated:
 
     def __init__(self, fast: str) -> None:
         slow = AlgorithmFactors(loop_s=1.0, disk_tuple_s=1.0, cached_tuple_s=1.0)
-        self.factors = CostFactors({name: slow for name in algorithm_names() if name != fast} | {fast: _FAST})
+        factors = {name: slow for name in [*algorithm_names(), by_partition("ssbj")]}
+        self.factors = CostFactors({**factors, fast: _FAST, by_partition(fast): _FAST})
 
 
 _FAST = AlgorithmFactors(loop_s=1e-9, disk_tuple_s=1e-9, cached_tuple_s=1e-9)

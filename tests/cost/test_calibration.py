@@ -1,6 +1,7 @@
 """Calibration: factors are found from counted work, kept in a file, and belong to one machine."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from semistream.cost.trial_stream import TrialStream, absent_keys, keys_of, tria
 from semistream.operators import algorithm_names
 from semistream.storage import MasterTable, stage
 
-LOOP = Loop(cached_tuples=5, disk_tuples=20, master_rows=500, results=24, seeks=1, pages=2, bytes_read=65_536)
+LOOP = Loop(cached_tuples=5, disk_tuples=20, master_rows=500, results=24, reads=1, seeks=1, pages=2, bytes_read=65_536)
 
 
 @pytest.fixture
@@ -64,13 +65,21 @@ def test_algorithm_without_factors_is_an_error_that_names_those_with() -> None:
 def test_fit_finds_the_factors_that_made_the_times() -> None:
     rng = np.random.default_rng(3)
     true = AlgorithmFactors(
-        loop_s=4e-4, seek_s=1e-4, page_s=3e-5, row_s=2e-8, disk_tuple_s=5e-7, cached_tuple_s=3e-7, result_s=1e-7
+        loop_s=4e-4,
+        seek_s=1e-4,
+        page_s=3e-5,
+        row_s=2e-8,
+        disk_tuple_s=5e-7,
+        cached_tuple_s=3e-7,
+        answer_s=2e-4,
+        result_s=1e-7,
     )
     works = []
     for _ in range(40):
-        counts = Loop(**{name: float(rng.integers(1, 10_000)) for name in Loop.__dataclass_fields__})
+        loop = Loop(**{name: float(rng.integers(1, 10_000)) for name in Loop.__dataclass_fields__})
+        loop = replace(loop, cached_tuples=float(rng.choice([0.0, 0.5, 3.0, 500.0])))
         loops = float(rng.integers(1, 1000))
-        works.append(CountedWork(loops, counts, (loops - 1) * true.loop_s + true.seconds(counts)))
+        works.append(CountedWork(loops, loop, loops * true.seconds(loop)))
     assert fit_factors(works).as_dict() == pytest.approx(true.as_dict(), rel=1e-6)
 
 
@@ -85,6 +94,13 @@ def test_fitted_factors_are_never_negative() -> None:
         assert (x >= 0).all()
         assert (gradient <= 1e-6).all()  # nothing is gained by raising any of them,
         assert np.abs(gradient[x > 0]).max(initial=0.0) < 1e-6  # nor by changing one that is not zero
+
+
+def test_work_on_a_slower_machine_is_the_same_work() -> None:
+    usual = [CountedWork(3, LOOP.times(n), n * 1e-3 + 5e-3, yardstick_s=2e-4) for n in (1, 5, 20)]
+    slow = [work._replace(elapsed_s=1.5 * work.elapsed_s, yardstick_s=3e-4) for work in usual]
+    assert [work.at(2e-4) for work in slow] == [pytest.approx(work) for work in usual]
+    assert fit_factors([work.at(2e-4) for work in slow]).loop_s == pytest.approx(fit_factors(usual).loop_s)
 
 
 # --- trials ------------------------------------------------------------
@@ -116,7 +132,7 @@ def test_absent_keys_are_not_in_the_table_and_come_as_often_as_asked(tmp_path: P
 def test_every_operator_gets_factors_on_a_clustered_table(tmp_path: Path) -> None:
     said: list[str] = []
     found = calibrate(small_table(tmp_path / "t"), progress=said.append)
-    assert sorted(found.factors.by_algorithm) == algorithm_names()
+    assert sorted(found.factors.by_algorithm) == sorted([*algorithm_names(), "ssbj by partition"])
     assert found.left_out == {}
     for name in algorithm_names():
         assert found.factors.loop_s(name, LOOP) > 0
@@ -127,7 +143,7 @@ def test_every_operator_gets_factors_on_a_clustered_table(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("short_trials")
 def test_a_heap_is_sampled_for_operators_that_need_a_clustered_table(tmp_path: Path) -> None:
     found = calibrate(small_table(tmp_path / "t", "heap"), memory_bytes=400_000, algorithms=["hybridjoin", "ssbj"])
-    assert sorted(found.factors.by_algorithm) == ["hybridjoin", "ssbj"]
+    assert sorted(found.factors.by_algorithm) == ["hybridjoin", "ssbj", "ssbj by partition"]
     assert found.provenance["memory_bytes"] == 400_000
 
 

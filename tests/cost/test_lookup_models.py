@@ -8,6 +8,7 @@ from semistream.cost.disk_profile import HDD
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.lookup_times import lookup_times
 from semistream.cost.model import model, predict
+from semistream.cost.part_rates import PartRates
 from semistream.cost.pool_misses import pool_misses
 from semistream.cost.recent_share import recent_share
 from semistream.storage import MasterTable
@@ -100,13 +101,13 @@ def test_a_pool_of_the_last_used_pages_that_is_followed() -> None:
             if len(pool) == 40:
                 del pool[next(iter(pool))]
         pool[page] = None
-    assert pool_misses(rates, 40) == pytest.approx(misses / 80_000, rel=0.02)
+    assert pool_misses(PartRates.each(rates), 40) == pytest.approx(misses / 80_000, rel=0.02)
 
 
 def test_pools_of_nothing_and_of_everything() -> None:
     rates = np.array([0.5, 0.5, 0.0])
-    assert pool_misses(rates, 0) == 1
-    assert pool_misses(rates, 2) == 0
+    assert pool_misses(PartRates.each(rates), 0) == 1
+    assert pool_misses(PartRates.each(rates), 2) == 0
 
 
 def test_a_cache_for_all_keys_or_none() -> None:

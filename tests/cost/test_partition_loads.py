@@ -7,7 +7,8 @@ import pytest
 
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.missed_keys import missed_keys
-from semistream.cost.partition_loads import PartitionLoads, increasing_root, part_rates, times_between_loads
+from semistream.cost.part_rates import PartRates
+from semistream.cost.partition_loads import PartitionLoads, increasing_root, times_between_loads
 
 
 def loads_followed(rates: np.ndarray, window: int, tuples: int) -> float:
@@ -41,50 +42,35 @@ def test_reads_are_those_of_a_queue_that_is_followed(exponent: float, window: in
     rates = np.arange(1, 101, dtype=np.float64) ** -exponent
     rates /= rates.sum()
     followed = loads_followed(rates, window, tuples=400_000)
-    assert PartitionLoads.of_window(rates, window).per_tuple == pytest.approx(followed, rel=0.06)
+    assert PartitionLoads.of_window(PartRates.each(rates), window).per_tuple == pytest.approx(followed, rel=0.06)
 
 
 def test_two_partitions_by_hand() -> None:
     # λ = 3/4 and 1/4, T = 4: (3/4) / 4 + (1/4) / 2 reads; 3 (1 + 3/2) / 4 + 1 (1 + 1/2) / 2 waiting.
-    loads = PartitionLoads(np.array([0.75, 0.25]), 4.0)
+    loads = PartitionLoads(PartRates.each(np.array([0.75, 0.25])), 4.0)
     assert loads.per_tuple == pytest.approx(0.3125)
     assert loads.waiting == pytest.approx(2.625)
 
 
 def test_one_partition_is_read_when_the_window_is_full() -> None:
-    assert 1 / PartitionLoads.of_window(np.ones(1), 1000).per_tuple == pytest.approx(1000, rel=0.01)
+    assert 1 / PartitionLoads.of_window(PartRates.each(np.ones(1)), 1000).per_tuple == pytest.approx(1000, rel=0.01)
 
 
 def test_a_window_for_one_tuple_has_a_read_for_each() -> None:
-    assert PartitionLoads.of_window(np.full(50, 0.02), 1).per_tuple == pytest.approx(1, abs=0.05)
+    assert PartitionLoads.of_window(PartRates.each(np.full(50, 0.02)), 1).per_tuple == pytest.approx(1, abs=0.05)
 
 
 def test_at_the_speed_of_a_full_window_the_same_reads_follow() -> None:
-    rates = part_rates(KeyDistribution.zipf(10_000, 1.0), 100)
+    rates = PartRates.of(KeyDistribution.zipf(10_000, 1.0), 100)
     full = PartitionLoads.of_window(rates, 5000)
     assert PartitionLoads.of_speed(rates, full.per_tuple).oldest_tuples == pytest.approx(full.oldest_tuples)
     assert PartitionLoads.of_speed(rates, 2.0).oldest_tuples == 0
 
 
 def test_a_larger_window_never_reads_more() -> None:
-    rates = part_rates(KeyDistribution.zipf(10_000, 0.7), 64)
+    rates = PartRates.of(KeyDistribution.zipf(10_000, 0.7), 64)
     reads = [PartitionLoads.of_window(rates, window).per_tuple for window in (1, 2, 10, 100, 1000, 10_000)]
     assert reads == sorted(reads, reverse=True)
-
-
-@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.0])
-@pytest.mark.parametrize("parts", [1, 7, 5000])
-def test_rates_of_parts_add_up_to_one(exponent: float, parts: int) -> None:
-    rates = part_rates(KeyDistribution.zipf(100_000, exponent), parts)
-    assert rates.size == parts
-    assert rates.sum() == pytest.approx(1)
-    assert rates.min() >= 0
-
-
-def test_the_most_frequent_key_makes_its_part_the_most_frequent() -> None:
-    keys = KeyDistribution.zipf(100_000, 1.0)
-    rates = part_rates(keys, 1000)
-    assert keys.probability[0] < rates.max() < keys.probability[0] + 0.05
 
 
 def test_missed_keys_are_what_the_cache_leaves() -> None:
@@ -98,17 +84,17 @@ def test_missed_keys_are_what_the_cache_leaves() -> None:
 
 
 def test_tuples_that_come_rarely_have_a_read_each() -> None:
-    times = times_between_loads(np.full(10, 0.1), loop_s=0.01, arrivals_per_s=1)
+    times = times_between_loads(PartRates.each(np.full(10, 0.1)), loop_s=0.01, arrivals_per_s=1)
     assert times.processing_s == pytest.approx(0.01)
     assert times.waiting_s < 0.001
 
 
 def test_times_follow_littles_law() -> None:
     # Ten tuples for each read: 1 + T / 100 = 10.
-    times = times_between_loads(np.full(100, 0.01), loop_s=0.01, arrivals_per_s=1000)
-    waiting = PartitionLoads(np.full(100, 0.01), 900.0).waiting
+    times = times_between_loads(PartRates.each(np.full(100, 0.01)), loop_s=0.01, arrivals_per_s=1000)
+    waiting = PartitionLoads(PartRates.each(np.full(100, 0.01)), 900.0).waiting
     assert times.processing_s == pytest.approx(waiting / 1000 + 0.005)
-    half = times_between_loads(np.full(100, 0.01), loop_s=0.01, arrivals_per_s=2000, cached_share=0.5)
+    half = times_between_loads(PartRates.each(np.full(100, 0.01)), loop_s=0.01, arrivals_per_s=2000, cached_share=0.5)
     assert half.processing_s == pytest.approx((times.processing_s + 0.01) / 2)
     assert times.waiting_s == half.waiting_s == pytest.approx(0.005)
 

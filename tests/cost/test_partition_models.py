@@ -52,10 +52,24 @@ def test_reads_are_those_of_the_operator(
     with make(name, table, memory) as op:
         counted = counts_per_tuple(op, exponent, warm_up=warm_up, tuples=150_000)
     assert loop.seeks / loop.tuples == pytest.approx(counted.seeks, rel=0.1)
+    assert loop.reads / loop.tuples == pytest.approx(counted.reads, rel=0.1)
     assert loop.pages / loop.tuples == pytest.approx(counted.pages, rel=0.1)
     assert loop.bytes_read / loop.tuples == pytest.approx(counted.bytes_read, rel=0.1)
     assert loop.results / loop.tuples == pytest.approx(counted.results, rel=0.1)
     assert loop.cache_share == pytest.approx(counted.cache_share, abs=0.03)
+
+
+def test_a_read_takes_in_the_page_beside_where_memory_allows(table: MasterTable) -> None:
+    case = scattered_case(table, 0.0)
+    own = model("hybridjoin").plan(case, 400_000, {})
+    assert own.loop.reads == own.loop.seeks == 1  # b is one less, so that b + 1 pages are a good read
+    large_b = model("hybridjoin").plan(case, 400_000, {"b": own.settings["b"] + 4})
+    assert large_b.loop.reads == pytest.approx(2, rel=0.1)
+    assert large_b.loop.seeks == 1
+    with make("hybridjoin", table, 400_000, b=int(large_b.settings["b"])) as op:
+        counted = counts_per_tuple(op, 0.0, warm_up=20_000, tuples=40_000)
+        loads = op.partitions_read / op.metrics.tuples_answered  # type: ignore[attr-defined]
+    assert counted.reads / loads == pytest.approx(large_b.loop.reads, rel=0.1)
 
 
 def test_a_table_that_is_sorted_by_demand_is_read_less_often(table: MasterTable) -> None:

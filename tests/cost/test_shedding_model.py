@@ -9,6 +9,7 @@ import pytest
 from semistream.core.errors import InvalidArgument
 from semistream.cost.disk_profile import HDD
 from semistream.cost.model import JoinCase, predict
+from semistream.cost.part_rates import PartRates
 from semistream.cost.shedding import considered_share, predict_shedding
 from semistream.operators.load_shedding import SheddingConfig, Strategy
 from semistream.storage import MasterTable
@@ -54,7 +55,7 @@ def test_the_answered_share_is_that_of_a_queue_that_is_followed(position: float,
     rates = np.arange(1, 41, dtype=np.float64) ** -exponent
     rates /= rates.sum()
     followed = share_followed(rates, window=200, per_load=20, position=position)
-    assert considered_share(rates, 200, 20, position) == pytest.approx(followed, rel=0.06)
+    assert considered_share(PartRates.each(rates), 200, 20, position) == pytest.approx(followed, rel=0.06)
 
 
 def test_keeping_is_as_fast_as_not_shedding_with_the_same_window(case: JoinCase) -> None:

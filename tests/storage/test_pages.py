@@ -131,7 +131,7 @@ def test_reader_projects_in_the_order_asked(table: MasterTable) -> None:
     with pytest.raises(InvalidArgument, match="io='direct'"):
         PageReader(table, io="direct")
     with pytest.raises(InvalidArgument, match="access='any'"):
-        PageReader(table, access="any")
+        PageReader(table, access="any")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("io", ["buffered", "drop_behind"])
@@ -173,6 +173,7 @@ def test_scan_through_read_ahead(table: MasterTable, guess: str, io: str) -> Non
         assert ahead.pages_read == pages.num_pages + wasted
         assert ahead.bytes_read == pages.num_bytes + wasted * int(pages.length[0])
         # A scan seeks to the start of each file; a read that leads elsewhere costs that seek and the one back.
+        assert ahead.reads == (len(runs) if guess != "wrong" else 2 * len(runs))
         assert ahead.seeks == (len(pages.files) if guess != "wrong" else 2 * len(runs))
     assert pa.Table.from_batches(rows).combine_chunks().equals(read_all(table).combine_chunks())
 

@@ -78,12 +78,13 @@ def validation(
 def _table(result: BenchResult) -> Table:
     """Return predicted / measured rate of every operator, by skew and memory, on both clocks."""
     cells = [ValidatedCell.from_dict(content) for content in result.cells]
-    table = Table("algorithm", "on", "skew", "M", *(f"rate, {clock}" for clock in CLOCKS), box=None)
+    table = Table("algorithm", "skew", "M", "advised for", *(f"rate, {clock}" for clock in CLOCKS), box=None)
     table.title = "predicted / measured"
     for found in cells:
         cell = found.cell
         ratios = [_ratio(found, clock) for clock in CLOCKS]
-        table.add_row(cell.algorithm, cell.layout, f"{cell.skew:g}", f"{100 * cell.memory_share:.3g}%", *ratios)
+        share = f"{100 * cell.memory_share:.3g}%"
+        table.add_row(str(found), f"{cell.skew:g}", share, found.advised_on or "", *ratios)
     return table
 
 

@@ -10,10 +10,10 @@ class Metrics:
     """Counters of one operator since it was made or restored.
 
     ``answered`` tuples are done: all their results are out. ``pages_read`` and ``bytes_read`` count what came
-    from storage, pages that were read ahead and not used included; ``seeks`` counts the reads that did not begin
-    where the one before ended, so that a scan seeks once per file. ``tuples_shed`` and ``tuples_reloaded``
-    stay zero for operators that never shed load. ``tuples_dropped`` were shed for good: the result leaves them out.
-    ``shed_strategy`` is by which rule tuples are chosen for that, or ``"none"``.
+    from storage, pages that were read ahead and not used included; ``reads`` counts runs of pages read in one go, and
+    ``seeks`` those that did not begin where the one before ended, so that a scan seeks once per file. ``tuples_shed``
+    and ``tuples_reloaded`` stay zero for operators that never shed load. ``tuples_dropped`` were shed for good: the
+    result leaves them out. ``shed_strategy`` is by which rule tuples are chosen for that, or ``"none"``.
     """
 
     tuples_in: int = 0
@@ -27,6 +27,7 @@ class Metrics:
     tuples_dropped: int = 0
     pages_read: int = 0
     bytes_read: int = 0
+    reads: int = 0
     seeks: int = 0
     steps: int = 0
     cycles: int = 0

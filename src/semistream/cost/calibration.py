@@ -2,11 +2,13 @@
 
 The papers take their factors from micro-benchmarks (S3 section 3.2). Here every operator works for a short while on
 the table itself, with several budgets and skews, so that the numbers of loops, pages and tuples change against each
-other. It counts what it does, and the factors are those that explain best how long that took.
+other. It counts what it does, and the factors are those that explain best how long that took, on a machine that is as
+fast as this one was half of the time: a `Yardstick` tells.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,12 +20,13 @@ import pyarrow as pa
 from semistream._version import __version__
 from semistream.core.errors import BudgetTooSmall, EmptyTable, InvalidArgument, SemistreamError
 from semistream.core.semantics import JoinSpec
-from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
+from semistream.cost.cost_factors import AlgorithmFactors, CostFactors, by_partition
 from semistream.cost.factor_fit import CountedWork, fit_factors
 from semistream.cost.machine import core_count, cpu_model
 from semistream.cost.trial_run import LOOKUPS, run_trial
 from semistream.cost.trial_stream import TrialStream, absent_keys, keys_of, trial_schema
 from semistream.cost.trial_tables import TrialTables, trial_tables
+from semistream.cost.yardstick import Yardstick
 from semistream.operators import algorithm, algorithm_names
 from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
@@ -57,7 +60,7 @@ class Calibration:
     fit_error
         By algorithm: the median relative error of the fitted factors over what they were fitted to.
     provenance
-        Date, version, machine, table, memory and seed.
+        Date, version, machine, table, memory, seed, and what a step of the yardstick usually took.
     """
 
     factors: CostFactors
@@ -73,6 +76,7 @@ def calibrate(
     stream_schema: pa.Schema | None = None,
     algorithms: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
+    yardstick: Yardstick | None = None,
 ) -> Calibration:
     """Return the cost factors of all operators that can join a stream with ``table`` on its key.
 
@@ -90,6 +94,8 @@ def calibrate(
         Which to calibrate; all by default.
     progress
         Is told what is being done.
+    yardstick
+        Tells how fast the machine is while it is being done; one of its own by default.
     """
     if table.num_pages == 0:
         raise EmptyTable(f"{table.path} has no rows: there is nothing to calibrate with")
@@ -99,30 +105,34 @@ def calibrate(
     schema = trial_schema(table) if stream_schema is None else stream_schema
     # What is wrong with the stream is said at once, and not once for every operator.
     JoinSpec.resolve(schema, table.schema, list(table.key))
-    factors: dict[str, AlgorithmFactors] = {}
+    counted: dict[str, list[CountedWork]] = {}
     left_out: dict[str, str] = {}
-    fit_error: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix="semistream-calibration-") as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="semistream-calibration-"))
         report("taking samples of the table")
         rng = np.random.default_rng(_SEED)
-        trials = _Trials(trial_tables(table, Path(folder), rng), schema, memory_bytes, rng)
+        tables = trial_tables(table, Path(folder), rng)
+        beside = yardstick or stack.enter_context(Yardstick(tables.scanned))
+        trials = _Trials(tables, schema, memory_bytes, rng, beside)
         names = algorithm_names() if algorithms is None else list(algorithms)
         for number, name in enumerate(names, 1):
-            works: list[CountedWork] = []
+            works: dict[str, list[CountedWork]] = {}
             try:
-                for plan in trials.of(name):
-                    report(f"calibrating {name}, {number} of {len(names)}: {plan}")
-                    works += trials.run(plan)
+                for trial in trials.of(name):
+                    report(f"calibrating {name}, {number} of {len(names)}: {trial}")
+                    works.setdefault(trial.factors, []).extend(trials.run(trial))
             except SemistreamError as error:
                 left_out[name] = str(error)
                 continue
-            factors[name] = fit_factors(works)
-            fit_error[name] = _median_error(factors[name], works)
+            counted.update(works)
+    usual_s = beside.usual_step_s
+    at_usual_speed = {name: [work.at(usual_s) for work in works] for name, works in counted.items()}
+    factors = {name: fit_factors(works) for name, works in at_usual_speed.items()}
     return Calibration(
         factors=CostFactors(factors),
         left_out=left_out,
-        fit_error=fit_error,
-        provenance=_provenance(table, memory_bytes, schema),
+        fit_error={name: _median_error(factors[name], works) for name, works in at_usual_speed.items()},
+        provenance={**_provenance(table, memory_bytes, schema), "yardstick_s": usual_s},
     )
 
 
@@ -134,6 +144,11 @@ class _Trial(NamedTuple):
     absent_share: float = 0.0
     options: dict[str, Any] = {}  # noqa: RUF012  never changed
 
+    @property
+    def factors(self) -> str:
+        """The name of the factors that it is to tell."""
+        return by_partition(self.algorithm) if self.options.get("disk_phase") == "partition" else self.algorithm
+
     def __str__(self) -> str:
         return f"{self.memory_bytes:,} bytes, skew {self.skew:g}"
 
@@ -142,12 +157,18 @@ class _Trials:
     """What is tried, and with which tuples."""
 
     def __init__(
-        self, tables: TrialTables, schema: pa.Schema, memory_bytes: int | None, rng: np.random.Generator
+        self,
+        tables: TrialTables,
+        schema: pa.Schema,
+        memory_bytes: int | None,
+        rng: np.random.Generator,
+        yardstick: Yardstick,
     ) -> None:
         self._tables = tables
         self._schema = schema
         self._memory_bytes = memory_bytes
         self._rng = rng
+        self._yardstick = yardstick
         self._keys: dict[str, pa.RecordBatch] = {}
 
     def of(self, name: str) -> Iterator[_Trial]:
@@ -207,7 +228,7 @@ class _Trials:
         absent = absent_keys(keys) if trial.absent_share else None
         stream = TrialStream(self._schema, keys, trial.skew, self._rng, absent, trial.absent_share)
         with self._make(trial, trial.memory_bytes) as op:
-            return run_trial(op, stream)
+            return run_trial(op, stream, self._yardstick)
 
     def _make(self, trial: _Trial, memory_bytes: int) -> StepOperator:
         """Return an operator that leaves nothing in the page cache, with more memory where this is too little."""
@@ -224,8 +245,7 @@ class _Trials:
 def _median_error(factors: AlgorithmFactors, works: list[CountedWork]) -> float:
     errors = []
     for work in works:
-        predicted_s = factors.loop_s * (work.loops - 1) + factors.seconds(work.counts)
-        errors.append(abs(predicted_s / work.elapsed_s - 1))
+        errors.append(abs(work.loops * factors.seconds(work.loop) / work.elapsed_s - 1))
     return float(np.median(errors))
 
 

@@ -39,7 +39,8 @@ from semistream.cost.cache_memory import CacheMemory
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
 from semistream.cost.model_settings import b_and_cache_share_to_try, known_settings, whole
-from semistream.cost.partition_loads import PartitionLoads, part_rates, times_between_loads
+from semistream.cost.part_rates import PartRates
+from semistream.cost.partition_loads import PartitionLoads, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
 from semistream.operators.cached_config import CachedConfig
 from semistream.operators.load_shedding import SheddingConfig
@@ -75,7 +76,7 @@ class ChybridjoinModel:
         known_settings(_NAME, settings, ("b", "cache_share"))
         cache_share = settings.get("cache_share", CachedConfig.cache_share)
         memory, cached, components = cached_partition_memory(case, memory_bytes, whole(settings, "b"), cache_share)
-        rates = part_rates(missed_keys(case.stream.keys, cached), memory.partitions)
+        rates = PartRates.of(missed_keys(case.stream.keys, cached), memory.partitions)
         loads = PartitionLoads.of_window(rates, memory.window.capacity)
         disk_tuples = 1 / loads.per_tuple
         return LoopPlan(
@@ -90,7 +91,7 @@ class ChybridjoinModel:
         """Return what passes until the next loop begins, and until a tuple's key or partition was found."""
         cached = plan.loop.cache_share
         keys = missed_keys(case.stream.keys, cached)
-        rates = part_rates(keys, partitions_of(case.table, int(plan.settings["b"])))
+        rates = PartRates.of(keys, partitions_of(case.table, int(plan.settings["b"])))
         return times_between_loads(rates, loop_s, arrivals_per_s, cached)
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:

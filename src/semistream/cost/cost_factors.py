@@ -6,10 +6,15 @@ from dataclasses import asdict, dataclass
 from semistream.core.errors import NotCalibrated
 from semistream.cost.loop import Loop
 
-__all__ = ["MACHINE", "AlgorithmFactors", "CostFactors"]
+__all__ = ["MACHINE", "AlgorithmFactors", "CostFactors", "by_partition"]
 
 MACHINE = "this machine"
 """The name of the clock of a calibrated machine."""
+
+
+def by_partition(algorithm: str) -> str:
+    """Return the name of the factors of an algorithm that scans some tables, where it reads partitions of others."""
+    return f"{algorithm} by partition"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +28,8 @@ class AlgorithmFactors:
     ----------
     loop_s
         What an iteration takes whatever it does. The papers neglect it: their loops are in C or Java.
-    seek_s, page_s
-        c_I/O: of a read that does not begin where the one before ended, and of a page of it, decoded.
+    read_s, seek_s, page_s
+        c_I/O: of a read, of one that does not begin where the one before ended, and of a page of it, decoded.
     search_s
         Of pages that are searched together, however many.
     row_s
@@ -34,36 +39,42 @@ class AlgorithmFactors:
         c_S + c_A + c_E, and c_H of H_R where there is a cache: of a tuple that goes through the disk phase.
     cached_tuple_s
         c_S + c_H: of a tuple that the cache answers.
+    answer_s
+        Of a loop in which it answers any: what is read of the stream goes on until enough tuples miss.
     result_s
         c_O: of a row that leaves.
 
     Examples
     --------
     >>> factors = AlgorithmFactors(loop_s=1e-4, page_s=2e-5, disk_tuple_s=1e-6)
-    >>> loop = Loop(disk_tuples=200, master_rows=5000, results=200, seeks=0.1, pages=10, bytes_read=655_360)
+    >>> loop = Loop(disk_tuples=200, master_rows=5000, results=200, reads=1, seeks=0.1, pages=10, bytes_read=655_360)
     >>> round(factors.seconds(loop) * 1e6)
     500
     """
 
     loop_s: float = 0.0
+    read_s: float = 0.0
     seek_s: float = 0.0
     page_s: float = 0.0
     search_s: float = 0.0
     row_s: float = 0.0
     disk_tuple_s: float = 0.0
     cached_tuple_s: float = 0.0
+    answer_s: float = 0.0
     result_s: float = 0.0
 
     def seconds(self, loop: Loop) -> float:
         """Return c_loop of one iteration."""
         return (
             self.loop_s
+            + self.read_s * loop.reads
             + self.seek_s * loop.seeks
             + self.page_s * loop.pages
             + self.search_s * loop.searches
             + self.row_s * loop.master_rows
             + self.disk_tuple_s * loop.disk_tuples
             + self.cached_tuple_s * loop.cached_tuples
+            + self.answer_s * loop.answers
             + self.result_s * loop.results
         )
 
@@ -79,7 +90,7 @@ class CostFactors:
     Attributes
     ----------
     by_algorithm
-        The factors by the name of the algorithm.
+        The factors by the name of the algorithm, or what `by_partition` makes of it.
     name
         What rates on this clock are called.
     measured_on

@@ -17,12 +17,14 @@ _USUAL_ERROR = 0.05
 _ROUNDS = 10
 
 _COUNT_OF = {
+    "read_s": "reads",
     "seek_s": "seeks",
     "page_s": "pages",
     "search_s": "searches",
     "row_s": "master_rows",
     "disk_tuple_s": "disk_tuples",
     "cached_tuple_s": "cached_tuples",
+    "answer_s": "answers",
     "result_s": "results",
 }
 
@@ -34,13 +36,20 @@ class CountedWork(NamedTuple):
     ----------
     loops
         Iterations of the model's loop.
-    counts
-        Over all of them.
+    loop
+        One of them, on average.
+    yardstick_s
+        What a step of the `Yardstick` took at the time, if one was measured.
     """
 
     loops: float
-    counts: Loop
+    loop: Loop
     elapsed_s: float
+    yardstick_s: float = 1.0
+
+    def at(self, yardstick_s: float) -> "CountedWork":
+        """Return what the work takes when the machine is as fast as with this yardstick."""
+        return self._replace(elapsed_s=self.elapsed_s * yardstick_s / self.yardstick_s, yardstick_s=yardstick_s)
 
 
 def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
@@ -50,16 +59,15 @@ def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
 
     Examples
     --------
-    >>> loop = Loop(disk_tuples=20, master_rows=500, results=20, seeks=0, pages=1, bytes_read=65_536)
-    >>> fitted = fit_factors([CountedWork(1, loop.times(n), 1e-3 + n * 1e-4) for n in (1, 5, 20)])
+    >>> loop = Loop(disk_tuples=20, master_rows=500, results=20, reads=0, seeks=0, pages=1, bytes_read=65_536)
+    >>> fitted = fit_factors([CountedWork(2, loop.times(n), 2 * (1e-3 + n * 1e-4)) for n in (1, 5, 20)])
     >>> round(fitted.loop_s, 6)
     0.001
     """
     names = ["loop_s", *_COUNT_OF]
-    rows = [[work.loops, *(getattr(work.counts, count) for count in _COUNT_OF.values())] for work in works]
-    counts = np.array(rows, dtype=np.float64)
-    elapsed_s = np.array([work.elapsed_s for work in works])
-    shares = counts / elapsed_s[:, None]
+    rows = [[1.0, *(getattr(work.loop, count) for count in _COUNT_OF.values())] for work in works]
+    loop_s = np.array([work.elapsed_s / work.loops for work in works])
+    shares = np.array(rows, dtype=np.float64) / loop_s[:, None]
     weights = np.ones(len(works))
     for _ in range(_ROUNDS):
         seconds = least_squares_from_zero(shares * weights[:, None], weights)

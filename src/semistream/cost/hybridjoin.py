@@ -42,7 +42,8 @@ D6  When tuples arrive more slowly than they could be answered, loops go on at t
 
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
 from semistream.cost.model_settings import b_to_try, known_settings, whole
-from semistream.cost.partition_loads import PartitionLoads, part_rates, times_between_loads
+from semistream.cost.part_rates import PartRates
+from semistream.cost.partition_loads import PartitionLoads, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
 
 __all__ = ["HybridjoinModel"]
@@ -74,7 +75,7 @@ class HybridjoinModel:
         """Solve Eq. 1 for hS, and Eq. 2 for w."""
         known_settings(_NAME, settings, ("b",))
         memory = PartitionMemory.of(_NAME, case, memory_bytes, whole(settings, "b"))
-        rates = part_rates(case.stream.keys, memory.partitions)
+        rates = PartRates.of(case.stream.keys, memory.partitions)
         loads = PartitionLoads.of_window(rates, memory.window.capacity)
         return LoopPlan(
             settings={"b": memory.plan.b},
@@ -86,7 +87,7 @@ class HybridjoinModel:
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
         """Return what passes until the next loop begins, and until the tuple's partition was read (D6)."""
-        rates = part_rates(case.stream.keys, partitions_of(case.table, int(plan.settings["b"])))
+        rates = PartRates.of(case.stream.keys, partitions_of(case.table, int(plan.settings["b"])))
         return times_between_loads(rates, loop_s, arrivals_per_s)
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:

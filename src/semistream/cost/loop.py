@@ -1,5 +1,6 @@
 """What one iteration of an operator's loop does: the counts that cost models predict and that clocks price."""
 
+import math
 from dataclasses import dataclass, fields
 
 from semistream.core.metrics import Metrics
@@ -22,14 +23,14 @@ class Loop:
         Rows of R that are read.
     results
         Rows that leave.
-    seeks, pages, bytes_read
+    reads, seeks, pages, bytes_read
         What is read of R, as `Metrics` counts it.
     searches
         How often pages are searched together, in look-ups that have memory for a few at a time; 0 elsewhere.
 
     Examples
     --------
-    >>> Loop(disk_tuples=20, master_rows=500, results=20, seeks=1, pages=1, bytes_read=65_536).tuples
+    >>> Loop(disk_tuples=20, master_rows=500, results=20, reads=1, seeks=1, pages=1, bytes_read=65_536).tuples
     20.0
     """
 
@@ -37,6 +38,7 @@ class Loop:
     disk_tuples: float
     master_rows: float
     results: float
+    reads: float
     seeks: float
     pages: float
     bytes_read: float
@@ -52,6 +54,11 @@ class Loop:
         """The share of the tuples that the cache answers."""
         return self.cached_tuples / self.tuples if self.tuples else 0.0
 
+    @property
+    def answers(self) -> float:
+        """The probability that the cache answers any tuple of an iteration, where they come by chance."""
+        return -math.expm1(-self.cached_tuples)
+
     def times(self, factor: float) -> "Loop":
         """Return the counts of so many iterations."""
         return Loop(**{field.name: getattr(self, field.name) * factor for field in fields(self)})
@@ -64,6 +71,7 @@ class Loop:
             disk_tuples=metrics.tuples_answered - metrics.tuples_through_cache,
             master_rows=metrics.pages_read * rows_per_page,
             results=metrics.rows_out,
+            reads=metrics.reads,
             seeks=metrics.seeks,
             pages=metrics.pages_read,
             bytes_read=metrics.bytes_read,

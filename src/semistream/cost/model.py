@@ -50,6 +50,8 @@ class LoopPlan:
         Iterations in which a tuple of the window meets everything that it waits for.
     window_tuples
         hS: how many tuples wait in H_S at most.
+    factors
+        The name of the cost factors of the loop, where it is not the algorithm's.
     """
 
     settings: dict[str, float]
@@ -57,6 +59,7 @@ class LoopPlan:
     loop: Loop
     loops_per_cycle: float
     window_tuples: float
+    factors: str | None = None
 
     @property
     def memory_bytes(self) -> int:
@@ -148,7 +151,7 @@ def predict(
     """Return what the model of an algorithm says, with these settings and the operator's own for the others."""
     cost_model = model(name)
     plan = cost_model.plan(case, memory_bytes, settings or {})
-    loop_s = clock.loop_s(name, plan.loop)
+    loop_s = clock.loop_s(plan.factors or name, plan.loop)
     tuples_per_s = plan.loop.tuples / loop_s if loop_s else float("inf")
     times = None
     if arrivals_per_s is not None and arrivals_per_s <= tuples_per_s:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop, searches_of
 from semistream.cost.model import JoinCase
-from semistream.cost.partition_loads import part_rates
+from semistream.cost.part_rates import PartRates
 from semistream.cost.pool_misses import pool_misses
 from semistream.cost.result_rows import results_per_tuple
 from semistream.cost.scan_memory import page_sizes
@@ -44,7 +44,7 @@ class PageLookups:
     def of(table: TableShape, keys: KeyDistribution, pool_bytes: int) -> "PageLookups":
         """Return the look-ups of tuples with these keys through a pool of so many bytes."""
         pool_pages = pool_bytes // BufferPool.bytes_for(table.page_bytes, table.rows_per_page)
-        return PageLookups(table, pool_misses(part_rates(keys, table.pages), pool_pages))
+        return PageLookups(table, pool_misses(PartRates.of(keys, table.pages), pool_pages))
 
     @property
     def _files(self) -> float:
@@ -81,6 +81,7 @@ class PageLookups:
             disk_tuples=disk_tuples,
             master_rows=pages * self.table.rows_per_page,
             results=(cached_tuples + disk_tuples) * results_per_tuple(case),
+            reads=pages,
             seeks=disk_tuples * self.seeks,
             pages=pages,
             bytes_read=pages * self.table.page_bytes,

@@ -17,48 +17,12 @@ which the disk reads as fast as it can.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import Times
+from semistream.cost.part_rates import PartRates
 
-__all__ = ["PartitionLoads", "increasing_root", "part_rates", "times_between_loads"]
+__all__ = ["PartitionLoads", "increasing_root", "times_between_loads"]
 
-_SCATTERED_PER_PART = 4  # beyond so many keys for each part, what keys add to a part evens out
-_LEAST_SCATTERED = 1024
-_SEED = 7
 _HALVINGS = 200
-
-_Floats = npt.NDArray[np.float64]
-
-
-def part_rates(keys: KeyDistribution, parts: int) -> _Floats:
-    """Return how often each of ``parts`` equal parts of R is asked for: the probability per tuple.
-
-    Where frequent keys lie anywhere, which part has which is drawn, always alike, and all others are spread evenly.
-
-    Examples
-    --------
-    >>> part_rates(KeyDistribution.zipf(1000, exponent=0.0), parts=4).round(3).tolist()
-    [0.25, 0.25, 0.25, 0.25]
-    >>> part_rates(KeyDistribution.zipf(1000, exponent=1.0, in_order=True), parts=4).round(3).tolist()
-    [0.815, 0.092, 0.054, 0.038]
-    """
-    if keys.in_order:
-        ends = np.concatenate([[0.0], np.cumsum(keys.keys)])
-        mass = np.concatenate([[0.0], np.cumsum(keys.keys * keys.probability)])
-        return np.diff(np.interp(np.linspace(0.0, ends[-1], parts + 1), ends, mass))
-    if bool(np.all(keys.probability == keys.probability[0])):
-        return np.full(parts, 1.0 / parts)  # equal parts of equal keys: there is nothing to draw
-    most = max(_LEAST_SCATTERED, _SCATTERED_PER_PART * parts)
-    ends = np.cumsum(keys.keys)
-    single = int(np.searchsorted(ends, most, side="right"))  # groups of which each key is drawn
-    drawn = np.repeat(keys.probability[:single], keys.keys[:single].astype(np.int64))
-    where = np.random.default_rng(_SEED).integers(parts, size=drawn.size)
-    even = float(np.dot(keys.keys[single:], keys.probability[single:]))
-    rates: _Floats = np.bincount(where, weights=drawn, minlength=parts).astype(np.float64)
-    return rates + even / parts
 
 
 def increasing_root(excess: Callable[[float], float], high: float) -> float:
@@ -92,15 +56,17 @@ class PartitionLoads:
     Attributes
     ----------
     rates
-        λ_p: how often a tuple asks for each partition; together 1.
+        λ_p: how often a tuple asks for each partition.
     oldest_tuples
         T: how many tuples enter the window while its oldest tuple waits.
 
     Examples
     --------
+    >>> import numpy as np
+
     Of four partitions one is read for every tuple that enters, when none may wait:
 
-    >>> rates = np.full(4, 0.25)
+    >>> rates = PartRates(np.array([0.25]), np.array([4.0]))
     >>> PartitionLoads(rates, 0.0).per_tuple
     1.0
 
@@ -110,11 +76,11 @@ class PartitionLoads:
     40
     """
 
-    rates: _Floats
+    rates: PartRates
     oldest_tuples: float
 
     @staticmethod
-    def of_window(rates: _Floats, window_tuples: float) -> "PartitionLoads":
+    def of_window(rates: PartRates, window_tuples: float) -> "PartitionLoads":
         """Return the reads of a join whose window of so many tuples is always full when it reads."""
 
         def excess(oldest_tuples: float) -> float:
@@ -127,7 +93,7 @@ class PartitionLoads:
         return PartitionLoads(rates, increasing_root(excess, max(1.0, window_tuples)))
 
     @staticmethod
-    def of_speed(rates: _Floats, loads_per_tuple: float) -> "PartitionLoads":
+    def of_speed(rates: PartRates, loads_per_tuple: float) -> "PartitionLoads":
         """Return the reads of a join that reads all the time, so often for each tuple that arrives."""
         if loads_per_tuple >= 1:
             return PartitionLoads(rates, 0.0)
@@ -138,16 +104,17 @@ class PartitionLoads:
     @property
     def per_tuple(self) -> float:
         """Reads for each tuple that enters the window; the papers' w is one divided by it."""
-        return float(np.sum(self.rates / (1 + self.rates * self.oldest_tuples)))
+        rate = self.rates.rate
+        return self.rates.total(rate / (1 + rate * self.oldest_tuples))
 
     @property
     def waiting(self) -> float:
         """How many tuples wait on average."""
-        own = self.rates * self.oldest_tuples
-        return float(np.sum(own * (1 + own / 2) / (1 + own)))
+        own = self.rates.rate * self.oldest_tuples
+        return self.rates.total(own * (1 + own / 2) / (1 + own))
 
 
-def times_between_loads(rates: _Floats, loop_s: float, arrivals_per_s: float, cached_share: float = 0.0) -> Times:
+def times_between_loads(rates: PartRates, loop_s: float, arrivals_per_s: float, cached_share: float = 0.0) -> Times:
     """Return the times of tuples when one partition after the other is read, in ``loop_s`` each.
 
     Parameters

@@ -126,6 +126,13 @@ class PartitionMemory:
         """Reads of a partition that begin elsewhere: one for each sorted file that may hold its keys."""
         return max(1.0, self.case.table.files / self.case.table.buckets)
 
+    @property
+    def reads_per_load(self) -> float:
+        """Reads of a partition; the page before it takes one of its own where a read has only b pages."""
+        with_page_before = 1 - self.case.table.buckets / self.partitions
+        one_more = 0.0 if self.plan.read_pages > self.plan.b else with_page_before
+        return self.seeks_per_load * (1 + one_more)
+
     def loop(self, disk_tuples: float, cached_tuples: float = 0.0) -> Loop:
         """Return the counts of one iteration, which reads one partition for so many tuples."""
         table = self.case.table
@@ -134,6 +141,7 @@ class PartitionMemory:
             disk_tuples=disk_tuples,
             master_rows=self.pages_per_load * table.rows_per_page,
             results=(cached_tuples + disk_tuples) * results_per_tuple(self.case),
+            reads=self.reads_per_load,
             seeks=self.seeks_per_load,
             pages=self.pages_per_load,
             bytes_read=self.pages_per_load * table.page_bytes,

@@ -7,32 +7,32 @@ many pages are there as fit: that gives t.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.cost.part_rates import PartRates
 from semistream.cost.partition_loads import increasing_root
 
 __all__ = ["pool_misses"]
 
 
-def pool_misses(rates: npt.NDArray[np.float64], pool_pages: float) -> float:
+def pool_misses(rates: PartRates, pool_pages: float) -> float:
     """Return the share of look-ups that miss a pool of so many pages.
 
     Parameters
     ----------
     rates
-        The probability of each page to be the next that is asked for.
+        How often pages are asked for.
 
     Examples
     --------
     With equal pages, those in the pool are as good as any:
 
-    >>> round(pool_misses(np.full(100, 0.01), pool_pages=30), 6)
+    >>> round(pool_misses(PartRates(np.array([0.01]), np.array([100.0])), pool_pages=30), 6)
     0.7
     """
-    asked = int(np.count_nonzero(rates))
-    if pool_pages >= asked:
+    rate = rates.rate
+    if pool_pages >= rates.total((rate > 0).astype(np.float64)):
         return 0.0
     if pool_pages <= 0:
         return 1.0
-    time = increasing_root(lambda time: float(np.sum(-np.expm1(-rates * time))) - pool_pages, high=pool_pages)
-    return float(np.dot(rates, np.exp(-rates * time)) / rates.sum())
+    time = increasing_root(lambda time: rates.total(-np.expm1(-rate * time)) - pool_pages, high=pool_pages)
+    return rates.total(rate * np.exp(-rate * time)) / rates.total(rate)

@@ -17,13 +17,21 @@ def scan_loop(memory: ScanMemory, disk_tuples: float, cached_tuples: float = 0.0
     if not disk_tuples:
         results = cached_tuples * results_per_tuple(memory.case)
         return Loop(
-            cached_tuples=cached_tuples, disk_tuples=0, master_rows=0, results=results, seeks=0, pages=0, bytes_read=0
+            cached_tuples=cached_tuples,
+            disk_tuples=0,
+            master_rows=0,
+            results=results,
+            reads=0,
+            seeks=0,
+            pages=0,
+            bytes_read=0,
         )
     return Loop(
         cached_tuples=cached_tuples,
         disk_tuples=disk_tuples,
         master_rows=table.rows / k,
         results=(cached_tuples + disk_tuples) * results_per_tuple(memory.case),
+        reads=1,
         seeks=len(memory.pages.pages_per_file) / k,
         pages=table.pages / k,
         bytes_read=table.num_bytes / k,

@@ -58,7 +58,8 @@ from semistream.cost.chybridjoin import cached_partition_memory
 from semistream.cost.clock import Clock
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan
-from semistream.cost.partition_loads import PartitionLoads, increasing_root, part_rates
+from semistream.cost.part_rates import PartRates
+from semistream.cost.partition_loads import PartitionLoads, increasing_root
 from semistream.cost.partition_memory import PartitionMemory
 from semistream.operators.load_shedding import SheddingConfig
 
@@ -117,7 +118,7 @@ def predict_shedding(
         memory, cached, components = cached_partition_memory(case, memory_bytes, b, shedding=config)
     else:
         memory = PartitionMemory.of(name, case, memory_bytes, b, shedding=config)
-    rates = part_rates(missed_keys(case.stream.keys, cached), memory.partitions)
+    rates = PartRates.of(missed_keys(case.stream.keys, cached), memory.partitions)
     window_tuples = memory.window.capacity
     loads = PartitionLoads.of_window(rates, window_tuples)
     kept = _loop_plan(memory, components, 1 / loads.per_tuple, cached)
@@ -158,27 +159,28 @@ def _loop_plan(
 class _Queue:
     """A queue in which a tuple of age ``picks_at`` picks what is read, once for ``per_load`` tuples that enter."""
 
-    rates: _Floats
+    rates: PartRates
     per_load: float
     picks_at: float
 
     @cached_property
     def picked_share(self) -> float:
         """κ: of the tuples that come to the position, those that pick; all when even these are not enough."""
-        most = float(np.sum(self.rates / (1 + self.rates * self.picks_at)))
+        rate = self.rates.rate
+        most = self.rates.total(rate / (1 + rate * self.picks_at))
         if most <= 1 / self.per_load:
             return 1.0
 
         def excess(share: float) -> float:
-            hazards = share * self.rates
-            return float(np.sum(hazards / (1 + hazards * self.picks_at))) - 1 / self.per_load
+            hazards = share * rate
+            return self.rates.total(hazards / (1 + hazards * self.picks_at)) - 1 / self.per_load
 
         return min(1.0, increasing_root(excess, 1.0))
 
     @property
     def hazards(self) -> _Floats:
         """h_p."""
-        return self.picked_share * self.rates
+        return self.picked_share * self.rates.rate
 
     @property
     def loads(self) -> _Floats:
@@ -188,25 +190,25 @@ class _Queue:
     @property
     def passing(self) -> _Floats:
         """Tuples of each partition that come to the position and do not pick, for one that enters."""
-        return self.rates * (1 - self.loads * self.picks_at) * (1 - self.picked_share)
+        return self.rates.rate * (1 - self.loads * self.picks_at) * (1 - self.picked_share)
 
     @property
     def younger(self) -> float:
         """How many tuples are younger than the one that picks."""
-        return float(np.dot(self.rates, self.picks_at - self.loads * self.picks_at**2 / 2))
+        return self.rates.total(self.rates.rate * (self.picks_at - self.loads * self.picks_at**2 / 2))
 
     def tuples(self, oldest: float) -> float:
         """Return how many tuples are in the queue when they are shed at the age ``oldest``."""
         behind = oldest - self.picks_at
         exponents = np.maximum(self.hazards * behind, 1e-12)
-        return self.younger + float(np.dot(self.passing, behind * -np.expm1(-exponents) / exponents))
+        return self.younger + self.rates.total(self.passing * behind * -np.expm1(-exponents) / exponents)
 
     def shed_share(self, oldest: float) -> float:
         """Return which share of the tuples that enter comes to the age ``oldest``."""
-        return float(np.dot(self.passing, np.exp(-self.hazards * (oldest - self.picks_at))))
+        return self.rates.total(self.passing * np.exp(-self.hazards * (oldest - self.picks_at)))
 
 
-def considered_share(rates: _Floats, window_tuples: float, per_load: float, lookup_position: float) -> float:
+def considered_share(rates: PartRates, window_tuples: float, per_load: float, lookup_position: float) -> float:
     """Return which share of the tuples that enter a queue is answered when its oldest are shed.
 
     Parameters
@@ -224,7 +226,7 @@ def considered_share(rates: _Floats, window_tuples: float, per_load: float, look
     --------
     Of 10 equal partitions one is read while 20 tuples come. Each read answers about a tenth of the 100 in the queue:
 
-    >>> round(20 * considered_share(np.full(10, 0.1), 100, per_load=20, lookup_position=0.15))
+    >>> round(20 * considered_share(PartRates.each(np.full(10, 0.1)), 100, per_load=20, lookup_position=0.15))
     11
     """
     full = _answered_share(rates, window_tuples, per_load, lookup_position)
@@ -232,7 +234,7 @@ def considered_share(rates: _Floats, window_tuples: float, per_load: float, look
     return _answered_share(rates, window_tuples - full * per_load / 2, per_load, lookup_position)
 
 
-def _answered_share(rates: _Floats, window_tuples: float, per_load: float, lookup_position: float) -> float:
+def _answered_share(rates: PartRates, window_tuples: float, per_load: float, lookup_position: float) -> float:
     if window_tuples <= 1:
         return min(1.0, 1 / per_load)
     wanted = min(max(lookup_position, 1e-6), 1.0) * window_tuples

@@ -54,12 +54,14 @@ D8  The stream buffer can be too small for all the tuples of an iteration: then 
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.balanced_memory import BalancedMemory
+from semistream.cost.cost_factors import by_partition
 from semistream.cost.inequality_share import SCAN, InequalityLooks
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
 from semistream.cost.model_settings import b_to_try, known_settings, whole
-from semistream.cost.partition_loads import PartitionLoads, part_rates, times_between_loads
+from semistream.cost.part_rates import PartRates
+from semistream.cost.partition_loads import PartitionLoads, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
 from semistream.cost.scan_memory import ScanMemory, buffer_tuples
 from semistream.cost.scanning import scan_loop, scan_times
@@ -107,7 +109,7 @@ class SsbjModel:
         if not _is_by_partition(case):
             return scan_times(plan, loop_s)
         missed = missed_keys(case.stream.keys, plan.loop.cache_share)
-        rates = part_rates(missed, partitions_of(case.table, int(plan.settings["b"])))
+        rates = PartRates.of(missed, partitions_of(case.table, int(plan.settings["b"])))
         return times_between_loads(rates, loop_s, arrivals_per_s, plan.loop.cache_share)
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
@@ -159,7 +161,7 @@ def _plan_by_partition(case: JoinCase, memory_bytes: int, b: int | None, factor:
     codes = EqualityMatching(case.spec)  # a window by partition takes as much
 
     def loads(missed: KeyDistribution, window: WindowShape, share: float) -> PartitionLoads:
-        rates = part_rates(missed, memory.partitions)
+        rates = PartRates.of(missed, memory.partitions)
         full = PartitionLoads.of_window(rates, window.capacity)
         most = max(1.0, buffer_tuples(case, memory.plan) * (1 - share))
         return full if full.per_tuple * most >= 1 else PartitionLoads.of_speed(rates, 1 / most)  # D8
@@ -187,6 +189,7 @@ def _plan_by_partition(case: JoinCase, memory_bytes: int, b: int | None, factor:
         loop=memory.loop(disk_tuples=disk_tuples, cached_tuples=disk_tuples * share / (1 - share)),
         loops_per_cycle=max(1.0, reads.oldest_tuples * reads.per_tuple),
         window_tuples=balanced.window.capacity,
+        factors=by_partition(_NAME),
     )
 
 

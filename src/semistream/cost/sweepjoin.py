@@ -43,7 +43,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.key_distribution import KeyDistribution
@@ -51,7 +50,8 @@ from semistream.cost.loop import Loop, searches_of
 from semistream.cost.missed_keys import missed_keys
 from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_model
 from semistream.cost.model_settings import known_settings, whole
-from semistream.cost.partition_loads import increasing_root, part_rates
+from semistream.cost.part_rates import PartRates
+from semistream.cost.partition_loads import increasing_root
 from semistream.cost.partition_memory import require_clustered
 from semistream.cost.result_rows import results_per_tuple
 from semistream.cost.scan_memory import page_sizes
@@ -71,8 +71,6 @@ _ROUND_WINDOWS = 64  # several rounds of halving and growing
 _CACHE_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _SEEK_BYTES = 2_000_000.0
 
-_Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class _Sweep:
@@ -85,13 +83,16 @@ class _Sweep:
     missed
         The keys of the others.
     rates
-        How often one of these asks for each page.
+        How often the key of one of these lies on each page.
+    pages_asked
+        How many pages may hold a key.
     """
 
     case: JoinCase
     cached: float
     missed: KeyDistribution
-    rates: _Floats
+    rates: PartRates
+    pages_asked: float
 
     @staticmethod
     def of(case: JoinCase, cached: float) -> "_Sweep":
@@ -99,7 +100,7 @@ class _Sweep:
         table = case.table
         files = max(1.0, table.files / table.buckets)
         pages_asked = files * (1 + table.pages / table.keys)  # a key that begins a page may end the one before
-        return _Sweep(case, cached, missed, part_rates(missed, table.pages) * pages_asked)
+        return _Sweep(case, cached, missed, PartRates.of(missed, table.pages), pages_asked)
 
     def rows_found(self, window_tuples: float) -> float:
         """Return how many rows the different keys have that a window looks up."""
@@ -110,15 +111,17 @@ class _Sweep:
     def loop(self, window_tuples: float) -> Loop:
         """Return the counts of a window of so many tuples."""
         table = self.case.table
-        touched = -np.expm1(-self.rates * window_tuples * (1 - self.cached))
-        pages = float(touched.sum())
-        seeks = float(touched[0] + np.dot(touched[1:], 1 - touched[:-1]))
+        touched = -np.expm1(-self.rates.rate * self.pages_asked * window_tuples * (1 - self.cached))
+        pages = self.rates.total(touched)
+        before = touched if self.rates.neighbours_alike else pages / self.rates.num_parts
+        seeks = max(self.rates.total(touched * (1 - before)), min(pages, float(table.files)))
         return Loop(
             cached_tuples=window_tuples * self.cached,
             disk_tuples=window_tuples * (1 - self.cached),
             master_rows=pages * table.rows_per_page,
             results=window_tuples * results_per_tuple(self.case),
-            seeks=max(seeks, min(pages, float(table.files))),
+            reads=seeks,
+            seeks=seeks,
             pages=pages,
             bytes_read=pages * table.page_bytes,
         )

@@ -12,6 +12,7 @@ from semistream.cost.factor_fit import CountedWork
 from semistream.cost.loop import Loop, searches_of
 from semistream.cost.trial_stream import TrialStream
 from semistream.cost.undisturbed import Aside, Stopwatch
+from semistream.cost.yardstick import Yardstick
 from semistream.operators.step_operator import StepOperator
 
 __all__ = ["LOOKUPS", "run_trial"]
@@ -28,16 +29,24 @@ LOOKUPS = ("inlj", "cinlj")
 _SEARCHING = (*LOOKUPS, "sweepjoin")
 
 
-def run_trial(op: StepOperator, stream: TrialStream) -> list[CountedWork]:
+def run_trial(op: StepOperator, stream: TrialStream, yardstick: Yardstick) -> list[CountedWork]:
     """Warm the operator up and return what it did, in a few slices of equal work, the fastest and slowest left out.
+
+    The yardstick is measured between them.
 
     Warm is an operator whose every tuple has met all that it waits for: a whole scan later, or a moment where a step
     answers all that it reads.
     """
     trial = _Trial(op, stream)
     trial.warm_up()
-    count = _SLICES if trial.step_s < _SLICE_S else 3
-    slices = sorted((trial.slice() for _ in range(count)), key=lambda work: work.elapsed_s)
+    slices: list[CountedWork] = []
+    before_s = yardstick.measure()
+    for _ in range(_SLICES):
+        work = trial.slice()
+        after_s = yardstick.measure()
+        slices.append(work._replace(yardstick_s=(before_s + after_s) / 2))
+        before_s = after_s
+    slices.sort(key=lambda work: work.elapsed_s / work.yardstick_s)
     return slices[1:-1]
 
 
@@ -79,12 +88,12 @@ class _Trial:
         counted_before = before.as_dict()
         counted = Metrics(**{name: n - counted_before[name] for name, n in self._op.metrics.as_dict().items()})
         rows_per_page = self._op.table.num_rows / self._op.table.num_pages
-        counts = Loop.counted(counted, rows_per_page)
+        loop = Loop.counted(counted, rows_per_page, counted.steps)
         if self._op.name in _SEARCHING:
             page_bytes = self._op.table.num_bytes / self._op.table.num_pages
             buffer_bytes = self._op.memory().components["disk buffer"]
-            counts = replace(counts, searches=searches_of(counts.pages, page_bytes, buffer_bytes))
-        return CountedWork(counted.steps, counts, worked_s)
+            loop = replace(loop, searches=searches_of(loop.pages, page_bytes, buffer_bytes))
+        return CountedWork(counted.steps, loop, worked_s)
 
     def _step(self) -> None:
         op = self._op

@@ -58,6 +58,11 @@ class BufferPool:
         self._pages: OrderedDict[int, PooledPage] = OrderedDict()
 
     @property
+    def reads(self) -> int:
+        """Runs of pages that were read in one go."""
+        return self._position.reads
+
+    @property
     def seeks(self) -> int:
         """Reads that did not begin where the one before ended."""
         return self._position.seeks

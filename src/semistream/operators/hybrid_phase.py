@@ -110,6 +110,7 @@ class HybridPhase:
         require_key_join(name, table, spec)
         self._spec = spec
         self._reader = reader
+        reader.expect("lookup")
         self._filter = pair_filter
         self._delivery = delivery
         self._metrics = metrics

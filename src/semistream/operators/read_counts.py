@@ -13,6 +13,8 @@ class _CountsReads(Protocol):
     @property
     def bytes_read(self) -> int: ...
     @property
+    def reads(self) -> int: ...
+    @property
     def seeks(self) -> int: ...
 
 
@@ -21,11 +23,12 @@ class ReadCounts:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._before = metrics.pages_read, metrics.bytes_read, metrics.seeks
+        self._before = metrics.pages_read, metrics.bytes_read, metrics.reads, metrics.seeks
 
     def update(self, reader: _CountsReads) -> None:
         """Bring the metrics up to date."""
-        pages, nbytes, seeks = self._before
+        pages, nbytes, reads, seeks = self._before
         self._metrics.pages_read = pages + reader.pages_read
         self._metrics.bytes_read = nbytes + reader.bytes_read
+        self._metrics.reads = reads + reader.reads
         self._metrics.seeks = seeks + reader.seeks

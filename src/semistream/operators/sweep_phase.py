@@ -69,7 +69,7 @@ class SweepPhase:
         self._pages = table.pages
         self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
         self.matching = EqualityMatching(spec, key_order=table.key)
-        self._reader = PageReader(table, io=io, access="lookup")
+        self._reader = PageReader(table, io=io, access="sweep")
         self._shape = PageShape(table.schema, columns)
         self._key_shape = PageShape(table.schema, table.key)
         self._position = ReadPosition(self._pages)
@@ -77,6 +77,11 @@ class SweepPhase:
         self.pages_read = self.bytes_read = 0
         self._buffer = np.empty(0, dtype=np.uint8)
         self._found_bytes = 0
+
+    @property
+    def reads(self) -> int:
+        """Runs of pages that were read in one go."""
+        return self._position.reads
 
     @property
     def seeks(self) -> int:

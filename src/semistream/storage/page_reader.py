@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from semistream.core.errors import DamagedTable, InvalidArgument, UnknownColumn
 from semistream.kernels.page_reads import first_altered
 from semistream.storage.c_functions import DIGEST
 from semistream.storage.page_directory import PageDirectory
-from semistream.storage.random_file import RandomFile
+from semistream.storage.random_file import Access, RandomFile
 
 if TYPE_CHECKING:
     from semistream.storage.table import MasterTable
@@ -57,7 +57,8 @@ class PageReader:
         ``"buffered"``, or ``"drop_behind"``, which takes what was read out of the operating system's cache,
         so that the next read of it measures the disk.
     access
-        ``"scan"`` or ``"lookup"``: tells the operating system whether reading ahead pays.
+        Tells the operating system what to expect: ``"scan"``, from end to end; ``"sweep"``, forward with gaps; or
+        ``"lookup"``, anywhere, and nothing beyond what is asked for.
 
     Attributes
     ----------
@@ -74,16 +75,14 @@ class PageReader:
         pages: PageDirectory | None = None,
         columns: Sequence[str] | None = None,
         io: str = "buffered",
-        access: str = "scan",
+        access: Access = "scan",
     ) -> None:
         if io not in ("buffered", "drop_behind"):
             raise InvalidArgument(f"io={io!r} is not a way to read: choose 'buffered' or 'drop_behind'")
-        if access not in ("scan", "lookup"):
-            raise InvalidArgument(f"access={access!r} is not a pattern: choose 'scan' or 'lookup'")
+        self.expect(access)
         self.pages = table.pages if pages is None else pages
         self._store = table.store
         self._drop_behind = io == "drop_behind"
-        self._sequential = access == "scan"
         self._page_schema = table.schema
         self.header = bytes(table.schema.serialize())
         # Threads inside Arrow would cost more than they save on pages that need no decompression.
@@ -94,6 +93,12 @@ class PageReader:
             self._project(table.schema, list(columns))
         self._files: OrderedDict[int, RandomFile] = OrderedDict()
         self._opening = threading.Lock()
+
+    def expect(self, access: Access) -> None:
+        """Change what the operating system is told to expect, of files that are not open yet."""
+        if access not in get_args(Access):
+            raise InvalidArgument(f"access={access!r} is not a pattern: choose 'scan', 'sweep' or 'lookup'")
+        self._access = access
 
     def _project(self, schema: pa.Schema, columns: list[str]) -> None:
         unknown = [name for name in columns if name not in schema.names]
@@ -262,8 +267,7 @@ class PageReader:
                 problem = "is truncated" if file.size < known.file_bytes else "has grown"
                 raise self._damaged(file_number, f"{problem}: {file.size} bytes instead of {known.file_bytes}")
             self._verify_ends(file, file_number)
-            if self._sequential:
-                file.advise_sequential()
+            file.advise(self._access)
             self._files[file_number] = file
             if len(self._files) > _MAX_OPEN_FILES:
                 self._files.popitem(last=False)  # closed once nobody reads from it

@@ -1,7 +1,7 @@
 """A file opened for reading at given offsets, into memory that the caller owns."""
 
 import os
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,12 @@ import pyarrow.fs as pafs
 from semistream.kernels.page_reads import read_stretches
 from semistream.storage.c_functions import PREADV2, READ_IF_CACHED
 
-__all__ = ["LocalFile", "RandomFile", "RemoteFile"]
+__all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile"]
 
 # The page cache may hold a file in units of up to this size, and drops only units that lie whole inside a range.
 _CACHE_UNIT_BYTES = 4 << 20
+
+Access: TypeAlias = Literal["scan", "sweep", "lookup"]
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -26,7 +28,9 @@ class RandomFile(Protocol):
     def read_into(self, offset: int, view: memoryview) -> int:
         """Fill ``view`` from ``offset`` and return how many bytes there were; fewer only at the end."""
 
-    def advise_sequential(self) -> None: ...
+    def advise(self, access: Access) -> None:
+        """Tell the operating system how the file will be read."""
+
     def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Read those ranges to their addresses that take no waiting for a disk, and return which.
 
@@ -55,9 +59,10 @@ class LocalFile:
             done += got
         return done
 
-    def advise_sequential(self) -> None:
+    def advise(self, access: Access) -> None:
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            advice = {"scan": os.POSIX_FADV_SEQUENTIAL, "lookup": os.POSIX_FADV_RANDOM}
+            os.posix_fadvise(self._fd, 0, 0, advice.get(access, os.POSIX_FADV_NORMAL))
 
     def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         is_read = np.zeros(offsets.size, dtype=np.bool_)
@@ -104,7 +109,7 @@ class RemoteFile:
             done += len(piece)
         return done
 
-    def advise_sequential(self) -> None:
+    def advise(self, access: Access) -> None:
         pass
 
     def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:

@@ -51,6 +51,11 @@ class ReadAhead:
         self.bytes_read = 0
 
     @property
+    def reads(self) -> int:
+        """Runs of pages that were read in one go."""
+        return self._position.reads
+
+    @property
     def seeks(self) -> int:
         """Reads that did not begin where the one before ended."""
         return self._position.seeks

@@ -1,4 +1,4 @@
-"""Where the last read ended: tells reads that go on from there from those that have to seek."""
+"""Counts reads, and tells those that go on where the last one ended from those that have to seek."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ __all__ = ["ReadPosition"]
 
 
 class ReadPosition:
-    """Counts reads that do not begin where the one before ended; the first read is one of them.
+    """Counts reads, and seeks: those that do not begin where the one before ended; the first read is one of them.
 
     Files may lie anywhere on a disk, so the first page of a file never continues the file before.
     """
@@ -17,12 +17,13 @@ class ReadPosition:
     def __init__(self, pages: PageDirectory) -> None:
         self._pages = pages
         self._end: int | None = None
-        self.seeks = 0
+        self.reads = self.seeks = 0
 
     def read(self, first: int, count: int) -> None:
         """Count a read of ``count`` pages from ``first``."""
         begins_file = first == self._pages.file_bounds[self._pages.file[first]]
         self.seeks += int(first != self._end or begins_file)
+        self.reads += 1
         self._end = first + count
 
     def read_all(self, pages: npt.NDArray[np.int64]) -> None:
@@ -31,5 +32,7 @@ class ReadPosition:
             return
         self.read(int(pages[0]), 1)
         files = self._pages.file[pages]
-        self.seeks += int(((np.diff(pages) != 1) | (np.diff(files) != 0)).sum())
+        further = int(((np.diff(pages) != 1) | (np.diff(files) != 0)).sum())
+        self.reads += further
+        self.seeks += further
         self._end = int(pages[-1]) + 1

@@ -147,6 +147,8 @@ class CellResult:
         Iterations of the operator's loop in the measured part.
     waited_s
         How much of the elapsed time passed for want of a core, because of other processes.
+    yardstick_s
+        What a step of the yardstick took meanwhile, if one was measured.
     tuples_per_s
         On this machine: tuples / elapsed seconds.
     peak_bytes, peak_components
@@ -161,11 +163,13 @@ class CellResult:
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
     scans: float = 0.0
+    reads: int = 0
     seeks: int = 0
     pages_read: int = 0
     bytes_read: int = 0
     steps: int = 0
     waited_s: float = 0.0
+    yardstick_s: float | None = None
     tuples_per_s: float = 0.0
     pages_per_1000_tuples: float = 0.0
     cache_share: float = 0.0

@@ -10,6 +10,7 @@ from semistream.bench.operators.spec import OperatorsSpec
 from semistream.bench.operators.steady import Effort, measure_steady
 from semistream.core.errors import BudgetTooSmall
 from semistream.cost.disk_profile import HDD
+from semistream.cost.yardstick import Yardstick
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable
@@ -35,7 +36,14 @@ def endless_stream(rows: int, skew: float, seed: int) -> PreparedStream:
 
 
 def measure_cell(
-    spec: OperatorsSpec, cell: Cell, table: MasterTable, commit: str | None, *, with_times: bool = True
+    spec: OperatorsSpec,
+    cell: Cell,
+    table: MasterTable,
+    commit: str | None,
+    *,
+    with_times: bool = True,
+    yardstick: Yardstick | None = None,
+    options: dict[str, Any] | None = None,
 ) -> CellResult:
     """Return what the operator of ``cell`` does; a budget that is too small for it is a cell without figures.
 
@@ -44,12 +52,12 @@ def measure_cell(
     began_s = time.perf_counter()
     budget_bytes = int(table.num_bytes * cell.memory_share)
     try:
-        op = make_operator(cell.algorithm, table, budget_bytes)
+        op = make_operator(cell.algorithm, table, budget_bytes, **options or {})
     except BudgetTooSmall as error:
         return CellResult(cell, commit, budget_bytes, skipped=str(error))
     with op:
         batches = endless_stream(cell.rows, cell.skew, spec.seed)
-        steady = measure_steady(op, batches, table, _effort(spec, cell.rows))
+        steady = measure_steady(op, batches, table, _effort(spec, cell.rows), yardstick)
         times = None
         if with_times:
             arrivals_per_s = spec.arrival_share * steady.disks[HDD.name].tuples_per_s
@@ -64,11 +72,13 @@ def measure_cell(
         elapsed_s=work.elapsed_s,
         cpu_s=work.cpu_s,
         scans=counted.bytes_read / table.num_bytes,
+        reads=counted.reads,
         seeks=counted.seeks,
         pages_read=counted.pages_read,
         bytes_read=counted.bytes_read,
         steps=counted.steps,
         waited_s=work.waited_s,
+        yardstick_s=work.yardstick_s,
         tuples_per_s=steady.tuples_per_s,
         pages_per_1000_tuples=steady.pages_per_1000_tuples,
         cache_share=counted.cache_share,

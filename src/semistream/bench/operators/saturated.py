@@ -2,6 +2,7 @@
 
 import math
 import os
+import statistics
 import time
 from dataclasses import dataclass
 
@@ -9,8 +10,11 @@ from semistream.bench.feeder import Feeder, PreparedStream
 from semistream.core.contract import Operator
 from semistream.core.metrics import Metrics
 from semistream.cost.undisturbed import Aside, Stopwatch
+from semistream.cost.yardstick import Yardstick
 
 __all__ = ["Saturated", "Work"]
+
+_BETWEEN_YARDSTICKS_S = 0.15
 
 
 @dataclass(frozen=True)
@@ -25,12 +29,15 @@ class Work:
         Of the operator, all its threads included; making the stream is not part of it.
     waited_s
         How much of the elapsed time passed for want of a core, because of other processes.
+    yardstick_s
+        What a step of the yardstick took meanwhile, on average; None without one.
     """
 
     counted: Metrics
     elapsed_s: float
     cpu_s: float
     waited_s: float = 0.0
+    yardstick_s: float | None = None
 
     @property
     def undisturbed_s(self) -> float:
@@ -71,13 +78,26 @@ class Saturated:
         self._feeder = Feeder(stream)
         self._most_pending = most_pending
         self._aside_s = self._aside_cpu_s = 0.0
+        self._measuring = Aside()
 
-    def run(self, *, bytes_read: int | None = None, tuples: int | None = None, most_s: float = math.inf) -> Work:
-        """Work until so much was read, so many tuples were answered, or time is up."""
+    def run(
+        self,
+        *,
+        bytes_read: int | None = None,
+        tuples: int | None = None,
+        most_s: float = math.inf,
+        yardstick: Yardstick | None = None,
+    ) -> Work:
+        """Work until so much was read, so many tuples were answered, or time is up.
+
+        A yardstick is measured in turns with the work.
+        """
+        yardstick_s = self._measured(yardstick)
         before = Metrics(**self.op.metrics.as_dict())
         aside_s, aside_cpu_s = self._aside()
-        making, stopwatch = self._stream.making, Stopwatch()
+        making, measuring, stopwatch = self._stream.making, self._measuring, Stopwatch()
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
+        measured_s = started_s
         until_bytes = math.inf if bytes_read is None else before.bytes_read + bytes_read
         until_tuples = math.inf if tuples is None else before.tuples_answered + tuples
         metrics = self.op.metrics
@@ -86,15 +106,35 @@ class Saturated:
             for _ in self.op.step():
                 pass
             self._note_memory()
-            if time.perf_counter() - started_s > most_s:
+            now_s = time.perf_counter()
+            if now_s - measured_s > _BETWEEN_YARDSTICKS_S:
+                yardstick_s += self._measured(yardstick)
+                measured_s = time.perf_counter()
+            if now_s - started_s > most_s:
                 break
         elapsed_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
-        made = Aside(*(now - then for now, then in zip(self._stream.making, making, strict=True)))
-        worked_s = stopwatch.worked_s(made)
+        worked_s = stopwatch.worked_s(self._stream.making.minus(making).and_also(self._measuring.minus(measuring)))
         now_aside_s, now_aside_cpu_s = self._aside()
         elapsed_s -= now_aside_s - aside_s
         cpu_s -= now_aside_cpu_s - aside_cpu_s
-        return Work(metrics.since(before), elapsed_s, cpu_s, min(max(0.0, elapsed_s - worked_s), elapsed_s))
+        yardstick_s += self._measured(yardstick)
+        return Work(
+            metrics.since(before),
+            elapsed_s,
+            cpu_s,
+            waited_s=min(max(0.0, elapsed_s - worked_s), elapsed_s),
+            yardstick_s=statistics.mean(yardstick_s) if yardstick_s else None,
+        )
+
+    def _measured(self, yardstick: Yardstick | None) -> list[float]:
+        if yardstick is None:
+            return []
+        before, started_s, started_cpu_s = Aside.now(), time.perf_counter(), time.process_time()
+        step_s = yardstick.measure()
+        self._measuring = self._measuring.plus(before)
+        self._aside_s += time.perf_counter() - started_s
+        self._aside_cpu_s += time.process_time() - started_cpu_s
+        return [step_s]
 
     def _note_memory(self) -> None:
         started_s, started_cpu_s = time.perf_counter(), time.thread_time()

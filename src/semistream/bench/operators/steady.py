@@ -10,6 +10,7 @@ from semistream.bench.operators.cells import DiskClock, WarmUp, is_lookup, is_sc
 from semistream.bench.operators.saturated import Saturated, Work
 from semistream.core.budget import MemoryReport
 from semistream.cost.disk_profile import PROFILES, DiskProfile
+from semistream.cost.yardstick import Yardstick
 from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 
@@ -80,15 +81,22 @@ class SteadyState:
         return {profile.name: _disk_clock(profile, self.work) for profile in PROFILES}
 
 
-def measure_steady(op: StepOperator, batches: PreparedStream, table: MasterTable, effort: Effort) -> SteadyState:
+def measure_steady(
+    op: StepOperator,
+    batches: PreparedStream,
+    table: MasterTable,
+    effort: Effort,
+    yardstick: Yardstick | None = None,
+) -> SteadyState:
     """Return what ``op`` does when it never lacks tuples; it is left open, warm and with a backlog."""
     name = op.name
     saturated = Saturated(op, batches, effort.lookup_backlog_tuples if is_lookup(name) else None)
     warm_up = _warm_up(effort, name, saturated, table)
     if is_lookup(name):
-        work = saturated.run(tuples=effort.lookup_tuples, most_s=effort.most_measured_s)
+        work = saturated.run(tuples=effort.lookup_tuples, most_s=effort.most_measured_s, yardstick=yardstick)
     else:
-        work = saturated.run(bytes_read=_measured_bytes(effort, name, table), most_s=effort.most_measured_s)
+        bytes_read = _measured_bytes(effort, name, table)
+        work = saturated.run(bytes_read=bytes_read, most_s=effort.most_measured_s, yardstick=yardstick)
     return SteadyState(work, warm_up, saturated.peak)
 
 

@@ -29,12 +29,16 @@ class Figures:
 
 @dataclass(frozen=True)
 class ValidatedCell:
-    """One cell of the grid.
+    """One cell of the grid, or what is advised at its point.
 
     Attributes
     ----------
     measured_cell
         What the operator did.
+    settings
+        Options of the operator; none in the cells of the grid.
+    advised_on
+        The clock for which the advisor recommends this; None in the cells of the grid.
     predicted, measured
         Figures by the name of the clock; ``predicted`` is empty without a prediction, ``measured`` in a skipped cell.
     predicted_loop, measured_loop
@@ -44,6 +48,8 @@ class ValidatedCell:
     """
 
     measured_cell: CellResult
+    settings: dict[str, float] = field(default_factory=dict)
+    advised_on: str | None = None
     predicted: dict[str, Figures] = field(default_factory=dict)
     measured: dict[str, Figures] = field(default_factory=dict)
     predicted_loop: dict[str, float] | None = None
@@ -64,6 +70,17 @@ class ValidatedCell:
             "loop cost": abs(predicted.loop_s / measured.loop_s - 1),
         }
 
+    @property
+    def speed(self) -> float:
+        """How fast the machine was, 1 when it was as fast as where cost factors were measured."""
+        if MACHINE not in self.measured:
+            return 1.0
+        return self.measured_cell.tuples_per_s / self.measured[MACHINE].tuples_per_s
+
+    def __str__(self) -> str:
+        settings = ", ".join(f"{name} {value:g}" for name, value in self.settings.items())
+        return f"{self.cell.algorithm} on {self.cell.layout}{settings and ' with '}{settings}"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the cell as it stands in the result file, its errors included."""
         errors = {clock: self.errors(clock) for clock in CLOCKS}
@@ -78,6 +95,8 @@ class ValidatedCell:
         }
         return ValidatedCell(
             measured_cell=CellResult.from_dict(content["measured_cell"]),
+            settings=content["settings"],
+            advised_on=content["advised_on"],
             predicted_loop=content["predicted_loop"],
             measured_loop=content["measured_loop"],
             not_predicted=content["not_predicted"],
@@ -85,12 +104,22 @@ class ValidatedCell:
         )
 
 
-def measured_figures(found: CellResult, rows_per_page: float) -> tuple[dict[str, Figures], Loop]:
-    """Return what a measured cell shows on both clocks, and the counts of one of its loops."""
+def measured_figures(
+    found: CellResult, rows_per_page: float, usual_yardstick_s: float | None = None
+) -> tuple[dict[str, Figures], Loop]:
+    """Return what a measured cell shows on both clocks, and the counts of one of its loops.
+
+    Parameters
+    ----------
+    usual_yardstick_s
+        What a step of the yardstick took where the cost factors were measured: times are those of a machine that is as
+        fast.
+    """
     steps = max(1, found.steps)
     disk = found.disk(HDD.name)
-    # Other processes are no part of a model: what they took is left out here, as it is in calibration.
-    worked_s = max(1e-9, found.elapsed_s - found.waited_s)
+    worked_s = found.tuples / found.tuples_per_s
+    if usual_yardstick_s is not None and found.yardstick_s is not None:
+        worked_s *= usual_yardstick_s / found.yardstick_s
     figures = {
         HDD.name: Figures(disk.tuples_per_s, disk.io_s / steps),
         MACHINE: Figures(found.tuples / worked_s, worked_s / steps),
@@ -101,6 +130,7 @@ def measured_figures(found: CellResult, rows_per_page: float) -> tuple[dict[str,
         disk_tuples=found.tuples - cached,
         master_rows=found.pages_read * rows_per_page,
         results=found.tuples,  # every key of these workloads has one row
+        reads=found.reads,
         seeks=found.seeks,
         pages=found.pages_read,
         bytes_read=found.bytes_read,

@@ -1,15 +1,21 @@
-"""Runs the validation: calibrates on the tables of the grid, measures its cells, and predicts them."""
+"""Runs the validation: calibrates on the tables of the grid, measures its cells and what is advised, and predicts them.
 
-from collections.abc import Callable
+A yardstick is measured in turns with all of it, so that a machine that is faster in one minute than in the next does
+not pass for a model that errs.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from semistream.bench.operators import OperatorsSpec
-from semistream.bench.operators.cells import CellResult
+from semistream.bench.operators.cells import Cell, CellResult
 from semistream.bench.operators.measure import measure_cell
 from semistream.bench.operators.run import Estimate, Tables
 from semistream.bench.provenance import Provenance, collect_provenance
 from semistream.bench.result_file import BenchResult
+from semistream.bench.validation.advised import advised_at
 from semistream.bench.validation.cells import ValidatedCell
 from semistream.bench.validation.predict import validated
 from semistream.bench.validation.spec import grid_of, require_other_points
@@ -17,19 +23,24 @@ from semistream.bench.validation.verdicts import entries_of
 from semistream.core.errors import InvalidArgument
 from semistream.cost.calibration import calibrate
 from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
+from semistream.cost.disk_profile import HDD
+from semistream.cost.yardstick import Yardstick
 from semistream.workloads import STREAM_SCHEMA
 
 __all__ = ["run_validation"]
+
+_Report = Callable[[str], None]
+_Key = tuple[Cell, tuple[tuple[str, float], ...]]
 
 
 def run_validation(
     spec: OperatorsSpec,
     data_dir: Path,
-    report: Callable[[str], None] = lambda message: None,
+    report: _Report = lambda message: None,
     keep: Callable[[BenchResult], None] = lambda result: None,
     resumed: BenchResult | None = None,
 ) -> BenchResult:
-    """Measure all cells of ``spec``, and return them beside what the models say.
+    """Measure all cells of ``spec`` and what is advised at its points, and return them beside what the models say.
 
     Parameters
     ----------
@@ -45,54 +56,120 @@ def run_validation(
     """
     require_other_points(spec)
     provenance = collect_provenance(spec.seed)
-    tables = Tables(spec, data_dir, report)
-    calibrations = _calibrations(spec, tables, report, _kept(resumed, provenance))
-    clocks = {rows: _clock(content["factors"]) for rows, content in calibrations.items()}
-    measured = {} if resumed is None else _finished(resumed, spec, provenance)
-    cells = grid_of(spec)
-    estimate = Estimate([cell for cell in cells if cell not in measured])
     done: list[ValidatedCell] = []
+    with _Measuring(spec, Tables(spec, data_dir, report), provenance, report, resumed) as measuring:
 
-    def result() -> BenchResult:
-        content = {**spec.as_dict(), "calibrations": {str(rows): found for rows, found in calibrations.items()}}
-        listed = tuple(found.as_dict() for found in done)
-        return BenchResult("validation", content, provenance, tuple(entries_of(spec, done)), listed)
+        def result() -> BenchResult:
+            calibrations = {str(rows): found for rows, found in measuring.calibrations.items()}
+            listed = tuple(found.as_dict() for found in done)
+            content = {**spec.as_dict(), "calibrations": calibrations}
+            return BenchResult("validation", content, provenance, tuple(entries_of(spec, done)), listed)
 
-    for number, cell in enumerate(cells, 1):
-        table = tables.get(cell)
-        if cell not in measured:
-            report(f"cell {number} of {len(cells)}{estimate.left()}: {cell}")
-            measured[cell] = measure_cell(spec, cell, table, provenance.commit, with_times=False)
-            estimate.finished(cell, measured[cell].wall_s)
-        done.append(validated(measured[cell], table, clocks[cell.rows]))
-        keep(result())
+        cells = grid_of(spec)
+        for number, cell in enumerate(cells, 1):
+            done.append(measuring.validated(cell, f"cell {number} of {len(cells)}"))
+            keep(result())
+        points = list(dict.fromkeys((cell.rows, cell.skew, cell.memory_share) for cell in cells))
+        for number, (rows, skew, share) in enumerate(points, 1):
+            what = f"advice {number} of {len(points)}"
+            report(f"{what}: asking the models")
+            for advised in advised_at(spec, measuring.tables, rows, skew, share, [HDD, measuring.machine(rows)]):
+                done.append(measuring.validated(advised.cell, what, advised.settings, advised.clock))
+            keep(result())
     return result()
 
 
-def _calibrations(
-    spec: OperatorsSpec, tables: Tables, report: Callable[[str], None], kept: dict[int, dict[str, Any]]
-) -> dict[int, dict[str, Any]]:
-    """Return the factors for every size of table, measured on the clustered one: there all operators work."""
-    found: dict[int, dict[str, Any]] = {}
-    for rows in spec.rows:
-        if rows in kept:
-            found[rows] = kept[rows]
-            continue
+class _Measuring:
+    """Measures cells that were not measured yet, and has what they are predicted with.
+
+    Attributes
+    ----------
+    calibrations
+        Factors and where they come from, by the rows of the table: measured on the clustered one, where all operators
+        work.
+    """
+
+    def __init__(
+        self,
+        spec: OperatorsSpec,
+        tables: Tables,
+        provenance: Provenance,
+        report: _Report,
+        resumed: BenchResult | None,
+    ) -> None:
+        self._spec = spec
+        self.tables = tables
+        self._commit = provenance.commit
+        self._report = report
+        self._measured = {} if resumed is None else _finished(resumed, spec, provenance)
+        self._estimate = Estimate([cell for cell in grid_of(spec) if _key(cell) not in self._measured])
+        self._yardsticks: dict[int, Yardstick] = {}
+        self._open = ExitStack()
+        self.calibrations = _kept(resumed, provenance)
+
+    def __enter__(self) -> "_Measuring":
+        with self._open:
+            for rows in self._spec.rows:
+                if rows not in self.calibrations:
+                    self.calibrations[rows] = self._calibrate(rows)
+            self._open = self._open.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _calibrate(self, rows: int) -> dict[str, Any]:
         calibration = calibrate(
-            tables.of(rows, "clustered"), stream_schema=STREAM_SCHEMA, algorithms=spec.algorithms, progress=report
+            self.tables.of(rows, "clustered"),
+            stream_schema=STREAM_SCHEMA,
+            algorithms=self._spec.algorithms,
+            progress=self._report,
+            yardstick=self._yardstick(rows),
         )
-        found[rows] = {
+        return {
             "factors": {name: factors.as_dict() for name, factors in calibration.factors.by_algorithm.items()},
             "left_out": calibration.left_out,
             "fit_error": calibration.fit_error,
-            "memory_shares": calibration.provenance["memory_shares"],
-            "skews": calibration.provenance["skews"],
+            **{name: calibration.provenance[name] for name in ("memory_shares", "skews", "yardstick_s")},
         }
-    return found
+
+    def _yardstick(self, rows: int) -> Yardstick:
+        if rows not in self._yardsticks:
+            table = self.tables.of(rows, "clustered")
+            self._yardsticks[rows] = self._open.enter_context(Yardstick(table))
+        return self._yardsticks[rows]
+
+    def machine(self, rows: int) -> CostFactors:
+        """Return the clock of this machine, by the cost factors of a table with so many rows."""
+        factors = self.calibrations[rows]["factors"]
+        return CostFactors({name: AlgorithmFactors(**given) for name, given in factors.items()})
+
+    def validated(
+        self, cell: Cell, what: str, settings: Mapping[str, float] | None = None, advised_on: str | None = None
+    ) -> ValidatedCell:
+        """Return a cell with what is predicted, measured unless it was before."""
+        settings = settings or {}
+        table, key = self.tables.get(cell), _key(cell, settings)
+        if key not in self._measured:
+            self._report(f"{what}{self._estimate.left()}: {cell}")
+            found = measure_cell(
+                self._spec,
+                cell,
+                table,
+                self._commit,
+                with_times=False,
+                yardstick=self._yardstick(cell.rows),
+                options=dict(settings),
+            )
+            self._measured[key] = found
+            if advised_on is None:
+                self._estimate.finished(cell, found.wall_s)
+        usual_s = self.calibrations[cell.rows]["yardstick_s"]
+        return validated(self._measured[key], table, self.machine(cell.rows), usual_s, settings, advised_on)
 
 
-def _clock(factors: dict[str, dict[str, float]]) -> CostFactors:
-    return CostFactors({name: AlgorithmFactors(**given) for name, given in factors.items()})
+def _key(cell: Cell, settings: Mapping[str, float] | None = None) -> _Key:
+    return cell, tuple(sorted((settings or {}).items()))
 
 
 def _kept(resumed: BenchResult | None, provenance: Provenance) -> dict[int, dict[str, Any]]:
@@ -101,7 +178,7 @@ def _kept(resumed: BenchResult | None, provenance: Provenance) -> dict[int, dict
     return {int(rows): content for rows, content in resumed.spec.get("calibrations", {}).items()}
 
 
-def _finished(resumed: BenchResult, spec: OperatorsSpec, provenance: Provenance) -> dict[Any, CellResult]:
+def _finished(resumed: BenchResult, spec: OperatorsSpec, provenance: Provenance) -> dict[_Key, CellResult]:
     if resumed.benchmark != "validation":
         raise InvalidArgument(
             f"the result to resume is of the benchmark {resumed.benchmark!r}: give one of 'validation'"
@@ -110,5 +187,9 @@ def _finished(resumed: BenchResult, spec: OperatorsSpec, provenance: Provenance)
     changed = sorted(name for name in conditions if resumed.spec.get(name) != conditions[name])
     if changed:
         raise InvalidArgument(f"the result to resume was measured with other {', '.join(changed)}: start a new one")
-    results = [ValidatedCell.from_dict(content).measured_cell for content in resumed.cells]
-    return {result.cell: result for result in results if result.commit == provenance.commit}
+    cells = [ValidatedCell.from_dict(content) for content in resumed.cells]
+    return {
+        _key(found.cell, found.settings): found.measured_cell
+        for found in cells
+        if found.measured_cell.commit == provenance.commit
+    }

@@ -8,6 +8,7 @@ from semistream.bench.operators import OperatorsSpec
 from semistream.bench.result_file import Entry
 from semistream.bench.validation.cells import CLOCKS, ValidatedCell
 from semistream.bench.validation.spec import is_judged
+from semistream.cost.cost_factors import MACHINE
 
 __all__ = ["entries_of"]
 
@@ -18,8 +19,8 @@ _LEAST_NEAR_BEST = 0.9
 
 _ERROR_OF = "error: |predicted / measured - 1|, over all operators and cells that were measured"
 _CHOICE_OF = (
-    "choice: share of the points (rows, skew, memory) at which the algorithm that the models predict to be the fastest "
-    f"with its own settings, as 'auto' takes it, has at least {_NEAR_BEST:g} of the highest measured rate"
+    "choice: share of the points (rows, skew, memory) at which what the advisor recommends, algorithm and settings, "
+    f"has at least {_NEAR_BEST:g} of the highest rate that was measured there with any algorithm"
 )
 
 
@@ -39,7 +40,7 @@ def _errors(cells: Sequence[ValidatedCell], clock: str, what: str, judged: bool)
     worst: tuple[float, str] = (-1.0, "")
     for validated in cells:
         errors = validated.errors(clock)
-        if errors is not None:
+        if errors is not None and validated.advised_on is None:
             cell = validated.cell
             by_operator.setdefault(f"{cell.algorithm} on {cell.layout}", []).append(errors[what])
             worst = max(worst, (errors[what], str(cell)))
@@ -53,10 +54,22 @@ def _errors(cells: Sequence[ValidatedCell], clock: str, what: str, judged: bool)
         },
         "worst_cell": worst[1],
         "not_predicted": _not_predicted(cells),
+        **(_speeds(cells) if clock == MACHINE else {}),
     }
     name = f"error of {what}, {clock}"
     yield Entry(f"median {name}", statistics.median(every), _MOST_MEDIAN, "at most", details, _ERROR_OF, judged)
     yield Entry(f"worst {name}", max(every), _MOST_WORST, "at most", details, _ERROR_OF, judged)
+
+
+def _speeds(cells: Sequence[ValidatedCell]) -> dict[str, Any]:
+    """Return how fast the machine was, and the errors of rates that are taken as they were timed."""
+    grid = [found for found in cells if found.advised_on is None and found.errors(MACHINE)]
+    errors = [abs(found.predicted[MACHINE].tuples_per_s / found.measured_cell.tuples_per_s - 1) for found in grid]
+    speeds = [found.speed for found in grid]
+    return {
+        "speed_of_machine": {"least": min(speeds), "most": max(speeds)},
+        "error_of_rate_as_timed": {"median": statistics.median(errors), "worst": max(errors)},
+    }
 
 
 def _not_predicted(cells: Sequence[ValidatedCell]) -> dict[str, str]:
@@ -71,19 +84,24 @@ def _choices(cells: Sequence[ValidatedCell], clock: str, judged: bool) -> Iterat
             points.setdefault((found.cell.rows, found.cell.skew, found.cell.memory_share), []).append(found)
     choices: list[dict[str, Any]] = []
     for (rows, skew, share), here in points.items():
-        known = [found for found in here if clock in found.predicted]
-        if len(known) < 2:
-            continue  # there is nothing to choose
-        chosen = max(known, key=lambda found: found.predicted[clock].tuples_per_s)
+        advised = next((found for found in here if found.advised_on == clock), None)
+        by_default = [found for found in here if found.advised_on is None and clock in found.predicted]
+        if advised is None or len(by_default) < 2:
+            continue  # there was nothing to choose
+        auto = max(by_default, key=lambda found: found.predicted[clock].tuples_per_s)
         best = max(here, key=lambda found: found.measured[clock].tuples_per_s)
+        best_rate = best.measured[clock].tuples_per_s
         choices.append(
             {
                 "rows": rows,
                 "skew": skew,
                 "memory_share": share,
-                "chosen": f"{chosen.cell.algorithm} on {chosen.cell.layout}",
-                "best": f"{best.cell.algorithm} on {best.cell.layout}",
-                "rate_of_best": chosen.measured[clock].tuples_per_s / best.measured[clock].tuples_per_s,
+                "advised": str(advised),
+                "rate_of_best": advised.measured[clock].tuples_per_s / best_rate,
+                "errors": advised.errors(clock),
+                "best": str(best),
+                "with_own_settings": str(auto),
+                "rate_of_best_with_own_settings": auto.measured[clock].tuples_per_s / best_rate,
             }
         )
     if choices:

@@ -1,0 +1,101 @@
+"""A small join that is run beside what is measured, and tells how fast the machine is at the time.
+
+Where cores, memory and disk are shared with others, the same work can take half as long again a minute later, and no
+counter says so. Work that is measured and a yardstick that is measured in turns with it become slower together: their
+ratio stays.
+"""
+
+import statistics
+import time
+from types import TracebackType
+
+import numpy as np
+
+from semistream.core.errors import BudgetTooSmall
+from semistream.core.semantics import JoinSpec
+from semistream.cost.trial_stream import TrialStream, keys_of, trial_schema
+from semistream.cost.undisturbed import Aside, Stopwatch
+from semistream.operators import algorithm
+from semistream.operators.step_operator import StepOperator
+from semistream.storage import MasterTable
+
+__all__ = ["Yardstick"]
+
+_MEMORY_SHARE = 0.02
+_PAGES = 2
+_WARM_UP_S = 0.2
+_MEASURED_S = 0.03
+
+
+class Yardstick:
+    """MESHJOIN with little memory on a table: it reads, decodes, compares and interprets Python, as all operators do.
+
+    Attributes
+    ----------
+    step_s
+        What a step took, each time that it was measured.
+    """
+
+    def __init__(self, table: MasterTable) -> None:
+        rng = np.random.default_rng(0)
+        self._op = _make(table, int(_MEMORY_SHARE * table.num_bytes))
+        self._stream = TrialStream(trial_schema(table), keys_of(table, rng), 0.0, rng)
+        self._batches = iter(self._stream)
+        self._rest = next(self._batches)
+        self._steps = 1
+        self.step_s: list[float] = []
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        self._step()  # compiles
+        began_s, steps = time.thread_time(), 0
+        while (ran_s := time.thread_time() - began_s) < _WARM_UP_S:
+            self._step()
+            steps += 1
+        self._steps = max(1, round(_MEASURED_S * steps / ran_s))
+
+    def measure(self) -> float:
+        """Return the seconds of a step now."""
+        self._stream.making = Aside()
+        stopwatch = Stopwatch()
+        for _ in range(self._steps):
+            self._step()
+        step_s = max(1e-9, stopwatch.worked_s(self._stream.making) / self._steps)
+        self.step_s.append(step_s)
+        return step_s
+
+    @property
+    def usual_step_s(self) -> float:
+        """What a step takes when the machine is as fast as it was half of the time."""
+        return statistics.median(self.step_s)
+
+    def _step(self) -> None:
+        taken = self._op.offer(self._rest)
+        while taken == self._rest.num_rows:
+            self._rest = next(self._batches)
+            taken = self._op.offer(self._rest)
+        self._rest = self._rest.slice(taken)
+        for _ in self._op.step():
+            pass
+
+    def close(self) -> None:
+        self._op.close()
+
+    def __enter__(self) -> "Yardstick":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _make(table: MasterTable, memory_bytes: int) -> StepOperator:
+    spec = JoinSpec.resolve(trial_schema(table), table.schema, list(table.key))
+    try:
+        options = {"io": "drop_behind", "b": min(_PAGES, table.num_pages)}
+        return algorithm("meshjoin").make(table, spec, memory_bytes, options)
+    except BudgetTooSmall as error:
+        if error.least_bytes is None or error.least_bytes <= memory_bytes:
+            raise
+        return _make(table, error.least_bytes)

@@ -1,0 +1,73 @@
+"""The join that tells how fast the machine is: it works on any table, and its time is not the work's."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+from semistream.bench.operators import saturated
+from semistream.bench.operators.measure import endless_stream, make_operator
+from semistream.bench.operators.saturated import Saturated
+from semistream.cost import yardstick as yardstick_module
+from semistream.cost.yardstick import Yardstick
+from semistream.storage import MasterTable
+from semistream.workloads import master_table
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yardstick_module, "_WARM_UP_S", 0.01)
+    monkeypatch.setattr(yardstick_module, "_MEASURED_S", 0.0)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> MasterTable:
+    return ss.stage(master_table(5000), tmp_path / "table", key="key", page_bytes=4096)
+
+
+@pytest.mark.parametrize("layout", ["heap", "clustered"])
+@pytest.mark.parametrize("rows", [1, 5000])
+def test_it_works_on_any_table(tmp_path: Path, layout: str, rows: int) -> None:
+    content = {"day": np.arange(rows), "name": [f"n{number}" for number in range(rows)]}
+    table = ss.stage(pa.table(content), tmp_path / "t", key=["day", "name"], layout=layout, page_bytes=4096)
+    with Yardstick(table) as yardstick:
+        measured = [yardstick.measure() for _ in range(3)]
+    assert min(measured) > 0
+    assert yardstick.step_s == measured
+    assert yardstick.usual_step_s == sorted(measured)[1]
+
+
+class Slow:
+    """A yardstick that takes its time."""
+
+    def __init__(self) -> None:
+        self.measured = 0
+
+    def measure(self) -> float:
+        self.measured += 1
+        time.sleep(0.02)
+        return float(self.measured)
+
+
+def test_work_is_measured_without_the_yardstick(table: MasterTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saturated, "_BETWEEN_YARDSTICKS_S", 0.0)
+    yardstick = Slow()
+    with make_operator("meshjoin", table, 400_000) as op:
+        busy = Saturated(op, endless_stream(table.num_rows, 0.0, seed=0))
+        busy.run(bytes_read=table.num_bytes)
+        began_s = time.perf_counter()
+        work = busy.run(bytes_read=3 * table.num_bytes, yardstick=yardstick)  # type: ignore[arg-type]
+        took_s = time.perf_counter() - began_s
+    assert yardstick.measured == work.counted.steps + 2  # before, after, and between the steps
+    assert work.yardstick_s == pytest.approx((1 + yardstick.measured) / 2)
+    assert work.elapsed_s <= took_s - yardstick.measured * 0.02 + 1e-6
+    assert work.undisturbed_s <= work.elapsed_s
+
+
+def test_there_need_not_be_one(table: MasterTable) -> None:
+    with make_operator("meshjoin", table, 400_000) as op:
+        work = Saturated(op, endless_stream(table.num_rows, 0.0, seed=0)).run(bytes_read=table.num_bytes)
+    assert work.yardstick_s is None
