@@ -27,6 +27,7 @@ SPEC = OperatorsSpec(
     page_bytes=4096,
     measured_rows=20_000,
     most_warm_up_scans=3,
+    least_measured_s=0.1,
 )
 
 

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.bench.operators import saturated
+from semistream.bench.operators import saturated, steady
 from semistream.bench.operators.measure import endless_stream, make_operator
-from semistream.bench.operators.saturated import Saturated
+from semistream.bench.operators.saturated import Saturated, Work
+from semistream.core.metrics import Metrics
 from semistream.cost import yardstick as yardstick_module
 from semistream.cost.yardstick import Yardstick
 from semistream.storage import MasterTable
@@ -71,3 +72,19 @@ def test_there_need_not_be_one(table: MasterTable) -> None:
     with make_operator("meshjoin", table, 400_000) as op:
         work = Saturated(op, endless_stream(table.num_rows, 0.0, seed=0)).run(bytes_read=table.num_bytes)
     assert work.yardstick_s is None
+
+
+def test_the_part_of_median_speed_counts(table: MasterTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds = iter([5.0, 1.0, 2.0, 9.0, 3.0])
+
+    class Scripted:
+        peak = None
+
+        def run(self, **_: object) -> Work:
+            return Work(Metrics(tuples_answered=100), elapsed_s=1.0, cpu_s=0.1, yardstick_s=next(speeds))
+
+    monkeypatch.setattr(steady, "Saturated", lambda *_: Scripted())
+    monkeypatch.setattr(steady, "_warm_up", lambda *_: None)
+    with make_operator("meshjoin", table, 400_000) as op:
+        found = steady.measure_steady(op, endless_stream(1000, 0.0, 0), table, steady.Effort(least_measured_s=4.5))
+    assert found.work.yardstick_s == 3.0  # the machine was three times as slow, and the work took as long as ever

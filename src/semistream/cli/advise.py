@@ -58,7 +58,7 @@ def advise(
     missing_share: Annotated[float | None, typer.Option(help="Share of tuples without a row, from 0 to 1.")] = None,
     clock: Annotated[str, typer.Option(help=f"Whose seconds to predict: {', '.join(CLOCK_NAMES)}.")] = "machine",
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Measure this machine on the table first; takes a minute or more.")
+        bool, typer.Option("--calibrate", help="Measure this machine on the table first; takes a few minutes.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the advice as JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw rate against memory into this PNG or SVG file.")] = None,

@@ -80,7 +80,7 @@ def calibrate(
 ) -> Calibration:
     """Return the cost factors of all operators that can join a stream with ``table`` on its key.
 
-    It takes about a minute, whatever the size of the table. Samples of the table that are clustered, or have smaller
+    It takes a few minutes, whatever the size of the table. Samples of the table that are clustered, or have smaller
     pages, are staged in a temporary folder and removed.
 
     Parameters

@@ -68,6 +68,32 @@ def test_one_maximum_or_minimum(values: list[float], place: float | None, verdic
     assert Claim(text="", kind="peak", of="a", paper=place).judge(_curves(a=values)).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([10.0, 20.0, 10.5], Verdict.REPRODUCED),
+        ([10.0, 20.0, 10.1], Verdict.IN_DIRECTION),
+        ([10.0, 20.0, 10.0], Verdict.NOT_REPRODUCED),
+        ([10.0], Verdict.NOT_MEASURED),
+    ],
+)
+def test_a_gain_over_the_first(values: list[float], verdict: Verdict) -> None:
+    assert Claim(text="", kind="gains", of="a", at="last").judge(_curves(a=values)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([10.0, 10.4, 8.0], Verdict.REPRODUCED),
+        ([10.0, 11.0, 10.0], Verdict.IN_DIRECTION),
+        ([10.0, 9.0, 11.0], Verdict.NOT_REPRODUCED),
+        ([10.0], Verdict.NOT_MEASURED),
+    ],
+)
+def test_no_gain_over_the_first(values: list[float], verdict: Verdict) -> None:
+    assert Claim(text="", kind="level", of="a").judge(_curves(a=values)).verdict is verdict
+
+
 def test_one_minimum() -> None:
     claim = Claim(text="", kind="low", of="a")
     assert claim.judge(_curves(a=[3, 1, 2])).verdict is Verdict.REPRODUCED

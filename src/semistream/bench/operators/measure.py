@@ -101,6 +101,7 @@ def _effort(spec: OperatorsSpec, rows: int) -> Effort:
         io_tolerance=spec.io_tolerance,
         most_warm_up_scans=spec.most_warm_up_scans,
         most_warm_up_tuples=spec.most_warm_up_tuples,
+        least_measured_s=spec.least_measured_s,
         most_warm_up_s=spec.most_warm_up_s,
         most_measured_s=spec.most_measured_s,
     )

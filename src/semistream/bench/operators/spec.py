@@ -53,6 +53,8 @@ class OperatorsSpec:
         How often R's bytes are read in warm-up at most; half as often by operators that read one partition at a time.
     most_warm_up_tuples
         How many tuples operators that look every tuple up get in warm-up at most.
+    least_measured_s
+        The measured part is repeated until all took so long; the one of median speed counts.
     most_warm_up_s, most_measured_s
         The emergency brake.
     arrival_share
@@ -77,6 +79,7 @@ class OperatorsSpec:
     io_tolerance: float = 0.01
     most_warm_up_scans: int = 15
     most_warm_up_tuples: int = 635_000
+    least_measured_s: float = 0.0
     most_warm_up_s: float = 600.0
     most_measured_s: float = 120.0
     arrival_share: float = 0.8

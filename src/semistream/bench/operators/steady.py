@@ -33,6 +33,8 @@ class Effort:
         one window to the next.
     most_warm_up_scans, most_warm_up_tuples
         Warm-up ends after these in any case; the second is for look-ups.
+    least_measured_s
+        The measured part is repeated until all took so long; the one of median speed counts.
     most_warm_up_s, most_measured_s
         The emergency brake.
     """
@@ -44,6 +46,7 @@ class Effort:
     io_tolerance: float = 0.01
     most_warm_up_scans: int = 15
     most_warm_up_tuples: int = 635_000
+    least_measured_s: float = 0.0
     most_warm_up_s: float = 600.0
     most_measured_s: float = 120.0
 
@@ -92,12 +95,14 @@ def measure_steady(
     name = op.name
     saturated = Saturated(op, batches, effort.lookup_backlog_tuples if is_lookup(name) else None)
     warm_up = _warm_up(effort, name, saturated, table)
-    if is_lookup(name):
-        work = saturated.run(tuples=effort.lookup_tuples, most_s=effort.most_measured_s, yardstick=yardstick)
-    else:
-        bytes_read = _measured_bytes(effort, name, table)
-        work = saturated.run(bytes_read=bytes_read, most_s=effort.most_measured_s, yardstick=yardstick)
-    return SteadyState(work, warm_up, saturated.peak)
+    tuples = effort.lookup_tuples if is_lookup(name) else None
+    bytes_read = None if is_lookup(name) else _measured_bytes(effort, name, table)
+    parts: list[Work] = []
+    while not parts or sum(part.elapsed_s for part in parts) < effort.least_measured_s:
+        most_s = effort.most_measured_s
+        parts.append(saturated.run(tuples=tuples, bytes_read=bytes_read, most_s=most_s, yardstick=yardstick))
+    parts.sort(key=lambda part: part.undisturbed_s / max(1, part.tuples) / (part.yardstick_s or 1.0))
+    return SteadyState(parts[len(parts) // 2], warm_up, saturated.peak)
 
 
 def _warm_up(effort: Effort, name: str, saturated: Saturated, table: MasterTable) -> WarmUp:

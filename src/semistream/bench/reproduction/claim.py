@@ -8,6 +8,8 @@ kind        reproduced when (in direction when)
 ``ratio``   of / over at x, or where it is largest, lies within 25% of the paper's ratio (on the same side of 1)
 ``rises``   each value is at least 95% of the one before, and the last 5% above the first (the last is above the first)
 ``falls``   the same, downwards
+``gains``   the value at x lies 2% above the one at the first x (above it)
+``level``   no value lies more than 5% above the one at the first x (the last does not)
 ``peak``    the largest value lies inside, 2% above both ends, and near the paper's place (anywhere inside)
 ``low``     the same for the smallest value
 ``above``   of lies above over at every x, or at the one that is given (at more than half of them)
@@ -19,6 +21,7 @@ kind        reproduced when (in direction when)
 ==========  ==================================================================================================
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,7 +34,7 @@ from semistream.core.errors import InvalidArgument
 
 __all__ = ["Claim", "Kind"]
 
-Kind = Literal["ratio", "rises", "falls", "peak", "low", "above", "value", "agree", "bursts", "drops"]
+Kind = Literal["ratio", "rises", "falls", "gains", "level", "peak", "low", "above", "value", "agree", "bursts", "drops"]
 
 _CLOSE = 0.25
 _STEP = 0.05
@@ -75,6 +78,7 @@ class Claim:
             "ratio": ("over", "at", "paper"),
             "above": ("over",),
             "agree": ("over",),
+            "gains": ("at",),
             "value": ("at", "paper"),
             "drops": ("paper",),
         }
@@ -152,6 +156,25 @@ def _trend(values: Sequence[float], upwards: Sequence[float]) -> Finding:
     return Finding(ours, Verdict.IN_DIRECTION if upwards[-1] > upwards[0] else Verdict.NOT_REPRODUCED)
 
 
+def _gains(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    value = of.at(claim._x(of))
+    if value is None or len(of.y) < 2:
+        return Finding("-", Verdict.NOT_MEASURED)
+    ratio = value / of.y[0] if of.y[0] else math.inf
+    if ratio >= 1 + _CLEAR:
+        return Finding(f"{ratio:.3g}x", Verdict.REPRODUCED)
+    return Finding(f"{ratio:.3g}x", Verdict.IN_DIRECTION if ratio > 1 else Verdict.NOT_REPRODUCED)
+
+
+def _level(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+    if len(of.y) < 2:
+        return Finding("-", Verdict.NOT_MEASURED)
+    ours, most = f"{of.y[0]:.3g} -> {of.y[-1]:.3g}", of.y[0] * (1 + _STEP)
+    if max(of.y) <= most:
+        return Finding(ours, Verdict.REPRODUCED)
+    return Finding(ours, Verdict.IN_DIRECTION if of.y[-1] <= most else Verdict.NOT_REPRODUCED)
+
+
 def _peak(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     return _turn(claim, of, of.y, "highest")
 
@@ -223,6 +246,8 @@ _RULES: dict[str, Callable[[Claim, Curve, Curve | None], Finding]] = {
     "ratio": _ratio,
     "rises": _rises,
     "falls": _falls,
+    "gains": _gains,
+    "level": _level,
     "peak": _peak,
     "low": _low,
     "above": _above,
