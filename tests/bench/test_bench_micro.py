@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semistream.bench.feeder import Feeder
 from semistream.bench.micro import MicroSpec, run_micro
 from semistream.bench.micro.mesh import meshjoin_with_share
 from semistream.bench.micro.raw_scan import BLOCK_BYTES, fastest_block_bytes, raw_scan_s, table_files
 from semistream.bench.micro.staged import staged_table
 from semistream.bench.result_file import BenchResult, read_result, write_result
 from semistream.core.errors import InvalidArgument
+from semistream.operators.feeder import Feeder
 from semistream.workloads import stream
 
 ROWS = 20_000

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from semistream.bench.feeder import Feeder
 from semistream.core.metrics import Metrics
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop
 from semistream.cost.model import JoinCase
 from semistream.cost.stream_shape import StreamShape
 from semistream.cost.table_shape import TableShape
+from semistream.operators.feeder import Feeder
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable, stage

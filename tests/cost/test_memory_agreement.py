@@ -6,10 +6,10 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from semistream.bench.feeder import Feeder
 from semistream.core.errors import BudgetTooSmall
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import model
+from semistream.operators.feeder import Feeder
 from tests.cost.real_joins import STREAM, TEXT_STREAM, batches, case_of, make, run_steps, staged
 
 KEYS = 20_000

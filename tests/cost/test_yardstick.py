@@ -37,8 +37,8 @@ def test_it_works_on_any_table(tmp_path: Path, layout: str, rows: int) -> None:
     with Yardstick(table) as yardstick:
         measured = [yardstick.measure() for _ in range(3)]
     assert min(measured) > 0
-    assert yardstick.step_s == measured
-    assert yardstick.usual_step_s == sorted(measured)[1]
+    assert yardstick.step_s[1:] == measured
+    assert yardstick.usual_step_s == pytest.approx(np.median(yardstick.step_s))
 
 
 class Slow:

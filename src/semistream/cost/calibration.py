@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 from semistream._version import __version__
-from semistream.core.errors import BudgetTooSmall, EmptyTable, InvalidArgument, SemistreamError
+from semistream.core.errors import EmptyTable, InvalidArgument, SemistreamError
 from semistream.core.semantics import JoinSpec
 from semistream.cost.cost_factors import AlgorithmFactors, CostFactors, by_partition
 from semistream.cost.factor_fit import CountedWork, fit_factors
 from semistream.cost.machine import core_count, cpu_model
+from semistream.cost.trial_operator import trial_operator
 from semistream.cost.trial_run import LOOKUPS, run_trial
 from semistream.cost.trial_stream import TrialStream, absent_keys, keys_of, trial_schema
 from semistream.cost.trial_tables import TrialTables, trial_tables
 from semistream.cost.yardstick import Yardstick
 from semistream.operators import algorithm, algorithm_names
-from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 
 __all__ = ["MEMORY_SHARES", "SKEWS", "Calibration", "calibrate"]
@@ -227,19 +227,9 @@ class _Trials:
         keys = self._keys_of(trial.table)
         absent = absent_keys(keys) if trial.absent_share else None
         stream = TrialStream(self._schema, keys, trial.skew, self._rng, absent, trial.absent_share)
-        with self._make(trial, trial.memory_bytes) as op:
-            return run_trial(op, stream, self._yardstick)
-
-    def _make(self, trial: _Trial, memory_bytes: int) -> StepOperator:
-        """Return an operator that leaves nothing in the page cache, with more memory where this is too little."""
         spec = JoinSpec.resolve(self._schema, trial.table.schema, list(trial.table.key))
-        try:
-            options = {"io": "drop_behind", **trial.options}
-            return algorithm(trial.algorithm).make(trial.table, spec, memory_bytes, options)
-        except BudgetTooSmall as error:
-            if error.least_bytes is None or error.least_bytes <= memory_bytes:
-                raise
-            return self._make(trial, error.least_bytes)
+        with trial_operator(trial.algorithm, trial.table, spec, trial.memory_bytes, trial.options) as op:
+            return run_trial(op, stream, self._yardstick)
 
 
 def _median_error(factors: AlgorithmFactors, works: list[CountedWork]) -> float:

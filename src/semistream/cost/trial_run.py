@@ -2,10 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-
-import pyarrow as pa
 
 from semistream.core.metrics import Metrics
 from semistream.cost.factor_fit import CountedWork
@@ -13,6 +10,7 @@ from semistream.cost.loop import Loop, searches_of
 from semistream.cost.trial_stream import TrialStream
 from semistream.cost.undisturbed import Aside, Stopwatch
 from semistream.cost.yardstick import Yardstick
+from semistream.operators.feeder import Feeder
 from semistream.operators.step_operator import StepOperator
 
 __all__ = ["LOOKUPS", "run_trial"]
@@ -54,8 +52,7 @@ class _Trial:
     def __init__(self, op: StepOperator, stream: TrialStream) -> None:
         self._op = op
         self._stream = stream
-        self._batches: Iterator[pa.RecordBatch] = iter(stream)
-        self._rest = next(self._batches)
+        self._feeder = Feeder(iter(stream))
         self._most_pending = _MOST_PENDING_LOOKUPS if op.name in LOOKUPS else None
         self.step_s = 0.0
 
@@ -96,12 +93,6 @@ class _Trial:
         return CountedWork(counted.steps, loop, worked_s)
 
     def _step(self) -> None:
-        op = self._op
-        while self._most_pending is None or op.pending < self._most_pending:
-            taken = op.offer(self._rest)
-            if taken < self._rest.num_rows:
-                self._rest = self._rest.slice(taken)
-                break
-            self._rest = next(self._batches)
-        for _ in op.step():
+        self._feeder.fill(self._op, self._most_pending)
+        for _ in self._op.step():
             pass

@@ -11,12 +11,11 @@ from types import TracebackType
 
 import numpy as np
 
-from semistream.core.errors import BudgetTooSmall
 from semistream.core.semantics import JoinSpec
+from semistream.cost.trial_operator import trial_operator
 from semistream.cost.trial_stream import TrialStream, keys_of, trial_schema
 from semistream.cost.undisturbed import Aside, Stopwatch
-from semistream.operators import algorithm
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.feeder import Feeder
 from semistream.storage import MasterTable
 
 __all__ = ["Yardstick"]
@@ -33,18 +32,21 @@ class Yardstick:
     Attributes
     ----------
     step_s
-        What a step took, each time that it was measured.
+        What a step took, each time that it was measured; once at the beginning.
     """
 
     def __init__(self, table: MasterTable) -> None:
         rng = np.random.default_rng(0)
-        self._op = _make(table, int(_MEMORY_SHARE * table.num_bytes))
-        self._stream = TrialStream(trial_schema(table), keys_of(table, rng), 0.0, rng)
-        self._batches = iter(self._stream)
-        self._rest = next(self._batches)
+        schema = trial_schema(table)
+        spec = JoinSpec.resolve(schema, table.schema, list(table.key))
+        memory_bytes = int(_MEMORY_SHARE * table.num_bytes)
+        self._op = trial_operator("meshjoin", table, spec, memory_bytes, {"b": min(_PAGES, table.num_pages)})
+        self._stream = TrialStream(schema, keys_of(table, rng), 0.0, rng)
+        self._feeder = Feeder(iter(self._stream))
         self._steps = 1
         self.step_s: list[float] = []
         self._warm_up()
+        self.measure()
 
     def _warm_up(self) -> None:
         self._step()  # compiles
@@ -70,11 +72,7 @@ class Yardstick:
         return statistics.median(self.step_s)
 
     def _step(self) -> None:
-        taken = self._op.offer(self._rest)
-        while taken == self._rest.num_rows:
-            self._rest = next(self._batches)
-            taken = self._op.offer(self._rest)
-        self._rest = self._rest.slice(taken)
+        self._feeder.fill(self._op)
         for _ in self._op.step():
             pass
 
@@ -88,14 +86,3 @@ class Yardstick:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _make(table: MasterTable, memory_bytes: int) -> StepOperator:
-    spec = JoinSpec.resolve(trial_schema(table), table.schema, list(table.key))
-    try:
-        options = {"io": "drop_behind", "b": min(_PAGES, table.num_pages)}
-        return algorithm("meshjoin").make(table, spec, memory_bytes, options)
-    except BudgetTooSmall as error:
-        if error.least_bytes is None or error.least_bytes <= memory_bytes:
-            raise
-        return _make(table, error.least_bytes)

@@ -414,6 +414,15 @@ def test_work_takes_time_even_if_all_of_it_seems_to_have_been_waiting() -> None:
     assert point.y[HDD.name] == pytest.approx(HDD.seek_s / 2)
 
 
+def test_times_are_those_of_a_machine_as_fast_as_in_calibration() -> None:
+    work = Work(Metrics(tuples_answered=10, seeks=1, steps=2), elapsed_s=2.0, cpu_s=1.0, yardstick_s=3e-4)
+    steady = SteadyState(work, WarmUp(0, 0.0, True, []), MemoryReport(1, {}))
+    place = Place("MESHJOIN", 1.0, rate_cell({**CELL, **MESHJOIN}), True)
+    point = CostValidation(places=(place,), shown="loop_s").measured(place, steady, {}, usual_yardstick_s=1e-4)
+    assert point.y[MACHINE] == pytest.approx(2.0 / 3 / 2)
+    assert point.y[HDD.name] == pytest.approx(HDD.seek_s / 2)
+
+
 def test_a_cost_that_is_unknown_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"shows 'miles', which is unknown: use one of loop_s, tuples_per_s"):
         figure("cost validation", "b", {"MESHJOIN": MESHJOIN}, **{**CELL, "x": [1], "shown": "miles"})

@@ -1,10 +1,12 @@
 """Figures of the kind ``cost validation``: what the cost models predict, and what is measured, side by side.
 
 S3 Figs. 5b and 6a, S1 Fig. 8, S2 Fig. 9f, S0 Figs. 6c and 6d. On the 7200 rpm disk a model's counts are priced by seeks
-and bytes; on this machine by cost factors, which are calibrated on the same table in the same run.
+and bytes; on this machine by cost factors, which are calibrated on the same table in the same run, beside the same
+yardstick.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from semistream.cost.calibration import calibrate
 from semistream.cost.clock import Clock
 from semistream.cost.disk_profile import HDD
 from semistream.cost.model import Prediction
+from semistream.cost.yardstick import Yardstick
 
 __all__ = ["MEASURED", "PREDICTED", "CostValidation", "Place", "cost_validation_measurements"]
 
@@ -69,30 +72,37 @@ class CostValidation:
     def run(self, context: Context) -> list[Point]:
         opened = [open_cell(place.cell, context) for place in self.places]
         clocks: list[Clock] = [HDD]
-        if self.calibrates:
-            clocks.append(self._machine(opened, context))
-        points = []
-        for place, cell in zip(self.places, opened, strict=True):
-            context.report(str(place.cell))
-            points += self._points(place, cell, clocks)
+        yardstick = None
+        with ExitStack() as stack:
+            if self.calibrates:
+                yardstick = stack.enter_context(Yardstick(opened[0].table))
+                clocks.append(self._machine(opened, context, yardstick))
+            usual_s = yardstick.usual_step_s if yardstick else 1.0
+            points = []
+            for place, cell in zip(self.places, opened, strict=True):
+                context.report(str(place.cell))
+                points += self._points(place, cell, clocks, yardstick, usual_s)
         return points
 
-    def _machine(self, opened: list[OpenCell], context: Context) -> Clock:
+    def _machine(self, opened: list[OpenCell], context: Context, yardstick: Yardstick) -> Clock:
         calibration = calibrate(
             opened[0].table,
             memory_bytes=round(geometric_mean(cell.budget_bytes for cell in opened)),
             stream_schema=opened[0].workload.stream_schema,
             algorithms=list(dict.fromkeys(place.cell.algorithm for place in self.places)),
             progress=context.report,
+            yardstick=yardstick,
         )
         return calibration.factors
 
-    def _points(self, place: Place, opened: OpenCell, clocks: Sequence[Clock]) -> list[Point]:
+    def _points(
+        self, place: Place, opened: OpenCell, clocks: Sequence[Clock], yardstick: Yardstick | None, usual_s: float
+    ) -> list[Point]:
         try:
             predictions = _predictions(opened, clocks)
             points = [self._predicted(place, predictions)] if predictions else []
             if place.is_measured:
-                points.append(self.measured(place, opened.measure(), predictions))
+                points.append(self.measured(place, opened.measure(yardstick=yardstick), predictions, usual_s))
         except BudgetTooSmall as error:
             return [Point(f"{place.series} {MEASURED}", place.x, {}, {"skipped": str(error)})]
         return points
@@ -111,10 +121,13 @@ class CostValidation:
             },
         )
 
-    def measured(self, place: Place, steady: SteadyState, predictions: Mapping[str, Prediction]) -> Point:
+    def measured(
+        self, place: Place, steady: SteadyState, predictions: Mapping[str, Prediction], usual_yardstick_s: float = 1.0
+    ) -> Point:
         """Return the point of what was measured, with how far the predictions are off."""
         work = steady.work
-        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: work.undisturbed_s}
+        slowness = 1.0 if work.yardstick_s is None else work.yardstick_s / usual_yardstick_s
+        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: work.undisturbed_s / slowness}
         steps = max(1, work.counted.steps)
         rates = {clock: work.tuples / each for clock, each in seconds.items()}
         loops = {clock: each / steps for clock, each in seconds.items()}
@@ -127,6 +140,7 @@ class CostValidation:
                 "steps": work.counted.steps,
                 "tuples_per_s": rates,
                 "waited_s": work.waited_s,
+                "speed_of_machine": 1 / slowness,
                 "tuples_per_loop": work.tuples / steps,
                 "cache_share": work.counted.cache_share,
                 "is_steady": steady.warm_up.is_steady,

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from semistream.bench.feeder import PreparedStream
 from semistream.bench.figures.measurement import Context, Measurement
 from semistream.bench.figures.point import MACHINE, Point
 from semistream.bench.figures.spec import FigureSpec
 from semistream.bench.operators.measure import make_operator
 from semistream.bench.operators.saturated import Saturated, Work
+from semistream.bench.prepared_stream import PreparedStream
 from semistream.core.metrics import Metrics
 from semistream.cost.disk_profile import HDD
 from semistream.operators import algorithm

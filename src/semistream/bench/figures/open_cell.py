@@ -5,12 +5,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from semistream.bench.feeder import PreparedStream
 from semistream.bench.figures.measurement import Context
 from semistream.bench.figures.rate import RateCell, rate_cell
 from semistream.bench.operators.cells import is_scan
 from semistream.bench.operators.measure import make_operator
 from semistream.bench.operators.steady import SteadyState, measure_steady
+from semistream.bench.prepared_stream import PreparedStream
+from semistream.cost.yardstick import Yardstick
 from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 from semistream.workloads import Workload
@@ -46,10 +47,12 @@ class OpenCell(NamedTuple):
         block_tuples = min(_LARGEST_BLOCK_TUPLES, 4 * self.workload.num_rows)
         return PreparedStream(self.workload.stream(self.seed), block_tuples)
 
-    def measure(self, budget_bytes: int | None = None, **options: Any) -> SteadyState:
-        """Return what the operator does when it never lacks tuples."""
+    def measure(
+        self, budget_bytes: int | None = None, yardstick: Yardstick | None = None, **options: Any
+    ) -> SteadyState:
+        """Return what the operator does when it never lacks tuples, with a yardstick in turns if there is one."""
         with self.operator(budget_bytes, **options) as op:
-            return measure_steady(op, self.stream(), self.table, self.cell.effort)
+            return measure_steady(op, self.stream(), self.table, self.cell.effort, yardstick)
 
 
 def open_cell(cell: RateCell, context: Context) -> OpenCell:

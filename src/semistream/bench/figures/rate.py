@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from semistream.bench.feeder import PreparedStream
 from semistream.bench.figures.measurement import Context, Measurement
 from semistream.bench.figures.point import MACHINE, Point
 from semistream.bench.figures.spec import FigureSpec
@@ -17,6 +16,7 @@ from semistream.bench.figures.workload_choice import WorkloadChoice, choose_work
 from semistream.bench.operators.cells import is_lookup, is_scan
 from semistream.bench.operators.measure import make_operator
 from semistream.bench.operators.steady import Effort, SteadyState, measure_steady
+from semistream.bench.prepared_stream import PreparedStream
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.disk_profile import HDD
 from semistream.operators import algorithm

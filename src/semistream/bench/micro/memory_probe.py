@@ -14,8 +14,8 @@ from types import TracebackType
 import pyarrow as pa
 
 from semistream.bench.extras import import_extra
-from semistream.bench.feeder import Feeder
 from semistream.bench.micro.mesh import meshjoin_with_share
+from semistream.operators.feeder import Feeder
 from semistream.storage import MasterTable, open_table, stage
 from semistream.workloads import master_table, stream
 

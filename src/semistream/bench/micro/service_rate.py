@@ -5,7 +5,6 @@ from collections.abc import Callable
 from itertools import cycle
 from statistics import median
 
-from semistream.bench.feeder import Feeder
 from semistream.bench.micro.mesh import meshjoin_with_share
 from semistream.bench.micro.raw_scan import (
     disk_bytes_read,
@@ -16,6 +15,7 @@ from semistream.bench.micro.raw_scan import (
 from semistream.bench.micro.spec import MicroSpec
 from semistream.bench.page_cache import drop_from_page_cache
 from semistream.bench.result_file import Entry
+from semistream.operators.feeder import Feeder
 from semistream.operators.meshjoin import Meshjoin
 from semistream.storage import MasterTable
 from semistream.workloads import stream

@@ -3,11 +3,11 @@
 import time
 from typing import Any
 
-from semistream.bench.feeder import PreparedStream
 from semistream.bench.operators.arrivals import measure_times
 from semistream.bench.operators.cells import Cell, CellResult
 from semistream.bench.operators.spec import OperatorsSpec
 from semistream.bench.operators.steady import Effort, measure_steady
+from semistream.bench.prepared_stream import PreparedStream
 from semistream.core.errors import BudgetTooSmall
 from semistream.cost.disk_profile import HDD
 from semistream.cost.yardstick import Yardstick

@@ -15,7 +15,7 @@ from semistream.bench.staged import staged_table
 from semistream.core.errors import InvalidArgument
 from semistream.storage import MasterTable
 
-__all__ = ["Estimate", "Tables", "run_operators"]
+__all__ = ["Estimate", "Tables", "require_resumable", "run_operators"]
 
 _Report = Callable[[str], None]
 
@@ -64,16 +64,20 @@ def _result(spec: OperatorsSpec, provenance: Provenance, results: Sequence[CellR
     return BenchResult("operators", spec.as_dict(), provenance, entries, tuple(result.as_dict() for result in results))
 
 
-def _finished(resumed: BenchResult, spec: OperatorsSpec, provenance: Provenance) -> dict[Cell, CellResult]:
-    conditions = spec.conditions()
-    if resumed.benchmark != "operators":
+def require_resumable(resumed: BenchResult, benchmark: str, spec: OperatorsSpec) -> None:
+    """Raise `InvalidArgument` when a result is of another benchmark, or was measured under other conditions."""
+    if resumed.benchmark != benchmark:
         raise InvalidArgument(
-            f"the result to resume is of the benchmark {resumed.benchmark!r}: give one of 'operators'"
+            f"the result to resume is of the benchmark {resumed.benchmark!r}: give one of {benchmark!r}"
         )
-    theirs = {name: resumed.spec.get(name) for name in conditions}
-    if theirs != conditions:
-        changed = sorted(name for name in conditions if theirs[name] != conditions[name])
+    conditions = spec.conditions()
+    changed = sorted(name for name in conditions if resumed.spec.get(name) != conditions[name])
+    if changed:
         raise InvalidArgument(f"the result to resume was measured with other {', '.join(changed)}: start a new one")
+
+
+def _finished(resumed: BenchResult, spec: OperatorsSpec, provenance: Provenance) -> dict[Cell, CellResult]:
+    require_resumable(resumed, "operators", spec)
     results = [CellResult.from_dict(cell) for cell in resumed.cells]
     return {result.cell: result for result in results if result.commit == provenance.commit}
 

@@ -6,11 +6,12 @@ import statistics
 import time
 from dataclasses import dataclass
 
-from semistream.bench.feeder import Feeder, PreparedStream
+from semistream.bench.prepared_stream import PreparedStream
 from semistream.core.contract import Operator
 from semistream.core.metrics import Metrics
 from semistream.cost.undisturbed import Aside, Stopwatch
 from semistream.cost.yardstick import Yardstick
+from semistream.operators.feeder import Feeder
 
 __all__ = ["Saturated", "Work"]
 

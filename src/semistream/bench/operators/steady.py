@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from semistream.bench.feeder import PreparedStream
 from semistream.bench.operators.cells import DiskClock, WarmUp, is_lookup, is_scan
 from semistream.bench.operators.saturated import Saturated, Work
+from semistream.bench.prepared_stream import PreparedStream
 from semistream.core.budget import MemoryReport
 from semistream.cost.disk_profile import PROFILES, DiskProfile
 from semistream.cost.yardstick import Yardstick

@@ -12,7 +12,7 @@ from typing import Any
 from semistream.bench.operators import OperatorsSpec
 from semistream.bench.operators.cells import Cell, CellResult
 from semistream.bench.operators.measure import measure_cell
-from semistream.bench.operators.run import Estimate, Tables
+from semistream.bench.operators.run import Estimate, Tables, require_resumable
 from semistream.bench.provenance import Provenance, collect_provenance
 from semistream.bench.result_file import BenchResult
 from semistream.bench.validation.advised import advised_at
@@ -20,7 +20,6 @@ from semistream.bench.validation.cells import ValidatedCell
 from semistream.bench.validation.predict import validated
 from semistream.bench.validation.spec import grid_of, require_other_points
 from semistream.bench.validation.verdicts import entries_of
-from semistream.core.errors import InvalidArgument
 from semistream.cost.calibration import calibrate
 from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
 from semistream.cost.disk_profile import HDD
@@ -179,14 +178,7 @@ def _kept(resumed: BenchResult | None, provenance: Provenance) -> dict[int, dict
 
 
 def _finished(resumed: BenchResult, spec: OperatorsSpec, provenance: Provenance) -> dict[_Key, CellResult]:
-    if resumed.benchmark != "validation":
-        raise InvalidArgument(
-            f"the result to resume is of the benchmark {resumed.benchmark!r}: give one of 'validation'"
-        )
-    conditions = spec.conditions()
-    changed = sorted(name for name in conditions if resumed.spec.get(name) != conditions[name])
-    if changed:
-        raise InvalidArgument(f"the result to resume was measured with other {', '.join(changed)}: start a new one")
+    require_resumable(resumed, "validation", spec)
     cells = [ValidatedCell.from_dict(content) for content in resumed.cells]
     return {
         _key(found.cell, found.settings): found.measured_cell

@@ -1,40 +1,13 @@
-"""Keeps an operator's stream buffer full, as the papers' experiments do."""
+"""A stream that is made before it is measured with."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from semistream.core.contract import Operator
 from semistream.cost.undisturbed import Aside
 
-__all__ = ["Feeder", "PreparedStream"]
-
-
-class Feeder:
-    """Offers batches one after the other, and tuples that were refused again.
-
-    Parameters
-    ----------
-    batches
-        Without end, none of them empty; ``itertools.cycle`` makes such a stream of a few.
-    """
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self._rest = next(self._batches)
-
-    def fill(self, op: Operator, most_pending: int | None = None) -> int:
-        """Offer tuples until the operator refuses one, or has ``most_pending``, and return how many it took."""
-        offered = 0
-        while most_pending is None or op.pending < most_pending:
-            taken = op.offer(self._rest)
-            offered += taken
-            if taken < self._rest.num_rows:
-                self._rest = self._rest.slice(taken)
-                break
-            self._rest = next(self._batches)
-        return offered
+__all__ = ["PreparedStream"]
 
 
 class PreparedStream:
