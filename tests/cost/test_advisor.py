@@ -277,12 +277,12 @@ class _Calibrated:
     """A machine on which one algorithm is faster than all others."""
 
     def __init__(self, fast: str) -> None:
-        slow = AlgorithmFactors(loop_s=1.0, disk_tuple_s=1.0, cached_tuple_s=1.0)
+        slow = AlgorithmFactors(loop_s=1.0, tuple_s=1.0)
         factors = {name: slow for name in [*algorithm_names(), by_partition("ssbj")]}
         self.factors = CostFactors({**factors, fast: _FAST, by_partition(fast): _FAST})
 
 
-_FAST = AlgorithmFactors(loop_s=1e-9, disk_tuple_s=1e-9, cached_tuple_s=1e-9)
+_FAST = AlgorithmFactors(loop_s=1e-9, tuple_s=1e-9)
 
 
 @pytest.mark.parametrize("fast", ["meshjoin", "ssbj", "chybridjoin", "inlj"])

@@ -51,10 +51,8 @@ def some_calibration() -> Calibration:
 
 
 def test_cost_of_a_loop_is_the_sum_of_its_counts_times_their_factors() -> None:
-    factors = AlgorithmFactors(
-        loop_s=1, seek_s=10, page_s=100, row_s=1000, disk_tuple_s=1e5, cached_tuple_s=1e6, result_s=1e7
-    )
-    assert CostFactors({"x": factors}).loop_s("x", LOOP) == pytest.approx(1 + 10 + 200 + 500_000 + 20e5 + 5e6 + 24e7)
+    factors = AlgorithmFactors(loop_s=1, seek_s=10, page_s=100, row_s=1000, disk_tuple_s=1e5, tuple_s=1e6, result_s=1e7)
+    assert CostFactors({"x": factors}).loop_s("x", LOOP) == pytest.approx(1 + 10 + 200 + 500_000 + 20e5 + 25e6 + 24e7)
 
 
 def test_algorithm_without_factors_is_an_error_that_names_those_with() -> None:
@@ -70,7 +68,7 @@ def test_fit_finds_the_factors_that_made_the_times() -> None:
         page_s=3e-5,
         row_s=2e-8,
         disk_tuple_s=5e-7,
-        cached_tuple_s=3e-7,
+        tuple_s=3e-7,
         answer_s=2e-4,
         result_s=1e-7,
     )

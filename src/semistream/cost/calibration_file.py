@@ -14,7 +14,7 @@ from semistream.cost.machine import core_count, cpu_model
 
 __all__ = ["calibration_path", "load_calibration", "save_calibration"]
 
-_FORMAT = 2
+_FORMAT = 3
 _REMEDY = "run 'semistream advise TABLE --calibrate'"
 
 

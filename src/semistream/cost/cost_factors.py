@@ -35,10 +35,11 @@ class AlgorithmFactors:
     row_s
         c_H, and c_B where there is a cache: of a master row that is read and compared. Its bytes are part of this, as
         rows of one table and their bytes cannot be told apart.
+    tuple_s
+        c_S + c_H: of a tuple that is read and looked for in the cache, if there is one.
     disk_tuple_s
-        c_S + c_A + c_E, and c_H of H_R where there is a cache: of a tuple that goes through the disk phase.
-    cached_tuple_s
-        c_S + c_H: of a tuple that the cache answers.
+        c_A + c_E: what a tuple that goes through the disk phase takes beyond that. So a tuple that the cache answers is
+        never taken to cost more than one that it does not.
     answer_s
         Of a loop in which it answers any: what is read of the stream goes on until enough tuples miss.
     result_s
@@ -58,8 +59,8 @@ class AlgorithmFactors:
     page_s: float = 0.0
     search_s: float = 0.0
     row_s: float = 0.0
+    tuple_s: float = 0.0
     disk_tuple_s: float = 0.0
-    cached_tuple_s: float = 0.0
     answer_s: float = 0.0
     result_s: float = 0.0
 
@@ -72,8 +73,8 @@ class AlgorithmFactors:
             + self.page_s * loop.pages
             + self.search_s * loop.searches
             + self.row_s * loop.master_rows
+            + self.tuple_s * loop.tuples
             + self.disk_tuple_s * loop.disk_tuples
-            + self.cached_tuple_s * loop.cached_tuples
             + self.answer_s * loop.answers
             + self.result_s * loop.results
         )

@@ -22,8 +22,8 @@ _COUNT_OF = {
     "page_s": "pages",
     "search_s": "searches",
     "row_s": "master_rows",
+    "tuple_s": "tuples",
     "disk_tuple_s": "disk_tuples",
-    "cached_tuple_s": "cached_tuples",
     "answer_s": "answers",
     "result_s": "results",
 }
