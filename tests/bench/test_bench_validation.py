@@ -93,6 +93,13 @@ def test_resuming_measures_nothing_again(result: BenchResult, tmp_path: Path, mo
         run_validation(SPEC, tmp_path, resumed=replace(result, benchmark="other"))
 
 
+def test_a_calibration_without_all_algorithms_is_made_again(result: BenchResult, tmp_path: Path) -> None:
+    provenance = result.provenance
+    assert validation_run._kept(result, SPEC, provenance).keys() == {20_000}
+    assert validation_run._kept(result, replace(SPEC, algorithms=("meshjoin", "ssbj")), provenance) == {}
+    assert validation_run._kept(result, SPEC, replace(provenance, cores=99)) == {}
+
+
 def test_cells_at_which_factors_are_measured_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match=r"skew 1\.2 with memory 0\.12"):
         run_validation(replace(SPEC, skews=(0.0, 1.2), memory_shares=(0.4, 0.12)), tmp_path)
@@ -144,6 +151,15 @@ def test_a_choice_is_near_the_best_when_its_measured_rate_is() -> None:
     listed = choices.details["choices"]
     assert [choice["rate_of_best"] for choice in listed] == pytest.approx([0.9, 0.84])
     assert [choice["rate_of_best_with_own_settings"] for choice in listed] == pytest.approx([0.7, 0.8])
+
+
+def test_advice_that_does_not_work_is_a_bad_choice() -> None:
+    refused = replace(made_up("a", 220, 1, advised_on=HDD.name), measured={})
+    grid = [made_up("a", 200, 70), made_up("b", 100, 100)]
+    choices = entry(entries_of(SPEC, [*grid, refused]), f"choices near the best, {HDD.name}")
+    assert choices.value == 0.0
+    # Nobody was asked yet.
+    assert not any("choices" in found.name for found in entries_of(SPEC, grid))
 
 
 def test_what_is_advised_is_best_when_nothing_was_faster() -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from semistream.cost import part_rates
 from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.missed_keys import missed_keys
 from semistream.cost.part_rates import PartRates
 from semistream.cost.partition_loads import PartitionLoads
 from semistream.cost.pool_misses import pool_misses
@@ -57,6 +58,22 @@ def test_a_few_parts_stand_for_many(exponent: float, monkeypatch: pytest.MonkeyP
         wanted = PartitionLoads.of_window(drawn, window).per_tuple
         assert PartitionLoads.of_window(some, window).per_tuple == pytest.approx(wanted, rel=0.03)
     assert pool_misses(some, 5000) == pytest.approx(pool_misses(drawn, 5000), rel=0.03)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 10.0])
+@pytest.mark.parametrize("cached", [0.1, 0.5, 0.9])
+def test_rates_add_up_when_a_cache_holds_part_of_a_group(exponent: float, cached: float) -> None:
+    rates = PartRates.of(missed_keys(KeyDistribution.zipf(100_000, exponent), cached), 100)
+    assert rates.total(rates.rate) == pytest.approx(1)
+
+
+def test_fewer_keys_than_parts_ask_for_as_many_parts() -> None:
+    equal = PartRates.of(KeyDistribution.zipf(10, 0.0), 2000)
+    nearly = PartRates.of(KeyDistribution.zipf(10, 1e-6), 2000)
+    assert equal.num_parts == nearly.num_parts == 2000
+    assert pool_misses(equal, 20) == pool_misses(nearly, 20) == 0
+    for rates in (equal, nearly):
+        assert 1 / PartitionLoads.of_window(rates, 1000).per_tuple > 100
 
 
 def test_equal_parts_are_one_group() -> None:

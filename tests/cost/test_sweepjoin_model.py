@@ -45,6 +45,7 @@ def test_reads_and_windows_are_those_of_the_operator(table: MasterTable, exponen
     assert loop.cache_share == pytest.approx(counted.cache_share, abs=0.02)
     assert loop.pages / loop.tuples == pytest.approx(counted.pages, rel=0.06)
     assert loop.seeks / loop.tuples == pytest.approx(counted.seeks, rel=0.06)
+    assert loop.reads / loop.tuples == pytest.approx(counted.reads, rel=0.1)
 
 
 def test_one_tuple_reads_its_page_and_many_read_all_in_one_go(table: MasterTable) -> None:

@@ -59,10 +59,11 @@ class PartRates:
         if keys.in_order:
             return _in_order(keys, parts)
         if bool(np.all(keys.probability == keys.probability[0])):
-            return PartRates(np.array([1.0 / parts]), np.array([float(parts)]))  # there is nothing to draw
+            return _equal(keys, parts)
         if parts > _MOST_PARTS_DRAWN:
             return _of_many(keys, parts)
-        return PartRates.each(_drawn(keys, parts, np.random.default_rng(_SEED)))._grouped()
+        rates = _drawn(keys, parts, np.random.default_rng(_SEED))
+        return PartRates.each(rates / rates.sum())._grouped()
 
     @property
     def num_parts(self) -> float:
@@ -82,6 +83,14 @@ class PartRates:
         begins = np.concatenate([np.arange(_SINGLE_PARTS), np.unique(further)])
         counts = np.add.reduceat(parts, begins)
         return PartRates(np.add.reduceat(rate * parts, begins) / counts, counts, self.neighbours_alike)
+
+
+def _equal(keys: KeyDistribution, parts: int) -> PartRates:
+    """Return parts that have as many keys each, of keys that come equally often; some have none if there are fewer."""
+    asked = min(float(parts), max(1.0, keys.num_keys))
+    if asked == parts:
+        return PartRates(np.array([1.0 / parts]), np.array([asked]))
+    return PartRates(np.array([1.0 / asked, 0.0]), np.array([asked, parts - asked]))
 
 
 def _in_order(keys: KeyDistribution, parts: int) -> PartRates:

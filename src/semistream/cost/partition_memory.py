@@ -128,9 +128,10 @@ class PartitionMemory:
 
     @property
     def reads_per_load(self) -> float:
-        """Reads of a partition; the page before it takes one of its own where a read has only b pages."""
+        """Reads of a partition; in each file the page before takes one of its own where a read has no room for it."""
         with_page_before = 1 - self.case.table.buckets / self.partitions
-        one_more = 0.0 if self.plan.read_pages > self.plan.b else with_page_before
+        pages_of_file = self.plan.b / self.seeks_per_load + 1
+        one_more = with_page_before if pages_of_file > self.plan.read_pages else 0.0
         return self.seeks_per_load * (1 + one_more)
 
     def loop(self, disk_tuples: float, cached_tuples: float = 0.0) -> Loop:

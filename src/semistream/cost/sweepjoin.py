@@ -183,7 +183,9 @@ class SweepjoinModel:
         sweep = _Sweep.of(case, min(cached, _MOST_CACHED))
         loop = sweep.mean_loop(memory.most_w, lambda w: sweep.rows_found(w) * row_bytes <= memory.found_bytes)
         disk_bytes = memory.disk_bytes + SweepPhase.bytes_beside(memory_bytes)
-        loop = replace(loop, searches=searches_of(loop.pages, table.page_bytes, disk_bytes))
+        searches = searches_of(loop.pages, table.page_bytes, disk_bytes)
+        # Pages that are searched together begin with a read of their own, whether or not the page before was read.
+        loop = replace(loop, searches=searches, reads=loop.seeks + searches * min(1.0, loop.pages / table.pages))
         return LoopPlan(
             settings={"w": memory.most_w, "cache_share": cache_share},
             memory={

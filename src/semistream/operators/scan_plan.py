@@ -21,7 +21,6 @@ __all__ = ["ScanPlan", "ScanPlanner"]
 
 # Shares of the budget and the bounds around them: they decide how fast a join is, never what it returns.
 _DISK_SHARE = 0.3
-_LEAST_TO_SHARE = 4  # a partition of one page instead of two would be read half in vain
 _PAGE_BESIDE_SHARE = 1 / 32  # what it takes is missing in the window
 _LARGEST_READ_BYTES = 2 << 20  # fits the cache of a core; larger reads gained nothing
 _STREAM_BUFFER_SHARE = 1 / 32
@@ -128,12 +127,9 @@ class ScanPlanner:
         BudgetTooSmall
             Naming the least budget that would do.
         """
-        good_read = self._good_read()
         if b is None:
-            b = good_read
-            if self._wants_page_beside and b >= _LEAST_TO_SHARE and not self._affords_page_beside(b):
-                b -= 1  # so that the page beside is one of those that a good read has
-        read_pages = b + int(self._wants_page_beside and (b < good_read or self._affords_page_beside(b)))
+            b = self._good_b()
+        read_pages = b + int(self._wants_page_beside and self._affords_page_beside(b))
         disk_bytes = self._disk_bytes(read_pages)
         iterations = self._pages.reads(b)
         fixed_bytes = disk_bytes + self._other_bytes + (iterations + _EXTRA_CHUNKS) * CHUNK_BYTES
@@ -161,16 +157,15 @@ class ScanPlanner:
         wanted = max(_SHEDDING_BUFFER_SHARE, _SHEDDING_CHUNKS / (iterations + _SHEDDING_CHUNKS))
         return max(least, min(wanted, _LARGEST_BUFFER_SHARE))
 
-    def _good_read(self) -> int:
-        """Return as many pages as pay to read in one go."""
-        pages = 1
+    def _good_b(self) -> int:
+        b = 1
         while (
-            pages < self._pages.num_pages
-            and self._disk_bytes(2 * pages) <= self._budget_bytes * _DISK_SHARE
-            and self._pages.run_bytes(2 * pages) <= self._largest_read_bytes
+            b < self._pages.num_pages
+            and self._disk_bytes(2 * b) <= self._budget_bytes * _DISK_SHARE
+            and self._pages.run_bytes(2 * b) <= self._largest_read_bytes
         ):
-            pages *= 2
-        return pages
+            b *= 2
+        return b
 
     def _affords_page_beside(self, b: int) -> bool:
         disk_bytes = self._disk_bytes(b + 1)

@@ -150,7 +150,7 @@ class CellResult:
     yardstick_s
         What a step of the yardstick took meanwhile, if one was measured.
     tuples_per_s
-        On this machine: tuples / elapsed seconds.
+        On this machine, without the time that other processes took.
     peak_bytes, peak_components
         The most that the operator reported after any step, and its components at that moment.
     """

@@ -16,6 +16,8 @@ from semistream.storage import MasterTable
 
 __all__ = ["Effort", "SteadyState", "measure_steady"]
 
+_MOST_PARTS = 9
+
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
@@ -98,7 +100,7 @@ def measure_steady(
     tuples = effort.lookup_tuples if is_lookup(name) else None
     bytes_read = None if is_lookup(name) else _measured_bytes(effort, name, table)
     parts: list[Work] = []
-    while not parts or sum(part.elapsed_s for part in parts) < effort.least_measured_s:
+    while not parts or (sum(part.elapsed_s for part in parts) < effort.least_measured_s and len(parts) < _MOST_PARTS):
         most_s = effort.most_measured_s
         parts.append(saturated.run(tuples=tuples, bytes_read=bytes_read, most_s=most_s, yardstick=yardstick))
     parts.sort(key=lambda part: part.undisturbed_s / max(1, part.tuples) / (part.yardstick_s or 1.0))

@@ -104,7 +104,7 @@ class _Measuring:
         self._estimate = Estimate([cell for cell in grid_of(spec) if _key(cell) not in self._measured])
         self._yardsticks: dict[int, Yardstick] = {}
         self._open = ExitStack()
-        self.calibrations = _kept(resumed, provenance)
+        self.calibrations = _kept(resumed, spec, provenance)
 
     def __enter__(self) -> "_Measuring":
         with self._open:
@@ -171,10 +171,19 @@ def _key(cell: Cell, settings: Mapping[str, float] | None = None) -> _Key:
     return cell, tuple(sorted((settings or {}).items()))
 
 
-def _kept(resumed: BenchResult | None, provenance: Provenance) -> dict[int, dict[str, Any]]:
-    if resumed is None or resumed.provenance.commit != provenance.commit:
+def _kept(resumed: BenchResult | None, spec: OperatorsSpec, provenance: Provenance) -> dict[int, dict[str, Any]]:
+    """Return calibrations of this commit on this machine that have all algorithms."""
+    if resumed is None or _made_by(resumed.provenance) != _made_by(provenance):
         return {}
-    return {int(rows): content for rows, content in resumed.spec.get("calibrations", {}).items()}
+    return {
+        int(rows): content
+        for rows, content in resumed.spec.get("calibrations", {}).items()
+        if set(spec.algorithms) <= {*content["factors"], *content["left_out"]}
+    }
+
+
+def _made_by(provenance: Provenance) -> tuple[object, ...]:
+    return provenance.commit, provenance.cpu, provenance.cores
 
 
 def _finished(resumed: BenchResult, spec: OperatorsSpec, provenance: Provenance) -> dict[_Key, CellResult]:

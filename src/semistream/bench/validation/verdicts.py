@@ -79,15 +79,19 @@ def _not_predicted(cells: Sequence[ValidatedCell]) -> dict[str, str]:
 
 def _choices(cells: Sequence[ValidatedCell], clock: str, judged: bool) -> Iterator[Entry]:
     points: dict[tuple[int, float, float], list[ValidatedCell]] = {}
+    asked: set[tuple[int, float, float]] = set()  # also where what was advised does not work
     for found in cells:
+        point = (found.cell.rows, found.cell.skew, found.cell.memory_share)
         if clock in found.measured:
-            points.setdefault((found.cell.rows, found.cell.skew, found.cell.memory_share), []).append(found)
+            points.setdefault(point, []).append(found)
+        if found.advised_on is not None:
+            asked.add(point)
     choices: list[dict[str, Any]] = []
     for (rows, skew, share), here in points.items():
-        advised = next((found for found in here if found.advised_on == clock), None)
         by_default = [found for found in here if found.advised_on is None and clock in found.predicted]
-        if advised is None or len(by_default) < 2:
+        if len(by_default) < 2 or (rows, skew, share) not in asked:
             continue  # there was nothing to choose
+        advised = next((found for found in here if found.advised_on == clock), None)
         auto = max(by_default, key=lambda found: found.predicted[clock].tuples_per_s)
         best = max(here, key=lambda found: found.measured[clock].tuples_per_s)
         best_rate = best.measured[clock].tuples_per_s
@@ -96,9 +100,9 @@ def _choices(cells: Sequence[ValidatedCell], clock: str, judged: bool) -> Iterat
                 "rows": rows,
                 "skew": skew,
                 "memory_share": share,
-                "advised": str(advised),
-                "rate_of_best": advised.measured[clock].tuples_per_s / best_rate,
-                "errors": advised.errors(clock),
+                "advised": None if advised is None else str(advised),
+                "rate_of_best": 0.0 if advised is None else advised.measured[clock].tuples_per_s / best_rate,
+                "errors": None if advised is None else advised.errors(clock),
                 "best": str(best),
                 "with_own_settings": str(auto),
                 "rate_of_best_with_own_settings": auto.measured[clock].tuples_per_s / best_rate,
