@@ -32,7 +32,8 @@ D1  The paper measures k = 1.36 once, for one exponent on one machine. Here w fo
     asked for (`semistream.cost.partition_loads`): for equal partitions it is near 2 hS d / Rt, and it grows with skew.
 D2  The disk buffer is held three times with space to search it, the index and results being built are in M, and sizes
     are those of the operator's structures: its own planning is asked.
-D3  A partition is read with the page before it, on which its first key may begin, in one go: b + 1 pages for one seek.
+D3  A partition is read with the page before it, on which its first key may begin: b + 1 pages for one seek, in one
+    read, or in two where the memory is small.
 D4  c_H is charged for every row that is read, as in the paper; the operator searches the sorted rows instead.
 D5  Frequent keys lie anywhere in R, and so do keys without a row, unless `KeyDistribution.in_order` says that R is
     sorted by demand, as in the paper's experiments.

@@ -27,7 +27,7 @@ class Work:
     counted
         By how much the operator's counters grew.
     elapsed_s, cpu_s
-        Of the operator, all its threads included; making the stream is not part of it.
+        Of the operator, all its threads included; making the stream and measuring a yardstick are not part of it.
     waited_s
         How much of the elapsed time passed for want of a core, because of other processes.
     yardstick_s
