@@ -54,7 +54,7 @@ class Slow:
 
 
 def test_work_is_measured_without_the_yardstick(table: MasterTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saturated, "_BETWEEN_YARDSTICKS_S", 0.0)
+    monkeypatch.setattr(saturated, "_TURN_S", 0.0)
     yardstick = Slow()
     with make_operator("meshjoin", table, 400_000) as op:
         busy = Saturated(op, endless_stream(table.num_rows, 0.0, seed=0))
@@ -62,7 +62,7 @@ def test_work_is_measured_without_the_yardstick(table: MasterTable, monkeypatch:
         began_s = time.perf_counter()
         work = busy.run(bytes_read=3 * table.num_bytes, yardstick=yardstick)  # type: ignore[arg-type]
         took_s = time.perf_counter() - began_s
-    assert yardstick.measured == work.counted.steps + 2  # before, after, and between the steps
+    assert yardstick.measured == work.counted.steps + 1  # before, and after each step
     assert work.yardstick_s == pytest.approx((1 + yardstick.measured) / 2)
     assert work.elapsed_s <= took_s - yardstick.measured * 0.02 + 1e-6
     assert work.undisturbed_s <= work.elapsed_s

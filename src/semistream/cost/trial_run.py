@@ -82,8 +82,7 @@ class _Trial:
         for _ in range(steps):
             self._step()
         worked_s = max(1e-9, stopwatch.worked_s(self._stream.making))
-        counted_before = before.as_dict()
-        counted = Metrics(**{name: n - counted_before[name] for name, n in self._op.metrics.as_dict().items()})
+        counted = self._op.metrics.since(before)
         rows_per_page = self._op.table.num_rows / self._op.table.num_pages
         loop = Loop.counted(counted, rows_per_page, counted.steps)
         if self._op.name in _SEARCHING:

@@ -24,9 +24,10 @@ _TEXT_BYTES = 12
 def keys_of(table: MasterTable, rng: np.random.Generator) -> pa.RecordBatch:
     """Return the keys of rows from all over the table, in random order: of all rows unless it is large."""
     firsts = np.arange(0, table.num_pages, _PAGES_PER_READ)
-    if table.num_pages > _MOST_PAGES_READ:
+    is_whole = table.num_pages <= _MOST_PAGES_READ
+    if not is_whole:
         firsts = np.sort(rng.choice(firsts, _MOST_PAGES_READ // _PAGES_PER_READ, replace=False))
-    with PageReader(table, columns=list(table.key)) as reader:
+    with PageReader(table, columns=list(table.key), access="scan" if is_whole else "lookup") as reader:
         runs = [reader.read(first, reader.pages.run_length(first, _PAGES_PER_READ)) for first in firsts.tolist()]
     keys = pa.concat_tables(runs).combine_chunks()
     valid = np.ones(keys.num_rows, dtype=np.bool_)

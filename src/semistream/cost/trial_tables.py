@@ -59,8 +59,9 @@ def _sample(
     """Stage rows from all over a table, about ``most_bytes`` of them."""
     firsts = np.arange(0, table.num_pages, _PAGES_PER_READ)
     wanted = max(1, int(firsts.size * most_bytes / table.num_bytes))
-    if wanted < firsts.size:
+    is_whole = wanted >= firsts.size
+    if not is_whole:
         firsts = np.sort(rng.choice(firsts, wanted, replace=False))
-    with PageReader(table) as reader:
+    with PageReader(table, access="scan" if is_whole else "lookup") as reader:
         runs = [reader.read(first, reader.pages.run_length(first, _PAGES_PER_READ)) for first in firsts.tolist()]
         return stage(pa.concat_tables(runs), path, key=list(table.key), layout=layout, page_bytes=page_bytes)

@@ -29,15 +29,8 @@ class Aside(NamedTuple):
 
     def plus(self, since: "Aside") -> "Aside":
         """Return this with what was done since a state of the clocks."""
-        return self.and_also(Aside.now().minus(since))
-
-    def and_also(self, other: "Aside") -> "Aside":
-        """Return the sum of both."""
-        return Aside(*(mine + its for mine, its in zip(self, other, strict=True)))
-
-    def minus(self, other: "Aside") -> "Aside":
-        """Return what came after the other."""
-        return Aside(*(mine - its for mine, its in zip(self, other, strict=True)))
+        now = Aside.now()
+        return Aside(*(mine + after - before for mine, before, after in zip(self, since, now, strict=True)))
 
 
 _NOTHING = Aside()

@@ -18,7 +18,7 @@ from semistream.cost.undisturbed import Aside, Stopwatch
 from semistream.operators.feeder import Feeder
 from semistream.storage import MasterTable
 
-__all__ = ["Yardstick"]
+__all__ = ["Yardstick", "at_usual_speed"]
 
 _MEMORY_SHARE = 0.02
 _PAGES = 2
@@ -86,3 +86,18 @@ class Yardstick:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def at_usual_speed(seconds: float, yardstick_s: float | None, usual_step_s: float | None) -> float:
+    """Return how long work takes on a machine of usual speed that took so long while a yardstick took so long.
+
+    Without a yardstick, or without one to compare it with, it is as long as it took.
+
+    Examples
+    --------
+    >>> at_usual_speed(6.0, yardstick_s=3e-4, usual_step_s=2e-4)
+    4.0
+    """
+    if yardstick_s is None or usual_step_s is None:
+        return seconds
+    return seconds * usual_step_s / yardstick_s

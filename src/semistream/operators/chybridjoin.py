@@ -62,7 +62,7 @@ from semistream.operators.hybrid_phase import HybridPhase
 from semistream.operators.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy
 from semistream.operators.registry import register
 from semistream.operators.windowed_operator import WindowedOperator
-from semistream.storage import Io, MasterTable
+from semistream.storage import Access, Io, MasterTable
 
 __all__ = ["Chybridjoin", "ChybridjoinConfig"]
 
@@ -112,6 +112,10 @@ class Chybridjoin(WindowedOperator):
             shedding=self.config.shedding,
             shedding_strategies=ALL_STRATEGIES,
         )
+
+    @property
+    def _access(self) -> Access:
+        return "lookup"
 
     def _open(self) -> None:
         super()._open()

@@ -71,6 +71,8 @@ class HybridPhase:
 
     Parameters
     ----------
+    reader
+        With the access of look-ups.
     reserved_bytes
         Memory that others have.
     b
@@ -110,7 +112,6 @@ class HybridPhase:
         require_key_join(name, table, spec)
         self._spec = spec
         self._reader = reader
-        reader.expect("lookup")
         self._filter = pair_filter
         self._delivery = delivery
         self._metrics = metrics

@@ -83,7 +83,7 @@ from semistream.operators.registry import register
 from semistream.operators.scan_plan import ScanPlan, ScanPlanner
 from semistream.operators.switching import State, Switching
 from semistream.operators.windowed_operator import WindowedOperator
-from semistream.storage import Io, MasterTable
+from semistream.storage import Access, Io, MasterTable
 
 __all__ = ["Ssbj", "SsbjConfig"]
 
@@ -133,13 +133,22 @@ class Ssbj(WindowedOperator):
         self.config = config or SsbjConfig()
         super().__init__(table, spec, budget_bytes, order=self.config.order, io=self.config.io)
 
+    @property
+    def _is_by_partition(self) -> bool:
+        if self.config.disk_phase != "auto":
+            return self.config.disk_phase == "partition"
+        return self.table.layout == "clustered" and sorted(self.spec.master_keys) == sorted(self.table.key)
+
+    @property
+    def _access(self) -> Access:
+        return "lookup" if self._is_by_partition else "scan"
+
     def _open(self) -> None:
         super()._open()
         table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         self._keys = EqualityMatching(spec)
-        by_partition = table.layout == "clustered" and sorted(spec.master_keys) == sorted(table.key)
         self._lookup: HybridPhase | None = None
-        if self.config.disk_phase == "partition" or (self.config.disk_phase == "auto" and by_partition):
+        if self._is_by_partition:
             self._lookup = HybridPhase(
                 "ssbj",
                 table,

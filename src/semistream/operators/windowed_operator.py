@@ -20,7 +20,7 @@ from semistream.operators.overload import Overload
 from semistream.operators.scan_plan import ScanPlan
 from semistream.operators.step_operator import StepOperator
 from semistream.operators.windowed_stream import WindowedStream
-from semistream.storage import Io, MasterTable, PageReader
+from semistream.storage import Access, Io, MasterTable, PageReader
 
 __all__ = ["WindowedOperator"]
 
@@ -58,7 +58,7 @@ class WindowedOperator(StepOperator):
     def _open(self) -> None:
         self._filter = PairFilter(self.spec)
         self._delivery = Delivery(self.spec, self.budget_bytes, ordered=self._order == "stream")
-        self._reader = PageReader(self.table, columns=self.spec.needed_master_columns, io=self._io)
+        self._reader = PageReader(self.table, columns=self.spec.needed_master_columns, io=self._io, access=self._access)
         self._tuples_in_at_open = self.metrics.tuples_in
         if self._shedding_config is not None:
             self.metrics.shed_strategy = self._shedding_config.strategy
@@ -69,6 +69,11 @@ class WindowedOperator(StepOperator):
                 strategies=self._shedding_strategies,
                 message_bytes=self.shed_message_bytes(self.budget_bytes),
             )
+
+    @property
+    def _access(self) -> Access:
+        """How R is read."""
+        return "scan"
 
     @staticmethod
     def shed_message_bytes(budget_bytes: int) -> int:

@@ -2,6 +2,7 @@
 
 from semistream.storage.page_directory import PageDirectory
 from semistream.storage.page_reader import Io, PageReader
+from semistream.storage.random_file import Access
 from semistream.storage.read_ahead import ReadAhead
 from semistream.storage.read_position import ReadPosition
 from semistream.storage.row_sizes import fixed_row_bits, row_bits
@@ -9,6 +10,7 @@ from semistream.storage.staging import stage
 from semistream.storage.table import MasterTable, open_table
 
 __all__ = [
+    "Access",
     "Io",
     "MasterTable",
     "PageDirectory",

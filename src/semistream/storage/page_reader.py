@@ -79,10 +79,12 @@ class PageReader:
     ) -> None:
         if io not in ("buffered", "drop_behind"):
             raise InvalidArgument(f"io={io!r} is not a way to read: choose 'buffered' or 'drop_behind'")
-        self.expect(access)
+        if access not in get_args(Access):
+            raise InvalidArgument(f"access={access!r} is not a pattern: choose 'scan', 'sweep' or 'lookup'")
         self.pages = table.pages if pages is None else pages
         self._store = table.store
         self._drop_behind = io == "drop_behind"
+        self._access = access
         self._page_schema = table.schema
         self.header = bytes(table.schema.serialize())
         # Threads inside Arrow would cost more than they save on pages that need no decompression.
@@ -93,12 +95,6 @@ class PageReader:
             self._project(table.schema, list(columns))
         self._files: OrderedDict[int, RandomFile] = OrderedDict()
         self._opening = threading.Lock()
-
-    def expect(self, access: Access) -> None:
-        """Change what the operating system is told to expect, of files that are not open yet."""
-        if access not in get_args(Access):
-            raise InvalidArgument(f"access={access!r} is not a pattern: choose 'scan', 'sweep' or 'lookup'")
-        self._access = access
 
     def _project(self, schema: pa.Schema, columns: list[str]) -> None:
         unknown = [name for name in columns if name not in schema.names]

@@ -23,7 +23,7 @@ from semistream.cost.calibration import calibrate
 from semistream.cost.clock import Clock
 from semistream.cost.disk_profile import HDD
 from semistream.cost.model import Prediction
-from semistream.cost.yardstick import Yardstick
+from semistream.cost.yardstick import Yardstick, at_usual_speed
 
 __all__ = ["MEASURED", "PREDICTED", "CostValidation", "Place", "cost_validation_measurements"]
 
@@ -77,7 +77,7 @@ class CostValidation:
             if self.calibrates:
                 yardstick = stack.enter_context(Yardstick(opened[0].table))
                 clocks.append(self._machine(opened, context, yardstick))
-            usual_s = yardstick.usual_step_s if yardstick else 1.0
+            usual_s = yardstick.usual_step_s if yardstick else None
             points = []
             for place, cell in zip(self.places, opened, strict=True):
                 context.report(str(place.cell))
@@ -96,7 +96,12 @@ class CostValidation:
         return calibration.factors
 
     def _points(
-        self, place: Place, opened: OpenCell, clocks: Sequence[Clock], yardstick: Yardstick | None, usual_s: float
+        self,
+        place: Place,
+        opened: OpenCell,
+        clocks: Sequence[Clock],
+        yardstick: Yardstick | None,
+        usual_s: float | None,
     ) -> list[Point]:
         try:
             predictions = _predictions(opened, clocks)
@@ -122,12 +127,16 @@ class CostValidation:
         )
 
     def measured(
-        self, place: Place, steady: SteadyState, predictions: Mapping[str, Prediction], usual_yardstick_s: float = 1.0
+        self,
+        place: Place,
+        steady: SteadyState,
+        predictions: Mapping[str, Prediction],
+        usual_yardstick_s: float | None = None,
     ) -> Point:
         """Return the point of what was measured, with how far the predictions are off."""
         work = steady.work
-        slowness = 1.0 if work.yardstick_s is None else work.yardstick_s / usual_yardstick_s
-        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: work.undisturbed_s / slowness}
+        machine_s = at_usual_speed(work.undisturbed_s, work.yardstick_s, usual_yardstick_s)
+        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: machine_s}
         steps = max(1, work.counted.steps)
         rates = {clock: work.tuples / each for clock, each in seconds.items()}
         loops = {clock: each / steps for clock, each in seconds.items()}
@@ -140,7 +149,7 @@ class CostValidation:
                 "steps": work.counted.steps,
                 "tuples_per_s": rates,
                 "waited_s": work.waited_s,
-                "speed_of_machine": 1 / slowness,
+                "speed_of_machine": machine_s / work.undisturbed_s,
                 "tuples_per_loop": work.tuples / steps,
                 "cache_share": work.counted.cache_share,
                 "is_steady": steady.warm_up.is_steady,

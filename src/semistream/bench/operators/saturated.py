@@ -5,6 +5,7 @@ import os
 import statistics
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from semistream.bench.prepared_stream import PreparedStream
 from semistream.core.contract import Operator
@@ -15,7 +16,7 @@ from semistream.operators.feeder import Feeder
 
 __all__ = ["Saturated", "Work"]
 
-_BETWEEN_YARDSTICKS_S = 0.15
+_TURN_S = 0.15  # between measurements of a yardstick
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,14 @@ class Work:
         return self.counted.bytes_read / self.tuples if self.tuples else math.inf
 
 
+class _Turn(NamedTuple):
+    """The times of `Work`, of a part of it."""
+
+    elapsed_s: float
+    cpu_s: float
+    waited_s: float
+
+
 class Saturated:
     """Offers tuples until one is refused, steps, and begins again.
 
@@ -79,7 +88,6 @@ class Saturated:
         self._feeder = Feeder(stream)
         self._most_pending = most_pending
         self._aside_s = self._aside_cpu_s = 0.0
-        self._measuring = Aside()
 
     def run(
         self,
@@ -93,49 +101,49 @@ class Saturated:
 
         A yardstick is measured in turns with the work.
         """
-        yardstick_s = self._measured(yardstick)
-        before = Metrics(**self.op.metrics.as_dict())
-        aside_s, aside_cpu_s = self._aside()
-        making, measuring, stopwatch = self._stream.making, self._measuring, Stopwatch()
-        started_s, started_cpu_s = time.perf_counter(), time.process_time()
-        measured_s = started_s
+        started_s = time.perf_counter()
+        metrics = self.op.metrics
+        before = Metrics(**metrics.as_dict())
         until_bytes = math.inf if bytes_read is None else before.bytes_read + bytes_read
         until_tuples = math.inf if tuples is None else before.tuples_answered + tuples
+        yardstick_s = [] if yardstick is None else [yardstick.measure()]
+        turns: list[_Turn] = []
+        is_done = False
+        while not is_done:
+            left_s = most_s - (time.perf_counter() - started_s)
+            turns.append(self._turn(until_bytes, until_tuples, left_s if yardstick is None else min(left_s, _TURN_S)))
+            if yardstick is not None:
+                yardstick_s.append(yardstick.measure())
+            is_done = metrics.bytes_read >= until_bytes or metrics.tuples_answered >= until_tuples
+            is_done = is_done or time.perf_counter() - started_s > most_s
+        return Work(
+            metrics.since(before),
+            elapsed_s=sum(turn.elapsed_s for turn in turns),
+            cpu_s=sum(turn.cpu_s for turn in turns),
+            waited_s=sum(turn.waited_s for turn in turns),
+            yardstick_s=statistics.mean(yardstick_s) if yardstick_s else None,
+        )
+
+    def _turn(self, until_bytes: float, until_tuples: float, most_s: float) -> _Turn:
+        """Work until so much was read or answered in all, or time is up."""
+        aside_s, aside_cpu_s = self._aside()
+        making, stopwatch = self._stream.making, Stopwatch()
+        started_s, started_cpu_s = time.perf_counter(), time.process_time()
         metrics = self.op.metrics
         while metrics.bytes_read < until_bytes and metrics.tuples_answered < until_tuples:
             self._feeder.fill(self.op, self._most_pending)
             for _ in self.op.step():
                 pass
             self._note_memory()
-            now_s = time.perf_counter()
-            if now_s - measured_s > _BETWEEN_YARDSTICKS_S:
-                yardstick_s += self._measured(yardstick)
-                measured_s = time.perf_counter()
-            if now_s - started_s > most_s:
+            if time.perf_counter() - started_s > most_s:
                 break
         elapsed_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
-        worked_s = stopwatch.worked_s(self._stream.making.minus(making).and_also(self._measuring.minus(measuring)))
+        made = Aside(*(now - then for now, then in zip(self._stream.making, making, strict=True)))
+        worked_s = stopwatch.worked_s(made)
         now_aside_s, now_aside_cpu_s = self._aside()
         elapsed_s -= now_aside_s - aside_s
         cpu_s -= now_aside_cpu_s - aside_cpu_s
-        yardstick_s += self._measured(yardstick)
-        return Work(
-            metrics.since(before),
-            elapsed_s,
-            cpu_s,
-            waited_s=min(max(0.0, elapsed_s - worked_s), elapsed_s),
-            yardstick_s=statistics.mean(yardstick_s) if yardstick_s else None,
-        )
-
-    def _measured(self, yardstick: Yardstick | None) -> list[float]:
-        if yardstick is None:
-            return []
-        before, started_s, started_cpu_s = Aside.now(), time.perf_counter(), time.process_time()
-        step_s = yardstick.measure()
-        self._measuring = self._measuring.plus(before)
-        self._aside_s += time.perf_counter() - started_s
-        self._aside_cpu_s += time.process_time() - started_cpu_s
-        return [step_s]
+        return _Turn(elapsed_s, cpu_s, min(max(0.0, elapsed_s - worked_s), elapsed_s))
 
     def _note_memory(self) -> None:
         started_s, started_cpu_s = time.perf_counter(), time.thread_time()

@@ -7,6 +7,7 @@ from semistream.bench.operators.cells import Cell, CellResult
 from semistream.cost.cost_factors import MACHINE
 from semistream.cost.disk_profile import HDD
 from semistream.cost.loop import Loop
+from semistream.cost.yardstick import at_usual_speed
 
 __all__ = ["CLOCKS", "Figures", "ValidatedCell", "measured_figures"]
 
@@ -117,9 +118,7 @@ def measured_figures(
     """
     steps = max(1, found.steps)
     disk = found.disk(HDD.name)
-    worked_s = found.tuples / found.tuples_per_s
-    if usual_yardstick_s is not None and found.yardstick_s is not None:
-        worked_s *= usual_yardstick_s / found.yardstick_s
+    worked_s = at_usual_speed(found.tuples / found.tuples_per_s, found.yardstick_s, usual_yardstick_s)
     figures = {
         HDD.name: Figures(disk.tuples_per_s, disk.io_s / steps),
         MACHINE: Figures(found.tuples / worked_s, worked_s / steps),
