@@ -6,7 +6,7 @@ from semistream.core.errors import BudgetTooSmall
 from semistream.core.semantics import JoinSpec
 from semistream.operators import algorithm
 from semistream.operators.step_operator import StepOperator
-from semistream.storage import MasterTable
+from semistream.storage import MasterTable, drop_pages
 
 __all__ = ["trial_operator"]
 
@@ -14,7 +14,11 @@ __all__ = ["trial_operator"]
 def trial_operator(
     name: str, table: MasterTable, spec: JoinSpec, memory_bytes: int, options: dict[str, Any]
 ) -> StepOperator:
-    """Return an operator that leaves nothing in the page cache, with the least memory that it needs if that is more."""
+    """Return an operator, with the least memory that it needs if that is more.
+
+    It finds no page of the table in the page cache, and leaves none there: what is tried is a table larger than memory.
+    """
+    drop_pages(table)
     try:
         return algorithm(name).make(table, spec, memory_bytes, {"io": "drop_behind", **options})
     except BudgetTooSmall as error:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from semistream.core.errors import InvalidArgument
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.undisturbed import Aside
-from semistream.storage import MasterTable, PageReader
+from semistream.storage import Access, MasterTable, PageReader
 
 __all__ = ["TrialStream", "absent_keys", "keys_of", "trial_schema"]
 
@@ -27,7 +27,8 @@ def keys_of(table: MasterTable, rng: np.random.Generator) -> pa.RecordBatch:
     is_whole = table.num_pages <= _MOST_PAGES_READ
     if not is_whole:
         firsts = np.sort(rng.choice(firsts, _MOST_PAGES_READ // _PAGES_PER_READ, replace=False))
-    with PageReader(table, columns=list(table.key), access="scan" if is_whole else "lookup") as reader:
+    access: Access = "scan" if is_whole else "lookup"
+    with PageReader(table, columns=list(table.key), io="drop_behind", access=access) as reader:
         runs = [reader.read(first, reader.pages.run_length(first, _PAGES_PER_READ)) for first in firsts.tolist()]
     keys = pa.concat_tables(runs).combine_chunks()
     valid = np.ones(keys.num_rows, dtype=np.bool_)

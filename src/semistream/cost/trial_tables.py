@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from semistream.storage import MasterTable, PageReader, stage
 
-__all__ = ["TrialTables", "trial_tables"]
+__all__ = ["SAMPLE_BYTES", "TrialTables", "staged_sample", "trial_tables"]
 
 _MOST_SCANNED_BYTES = 512 << 20
-_SAMPLE_BYTES = 48 << 20
+SAMPLE_BYTES = 48 << 20
 _SMALL_PAGES_SAMPLE_BYTES = 12 << 20
 _PAGES_PER_READ = 16
 _SMALL_PAGE = 1 / 4
@@ -42,18 +42,18 @@ def trial_tables(table: MasterTable, folder: Path, rng: np.random.Generator) -> 
     scanned = looked_up = table
     page_bytes = table.page_bytes
     if table.num_bytes > _MOST_SCANNED_BYTES:
-        scanned = _sample(table, folder / "scanned", _SAMPLE_BYTES, table.layout, page_bytes, rng)
+        scanned = staged_sample(table, folder / "scanned", SAMPLE_BYTES, table.layout, page_bytes, rng)
     if table.layout != "clustered":
-        looked_up = _sample(table, folder / "looked-up", _SAMPLE_BYTES, "clustered", page_bytes, rng)
+        looked_up = staged_sample(table, folder / "looked-up", SAMPLE_BYTES, "clustered", page_bytes, rng)
     small_bytes = int(page_bytes * _SMALL_PAGE)
     small_pages = None
     if small_bytes >= _LEAST_PAGE_BYTES:
         path = folder / "small-pages"
-        small_pages = _sample(table, path, _SMALL_PAGES_SAMPLE_BYTES, "clustered", small_bytes, rng)
+        small_pages = staged_sample(table, path, _SMALL_PAGES_SAMPLE_BYTES, "clustered", small_bytes, rng)
     return TrialTables(scanned, looked_up, small_pages)
 
 
-def _sample(
+def staged_sample(
     table: MasterTable, path: Path, most_bytes: int, layout: str, page_bytes: int, rng: np.random.Generator
 ) -> MasterTable:
     """Stage rows from all over a table, about ``most_bytes`` of them."""
@@ -62,6 +62,6 @@ def _sample(
     is_whole = wanted >= firsts.size
     if not is_whole:
         firsts = np.sort(rng.choice(firsts, wanted, replace=False))
-    with PageReader(table, access="scan" if is_whole else "lookup") as reader:
+    with PageReader(table, io="drop_behind", access="scan" if is_whole else "lookup") as reader:
         runs = [reader.read(first, reader.pages.run_length(first, _PAGES_PER_READ)) for first in firsts.tolist()]
         return stage(pa.concat_tables(runs), path, key=list(table.key), layout=layout, page_bytes=page_bytes)

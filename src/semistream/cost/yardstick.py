@@ -6,7 +6,9 @@ ratio stays.
 """
 
 import statistics
+import tempfile
 import time
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 from semistream.core.semantics import JoinSpec
 from semistream.cost.trial_operator import trial_operator
 from semistream.cost.trial_stream import TrialStream, keys_of, trial_schema
+from semistream.cost.trial_tables import SAMPLE_BYTES, staged_sample
 from semistream.cost.undisturbed import Aside, Stopwatch
 from semistream.operators.feeder import Feeder
 from semistream.storage import MasterTable
@@ -29,6 +32,9 @@ _MEASURED_S = 0.03
 class Yardstick:
     """MESHJOIN with little memory on a table: it reads, decodes, compares and interprets Python, as all operators do.
 
+    It has a sample of the table to itself. On the table that others read it would find pages in the page cache that
+    the system has fetched ahead for them, and be twice as fast for a moment.
+
     Attributes
     ----------
     step_s
@@ -38,6 +44,9 @@ class Yardstick:
     def __init__(self, table: MasterTable) -> None:
         rng = np.random.default_rng(0)
         schema = trial_schema(table)
+        self._folder = tempfile.TemporaryDirectory(prefix="semistream-yardstick-")
+        path = Path(self._folder.name) / "sample"
+        table = staged_sample(table, path, SAMPLE_BYTES, table.layout, table.page_bytes, rng)
         spec = JoinSpec.resolve(schema, table.schema, list(table.key))
         memory_bytes = int(_MEMORY_SHARE * table.num_bytes)
         self._op = trial_operator("meshjoin", table, spec, memory_bytes, {"b": min(_PAGES, table.num_pages)})
@@ -78,6 +87,7 @@ class Yardstick:
 
     def close(self) -> None:
         self._op.close()
+        self._folder.cleanup()
 
     def __enter__(self) -> "Yardstick":
         return self

@@ -1,5 +1,6 @@
 """Master tables on disk: pages, versions, index, and reading ahead."""
 
+from semistream.storage.page_cache import drop_pages
 from semistream.storage.page_directory import PageDirectory
 from semistream.storage.page_reader import Io, PageReader
 from semistream.storage.random_file import Access
@@ -17,6 +18,7 @@ __all__ = [
     "PageReader",
     "ReadAhead",
     "ReadPosition",
+    "drop_pages",
     "fixed_row_bits",
     "open_table",
     "row_bits",

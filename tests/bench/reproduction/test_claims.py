@@ -31,6 +31,15 @@ def test_a_ratio_is_held_against_the_papers(ours: float, verdict: Verdict) -> No
     assert claim.judge(_curves(a=[1, ours], b=[1, 1])).verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [(1.4, Verdict.REPRODUCED), (1.1, Verdict.IN_DIRECTION), (1.01, Verdict.NOT_REPRODUCED)],
+)
+def test_a_small_gain_is_not_reproduced_by_none(ours: float, verdict: Verdict) -> None:
+    claim = Claim(text="", kind="ratio", of="a", over="b", at="last", paper=1.33)
+    assert claim.judge(_curves(a=[1, ours], b=[1, 1])).verdict is verdict
+
+
 def test_a_ratio_below_one_is_in_direction_below_one() -> None:
     claim = Claim(text="", kind="ratio", of="a", over="b", at="first", paper=0.1)
     assert claim.judge(_curves(a=[1, 1], b=[2, 1])).verdict is Verdict.IN_DIRECTION
@@ -104,6 +113,7 @@ def test_one_minimum() -> None:
     ("upper", "verdict"),
     [
         ([2.0, 2.0, 2.0], Verdict.REPRODUCED),
+        ([1.01, 2.0, 2.0], Verdict.IN_DIRECTION),
         ([0.5, 2.0, 2.0], Verdict.IN_DIRECTION),
         ([0.5, 0.5, 2.0], Verdict.NOT_REPRODUCED),
     ],

@@ -13,7 +13,7 @@ from semistream.cost.disk_profile import HDD
 from semistream.cost.yardstick import Yardstick
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.local import operator
-from semistream.storage import MasterTable
+from semistream.storage import MasterTable, drop_pages
 from semistream.workloads import Workload, synthetic
 
 __all__ = ["endless_stream", "make_operator", "measure_cell"]
@@ -22,7 +22,11 @@ __all__ = ["endless_stream", "make_operator", "measure_cell"]
 def make_operator(
     name: str, table: MasterTable, budget_bytes: int, workload: Workload | None = None, **options: Any
 ) -> StepOperator:
-    """Return an operator for ``workload``, the synthetic one by default, that keeps nothing in the page cache."""
+    """Return an operator for ``workload``, the synthetic one by default.
+
+    It finds no page of the table in the page cache, and leaves none there.
+    """
+    drop_pages(table)
     workload = workload or synthetic(table.num_rows, zipf_exponent=0.0)
     schema = workload.stream_schema
     op = operator(name, table, schema, on=workload.key, memory=budget_bytes, io="drop_behind", **options)

@@ -5,14 +5,15 @@ A claim is of one of these kinds; ``of`` and ``over`` name series of the figure.
 ==========  ==================================================================================================
 kind        reproduced when (in direction when)
 ==========  ==================================================================================================
-``ratio``   of / over at x, or where it is largest, lies within 25% of the paper's ratio (on the same side of 1)
+``ratio``   of / over at x, or where it is largest, lies within 25% of the paper's ratio, and at least half as far from
+            1 (on the same side of 1, and 2% away)
 ``rises``   each value is at least 95% of the one before, and the last 5% above the first (the last is above the first)
 ``falls``   the same, downwards
 ``gains``   the value at x lies 2% above the one at the first x (above it)
 ``level``   no value lies more than 5% above the one at the first x (the last does not)
 ``peak``    the largest value lies inside, 2% above both ends, and near the paper's place (anywhere inside)
 ``low``     the same for the smallest value
-``above``   of lies above over at every x, or at the one that is given (at more than half of them)
+``above``   of lies 2% above over at every x, or at the one that is given (at more than half of them)
 ``value``   the value at x lies within 25% of the paper's (within a factor of 2)
 ``agree``   of is off from over by at most 15%, as a median (40%)
 ``bursts``  the largest value is at least 4 times the mean (twice)
@@ -39,6 +40,7 @@ Kind = Literal["ratio", "rises", "falls", "gains", "level", "peak", "low", "abov
 _CLOSE = 0.25
 _STEP = 0.05
 _CLEAR = 0.02
+_GAINED = 0.5
 _NEAR = 2.0  # a peak at up to this multiple or part of the paper's place is near it
 _GOOD_MODEL, _FAIR_MODEL = 0.15, 0.40
 _BURSTY, _UNEVEN = 4.0, 2.0
@@ -120,7 +122,12 @@ def _ratio(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     if not ratios:
         return Finding("-", Verdict.NOT_MEASURED)
     ratio = max(ratios)
-    return Finding(f"{ratio:.3g}x", _against(ratio, claim.paper, (ratio > 1) == (claim.paper > 1)))
+    gain, papers_gain = ratio - 1, claim.paper - 1
+    is_clear = gain * papers_gain > 0 and abs(gain) >= _CLEAR
+    # 1.01 lies within 25% of 1.33, and is no gain of a third.
+    if abs(ratio - claim.paper) <= _CLOSE * claim.paper and gain / papers_gain >= _GAINED:
+        return Finding(f"{ratio:.3g}x", Verdict.REPRODUCED)
+    return Finding(f"{ratio:.3g}x", Verdict.IN_DIRECTION if is_clear else Verdict.NOT_REPRODUCED)
 
 
 def _value(claim: Claim, of: Curve, over: Curve | None) -> Finding:
@@ -201,7 +208,7 @@ def _above(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     pairs = [(value, lower) for x in places if (value := of.at(x)) is not None and (lower := over.near(x)) is not None]
     if not pairs:
         return Finding("-", Verdict.NOT_MEASURED)
-    above = sum(value > lower for value, lower in pairs)
+    above = sum(value - lower > _CLEAR * abs(lower) for value, lower in pairs)
     ratios = [value / lower for value, lower in pairs if lower]
     ours = f"{min(ratios):.3g}x to {max(ratios):.3g}x" if ratios else f"{above} of {len(pairs)}"
     if above == len(pairs):
