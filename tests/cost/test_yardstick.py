@@ -11,6 +11,7 @@ import semistream as ss
 from semistream.bench.operators import saturated, steady
 from semistream.bench.operators.measure import endless_stream, make_operator
 from semistream.bench.operators.saturated import Saturated, Work
+from semistream.core.errors import EmptyTable, InvalidArgument
 from semistream.core.metrics import Metrics
 from semistream.cost import yardstick as yardstick_module
 from semistream.cost.yardstick import Yardstick
@@ -88,3 +89,35 @@ def test_the_part_of_median_speed_counts(table: MasterTable, monkeypatch: pytest
     with make_operator("meshjoin", table, 400_000) as op:
         found = steady.measure_steady(op, endless_stream(1000, 0.0, 0), table, steady.Effort(least_measured_s=4.5))
     assert found.work.yardstick_s == 3.0  # the machine was three times as slow, and the work took as long as ever
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    (tmp_path / "scratch").mkdir()
+    return tmp_path / "scratch"
+
+
+def test_a_yardstick_leaves_nothing_behind(table: MasterTable, scratch: Path) -> None:
+    with Yardstick(table, scratch) as yardstick:
+        assert [folder.name.startswith("semistream-yardstick-") for folder in scratch.iterdir()] == [True]
+        assert yardstick.measure() > 0
+    assert not list(scratch.iterdir())
+
+
+def test_a_yardstick_that_fails_leaves_nothing_behind(
+    table: MasterTable, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Yardstick, "measure", lambda yardstick: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Yardstick(table, scratch)
+    assert not list(scratch.iterdir())
+
+
+def test_tables_without_keys_are_refused_by_their_own_name(tmp_path: Path) -> None:
+    buckets = ss.stage(pa.table({"id": [1]}), tmp_path / "buckets", key="id", buckets=2)
+    empty = next(buckets.bucket(bucket) for bucket in range(2) if buckets.bucket(bucket).num_pages == 0)
+    with pytest.raises(EmptyTable, match=str(empty.path)):
+        Yardstick(empty)
+    unknown = ss.stage(pa.table({"id": pa.array([None, None], pa.int64())}), tmp_path / "unknown", key="id")
+    with pytest.raises(InvalidArgument, match=str(unknown.path)):
+        Yardstick(unknown)

@@ -81,8 +81,8 @@ def calibrate(
 ) -> Calibration:
     """Return the cost factors of all operators that can join a stream with ``table`` on its key.
 
-    It takes a few minutes, whatever the size of the table. Samples of the table that are clustered, or have smaller
-    pages, are staged in a temporary folder and removed.
+    It takes a few minutes, whatever the size of the table. Samples of the table are staged in the folder for temporary
+    files, which should be on the same disk (set ``TMPDIR`` where it is not), and removed.
 
     Parameters
     ----------
@@ -130,12 +130,12 @@ def calibrate(
             for factors_name, more in works.items():
                 counted.setdefault(factors_name, []).extend(more)
     usual_s = beside.usual_step_s
-    at_usual_speed = {name: [work.at(usual_s) for work in works] for name, works in counted.items()}
-    factors = {name: fit_factors(works) for name, works in at_usual_speed.items()}
+    comparable = {name: [work.at(usual_s) for work in works] for name, works in counted.items()}
+    factors = {name: fit_factors(works) for name, works in comparable.items()}
     return Calibration(
         factors=CostFactors(factors),
         left_out=left_out,
-        fit_error={name: _median_error(factors[name], works) for name, works in at_usual_speed.items()},
+        fit_error={name: _median_error(factors[name], works) for name, works in comparable.items()},
         provenance={**_provenance(table, memory_bytes, schema), "yardstick_s": usual_s},
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semistream.core.errors import EmptyTable
+from semistream.cost.sampled_pages import sampled_runs
 from semistream.kernels.key_codes import KeyCoder
 from semistream.storage import MasterTable, PageReader
 
@@ -54,14 +54,13 @@ class TableSample:
         keys
             The columns that a join compares.
         """
-        if table.num_rows == 0:
-            raise EmptyTable(f"{table.path} has no rows, so that nothing can be told of its keys: append some first")
+        runs = sampled_runs(table, most_bytes, np.random.default_rng(seed), _RUN_PAGES)
         sorted_by_key = table.layout == "clustered" and sorted(keys) == sorted(table.key)
         order = table.key if sorted_by_key else tuple(keys)  # a hash depends on the order of its columns
         coder = KeyCoder(order, [table.schema.field(name).type for name in order])
         codes, pages, num_pages = [], [], 0
         with PageReader(table, columns=order, access="scan" if table.num_bytes <= most_bytes else "lookup") as reader:
-            for first, count in _runs(table, most_bytes, seed):
+            for first, count in runs:
                 num_pages += count
                 for number, page in enumerate(reader.read(first, count).to_batches()):
                     valid = coder.codes([page.column(name) for name in order]).valid_codes()
@@ -108,22 +107,6 @@ class TableSample:
     def chance_to_see(self, rows_per_key: float) -> float:
         """Return how likely a key with rows has one among those that were read, its rows being anywhere."""
         return float(1.0 - (1.0 - self.share) ** rows_per_key)
-
-
-def _runs(table: MasterTable, most_bytes: int, seed: int) -> list[tuple[int, int]]:
-    """Return (first page, pages) of what to read: all of it, or runs at random places, in their order."""
-    pages = table.pages
-    starts = [
-        first
-        for low, high in zip(pages.file_bounds[:-1], pages.file_bounds[1:], strict=True)
-        for first in range(int(low), int(high), _RUN_PAGES)
-    ]
-    runs = [(first, pages.run_length(first, _RUN_PAGES)) for first in starts]
-    if table.num_bytes <= most_bytes:
-        return runs
-    wanted = max(1, most_bytes * len(runs) // table.num_bytes)
-    chosen = np.random.default_rng(seed).choice(len(runs), size=min(wanted, len(runs)), replace=False)
-    return [runs[number] for number in sorted(chosen.tolist())]
 
 
 def _pairs(counts: _Int64s) -> int:

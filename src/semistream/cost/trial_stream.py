@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.sampled_pages import rows_from_all_over
 from semistream.cost.undisturbed import Aside
-from semistream.storage import Access, MasterTable, PageReader
+from semistream.storage import MasterTable
 
 __all__ = ["TrialStream", "absent_keys", "keys_of", "trial_schema"]
 
 _MOST_PAGES_READ = 4096
-_PAGES_PER_READ = 16
 _BLOCK_TUPLES = 1 << 16
 _BATCH_TUPLES = 1 << 12
 _TEXT_BYTES = 12
@@ -23,14 +23,8 @@ _TEXT_BYTES = 12
 
 def keys_of(table: MasterTable, rng: np.random.Generator) -> pa.RecordBatch:
     """Return the keys of rows from all over the table, in random order: of all rows unless it is large."""
-    firsts = np.arange(0, table.num_pages, _PAGES_PER_READ)
-    is_whole = table.num_pages <= _MOST_PAGES_READ
-    if not is_whole:
-        firsts = np.sort(rng.choice(firsts, _MOST_PAGES_READ // _PAGES_PER_READ, replace=False))
-    access: Access = "scan" if is_whole else "lookup"
-    with PageReader(table, columns=list(table.key), io="drop_behind", access=access) as reader:
-        runs = [reader.read(first, reader.pages.run_length(first, _PAGES_PER_READ)) for first in firsts.tolist()]
-    keys = pa.concat_tables(runs).combine_chunks()
+    most_bytes = _MOST_PAGES_READ * table.page_bytes
+    keys = rows_from_all_over(table, most_bytes, rng, list(table.key)).combine_chunks()
     valid = np.ones(keys.num_rows, dtype=np.bool_)
     for column in keys.columns:
         valid &= pc.is_valid(column).to_numpy()

@@ -1,19 +1,18 @@
-"""Tables for calibration: the master table itself, and samples of it with the layout or page size that it has not."""
+"""Tables for calibration: the master table itself, and samples of it, with the layout or page size that it has not."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from semistream.storage import MasterTable, PageReader, stage
+from semistream.cost.sampled_pages import rows_from_all_over
+from semistream.storage import MasterTable, stage
 
 __all__ = ["SAMPLE_BYTES", "TrialTables", "staged_sample", "trial_tables"]
 
 _MOST_SCANNED_BYTES = 512 << 20
 SAMPLE_BYTES = 48 << 20
 _SMALL_PAGES_SAMPLE_BYTES = 12 << 20
-_PAGES_PER_READ = 16
 _SMALL_PAGE = 1 / 4
 _LEAST_PAGE_BYTES = 4 << 10
 
@@ -57,11 +56,5 @@ def staged_sample(
     table: MasterTable, path: Path, most_bytes: int, layout: str, page_bytes: int, rng: np.random.Generator
 ) -> MasterTable:
     """Stage rows from all over a table, about ``most_bytes`` of them."""
-    firsts = np.arange(0, table.num_pages, _PAGES_PER_READ)
-    wanted = max(1, int(firsts.size * most_bytes / table.num_bytes))
-    is_whole = wanted >= firsts.size
-    if not is_whole:
-        firsts = np.sort(rng.choice(firsts, wanted, replace=False))
-    with PageReader(table, io="drop_behind", access="scan" if is_whole else "lookup") as reader:
-        runs = [reader.read(first, reader.pages.run_length(first, _PAGES_PER_READ)) for first in firsts.tolist()]
-        return stage(pa.concat_tables(runs), path, key=list(table.key), layout=layout, page_bytes=page_bytes)
+    rows = rows_from_all_over(table, most_bytes, rng)
+    return stage(rows, path, key=list(table.key), layout=layout, page_bytes=page_bytes)

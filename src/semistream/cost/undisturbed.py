@@ -44,8 +44,8 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._own = threading.get_native_id()
-        self._began_s, self._began_cpu_s = time.perf_counter(), time.thread_time()
         self._waits = dict(_waits())
+        self._began_s, self._began_cpu_s = time.perf_counter(), time.thread_time()
 
     def worked_s(self, aside: Aside = _NOTHING) -> float:
         """Return the elapsed seconds without those that passed for want of a core, and without what was done aside."""

@@ -8,6 +8,7 @@ ratio stays.
 import statistics
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -35,27 +36,36 @@ class Yardstick:
     It has a sample of the table to itself. On the table that others read it would find pages in the page cache that
     the system has fetched ahead for them, and be twice as fast for a moment.
 
+    Parameters
+    ----------
+    folder
+        Where the sample lies until `close`: on the disk that the table is on. By default the one for temporary files.
+
     Attributes
     ----------
     step_s
         What a step took, each time that it was measured; once at the beginning.
     """
 
-    def __init__(self, table: MasterTable) -> None:
+    def __init__(self, table: MasterTable, folder: Path | None = None) -> None:
         rng = np.random.default_rng(0)
         schema = trial_schema(table)
-        self._folder = tempfile.TemporaryDirectory(prefix="semistream-yardstick-")
-        path = Path(self._folder.name) / "sample"
-        table = staged_sample(table, path, SAMPLE_BYTES, table.layout, table.page_bytes, rng)
         spec = JoinSpec.resolve(schema, table.schema, list(table.key))
-        memory_bytes = int(_MEMORY_SHARE * table.num_bytes)
-        self._op = trial_operator("meshjoin", table, spec, memory_bytes, {"b": min(_PAGES, table.num_pages)})
-        self._stream = TrialStream(schema, keys_of(table, rng), 0.0, rng)
-        self._feeder = Feeder(iter(self._stream))
+        keys_of(table, rng)  # a table without keys is refused by its own name, not by that of the sample
         self._steps = 1
         self.step_s: list[float] = []
-        self._warm_up()
-        self.measure()
+        with ExitStack() as stack:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="semistream-yardstick-", dir=folder))
+            path = Path(scratch) / "sample"
+            sample = staged_sample(table, path, SAMPLE_BYTES, table.layout, table.page_bytes, rng)
+            memory_bytes = int(_MEMORY_SHARE * sample.num_bytes)
+            pages = min(_PAGES, sample.num_pages)
+            self._op = stack.enter_context(trial_operator("meshjoin", sample, spec, memory_bytes, {"b": pages}))
+            self._stream = TrialStream(schema, keys_of(sample, rng), 0.0, rng)
+            self._feeder = Feeder(iter(self._stream))
+            self._warm_up()
+            self.measure()
+            self._open = stack.pop_all()
 
     def _warm_up(self) -> None:
         self._step()  # compiles
@@ -86,8 +96,7 @@ class Yardstick:
             pass
 
     def close(self) -> None:
-        self._op.close()
-        self._folder.cleanup()
+        self._open.close()
 
     def __enter__(self) -> "Yardstick":
         return self

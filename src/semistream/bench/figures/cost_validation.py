@@ -75,7 +75,7 @@ class CostValidation:
         yardstick = None
         with ExitStack() as stack:
             if self.calibrates:
-                yardstick = stack.enter_context(Yardstick(opened[0].table))
+                yardstick = stack.enter_context(Yardstick(opened[0].table, context.data_dir))
                 clocks.append(self._machine(opened, context, yardstick))
             usual_s = yardstick.usual_step_s if yardstick else None
             points = []

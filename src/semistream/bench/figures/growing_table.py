@@ -22,7 +22,7 @@ from semistream.core.metrics import Metrics
 from semistream.cost.disk_profile import HDD
 from semistream.operators import algorithm
 from semistream.operators.step_operator import StepOperator
-from semistream.storage import MasterTable, stage
+from semistream.storage import MasterTable, drop_pages, stage
 from semistream.workloads import MASTER_SCHEMA, master_table, synthetic
 
 __all__ = ["GrowingTable", "growing_table_measurements"]
@@ -91,6 +91,7 @@ class GrowingTable:
                 windows: list[Work] = []
                 if rows > table.num_rows:
                     table = table.append(_more_rows(self.rows, context.seed))
+                    drop_pages(table)
                     windows.append(_move(op, table))
                 workload = synthetic(rows, zipf_exponent=self.zipf_exponent, seed=context.seed)
                 saturated = Saturated(op, PreparedStream(workload.stream(context.seed)))

@@ -20,8 +20,8 @@ __all__ = ["StepSeconds", "disk_step_s", "machine_step_s", "measure_times", "mea
 StepSeconds = Callable[[StepCost], float]
 
 # In full windows of tuples that need the disk: the window settles, then the means are taken. At 80% of the rate
-# MESHJOIN answers 0.8 of a full window in a scan, and the scan is measured whole, with its seek. Partitions are read
-# everywhere all the time, so that fewer tuples show the same means.
+# MESHJOIN answers 0.8 of a full window in a scan, and the scan is measured whole, with its seek. Partitions that
+# are asked for about equally are read everywhere all the time, so that fewer tuples show the same means.
 _SETTLING_WINDOWS = 1.0
 _MEASURED_WINDOWS = 0.8
 _MOST_MEASURED_TUPLES = 100_000

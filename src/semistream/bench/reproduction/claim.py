@@ -13,7 +13,7 @@ kind        reproduced when (in direction when)
 ``level``   no value lies more than 5% above the one at the first x (the last does not)
 ``peak``    the largest value lies inside, 2% above both ends, and near the paper's place (anywhere inside)
 ``low``     the same for the smallest value
-``above``   of lies 2% above over at every x, or at the one that is given (at more than half of them)
+``above``   of lies 2% above over at every x, or at the one that is given (2% above at more than half of them)
 ``value``   the value at x lies within 25% of the paper's (within a factor of 2)
 ``agree``   of is off from over by at most 15%, as a median (40%)
 ``bursts``  the largest value is at least 4 times the mean (twice)
@@ -125,7 +125,7 @@ def _ratio(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     gain, papers_gain = ratio - 1, claim.paper - 1
     is_clear = gain * papers_gain > 0 and abs(gain) >= _CLEAR
     # 1.01 lies within 25% of 1.33, and is no gain of a third.
-    if abs(ratio - claim.paper) <= _CLOSE * claim.paper and gain / papers_gain >= _GAINED:
+    if is_clear and abs(ratio - claim.paper) <= _CLOSE * claim.paper and gain / papers_gain >= _GAINED:
         return Finding(f"{ratio:.3g}x", Verdict.REPRODUCED)
     return Finding(f"{ratio:.3g}x", Verdict.IN_DIRECTION if is_clear else Verdict.NOT_REPRODUCED)
 
@@ -208,7 +208,7 @@ def _above(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     pairs = [(value, lower) for x in places if (value := of.at(x)) is not None and (lower := over.near(x)) is not None]
     if not pairs:
         return Finding("-", Verdict.NOT_MEASURED)
-    above = sum(value - lower > _CLEAR * abs(lower) for value, lower in pairs)
+    above = sum(value - lower >= _CLEAR * abs(lower) and value > lower for value, lower in pairs)
     ratios = [value / lower for value, lower in pairs if lower]
     ours = f"{min(ratios):.3g}x to {max(ratios):.3g}x" if ratios else f"{above} of {len(pairs)}"
     if above == len(pairs):

@@ -88,8 +88,9 @@ def _text(judged: Sequence[JudgedFigure], reasons: Mapping[str, str]) -> Iterabl
     )
     yield ""
     yield (
-        "**Reproduced**: the shape holds, and a number lies within 25% of the paper's. **In direction**: the same side "
-        "wins, by another factor. A figure is as good as its weakest claim. The rules are in "
+        "**Reproduced**: the shape holds, and a number lies within 25% of the paper's, with at least half of its gain. "
+        "**In direction**: the same side wins, by another factor, and by at least 2%. A figure is as good as its "
+        "weakest claim. The rules are in "
         "`src/semistream/bench/reproduction/claim.py`, the claims beside it."
     )
     yield ""

@@ -135,7 +135,7 @@ class _Measuring:
     def _yardstick(self, rows: int) -> Yardstick:
         if rows not in self._yardsticks:
             table = self.tables.of(rows, "clustered")
-            self._yardsticks[rows] = self._open.enter_context(Yardstick(table))
+            self._yardsticks[rows] = self._open.enter_context(Yardstick(table, Path(table.path).parent))
         return self._yardsticks[rows]
 
     def machine(self, rows: int) -> CostFactors:
