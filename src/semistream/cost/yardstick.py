@@ -114,7 +114,7 @@ def at_usual_speed(seconds: float, yardstick_s: float | None, usual_step_s: floa
 
     Examples
     --------
-    >>> at_usual_speed(6.0, yardstick_s=3e-4, usual_step_s=2e-4)
+    >>> at_usual_speed(6.0, yardstick_s=3.0, usual_step_s=2.0)
     4.0
     """
     if yardstick_s is None or usual_step_s is None:
