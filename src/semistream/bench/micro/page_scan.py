@@ -12,9 +12,8 @@ from semistream.bench.micro.raw_scan import (
     table_files,
 )
 from semistream.bench.micro.spec import MicroSpec
-from semistream.bench.page_cache import drop_from_page_cache
 from semistream.bench.result_file import Entry
-from semistream.storage import MasterTable, PageReader, ReadAhead
+from semistream.storage import MasterTable, PageReader, ReadAhead, drop_pages
 
 __all__ = ["bench_page_scan"]
 
@@ -81,7 +80,7 @@ def _run_pages(table: MasterTable) -> int:
 def _page_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "drop_behind"]) -> float:
     """Read and verify every page once and return the seconds it took."""
     if io == "drop_behind":
-        drop_from_page_cache(table_files(table))
+        drop_pages(table)
     started_s = time.perf_counter()
     with PageReader(table, io=io) as reader:
         buffer = reader.new_buffer(table.pages.max_run_bytes(run_pages))
@@ -98,7 +97,7 @@ def _page_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "dr
 def _decoding_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "drop_behind"]) -> float:
     """Read, verify and decode every page once, as MESHJOIN does, and return the seconds it took."""
     if io == "drop_behind":
-        drop_from_page_cache(table_files(table))
+        drop_pages(table)
     runs = _runs(table, run_pages)
     started_s = time.perf_counter()
     with (

@@ -13,11 +13,10 @@ from semistream.bench.micro.raw_scan import (
     table_files,
 )
 from semistream.bench.micro.spec import MicroSpec
-from semistream.bench.page_cache import drop_from_page_cache
 from semistream.bench.result_file import Entry
 from semistream.operators.feeder import Feeder
 from semistream.operators.meshjoin import Meshjoin
-from semistream.storage import MasterTable
+from semistream.storage import MasterTable, drop_pages
 from semistream.workloads import stream
 
 __all__ = ["bench_service_rate"]
@@ -57,7 +56,7 @@ def _measure(
         for repeat in range(spec.repeats):
             report(f"{name}: scan {repeat + 1} of {spec.repeats}")
             raw_s.append(scan_s())
-            drop_from_page_cache(table_files(table))
+            drop_pages(table)
             disk_before = disk_bytes_read()
             before = op.metrics.tuples_answered
             started_s = time.perf_counter()
