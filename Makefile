@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help env test check format demo soak bench lock clean
+.PHONY: help env test test-all check format demo soak bench lock clean
 
 help: ## Show this list.
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 env: $(STAMP) ## Make or renew the environment in .venv.
 
@@ -25,8 +25,13 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-test: env ## Run all tests, and the examples in docstrings and README.
-	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules --doctest-glob=README.md src tests README.md
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --doctest-modules --doctest-glob=README.md
+
+test: env ## Run the tests that protect every change, and the examples in docstrings and README: minutes.
+	$(PYTEST) -m "not slow" --hypothesis-profile=quick src tests README.md
+
+test-all: env ## Run all tests, with many more examples of each property: the deep run.
+	$(PYTEST) --hypothesis-profile=deep src tests README.md
 
 check: env ## Lint, check the format, types and layers.
 	$(BIN)/ruff check .
