@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _SHARED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
@@ -9,3 +10,23 @@ _SHARED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, Hea
 settings.register_profile("quick", max_examples=15, **_SHARED)
 settings.register_profile("deep", max_examples=100, **_SHARED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+_FSYNC = os.fsync
+
+
+def _no_fsync(fd: int) -> None:
+    """Leave the file to the system: no table of a test has to survive a power cut, and waiting for disks is slow."""
+
+
+def pytest_configure() -> None:
+    os.fsync = _no_fsync
+
+
+def pytest_unconfigure() -> None:
+    os.fsync = _FSYNC
+
+
+@pytest.fixture
+def real_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of the page cache, which only drops pages that are on disk."""
+    monkeypatch.setattr(os, "fsync", _FSYNC)

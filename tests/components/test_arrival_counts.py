@@ -4,7 +4,7 @@ from collections import Counter
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.operators.arrival_counts import ArrivalCounts
@@ -17,7 +17,6 @@ def _int64(values: list[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
 _numbers = st.one_of(st.integers(0, 3_000), st.integers(10**9, 10**9 + 5_000), st.integers(0, 2**62))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.lists(_numbers, max_size=30), st.integers(0, 40)), max_size=12), st.randoms())
 def test_the_bound_is_below_the_smallest_and_less_than_a_range_away(
     actions: list[tuple[list[int], int]], random: Random

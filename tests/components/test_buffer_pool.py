@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
@@ -33,7 +33,6 @@ def _largest(reader: PageReader) -> int:
     return int(BufferPool(reader, 0, _codes).page_bytes.max())
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(1, 4))
 def test_pages_are_kept_as_a_model_of_lru_keeps_them(reader: PageReader, data: st.DataObject, pages: int) -> None:
     capacity = pages * _largest(reader)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.operators.aging_policy import AgingPolicy
@@ -78,7 +78,6 @@ class Cache:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=40, deadline=None)
 @given(
     keys=st.sampled_from([1, 2, KEYS, 200]),
     actions=st.lists(
@@ -285,7 +284,6 @@ def test_tinylfu_draws_no_free_place() -> None:
     assert set(choice.victims.tolist()) <= {0}
 
 
-@settings(max_examples=40, deadline=None)
 @given(capacity=st.integers(1, 20), batches=st.lists(st.lists(st.integers(0, 9), max_size=30), max_size=8))
 def test_recent_keys_are_the_last_ones(capacity: int, batches: list[list[int]]) -> None:
     recent = RecentKeys(capacity)

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
@@ -21,9 +21,10 @@ from semistream.operators.front_stage import FrontStage
 from semistream.operators.matching import EqualityMatching, PairFilter, keys_are_valid
 from semistream.operators.stream_buffer import Arrivals
 from tests import oracle
+from tests.depth import examples
 
 SMALLEST = np.iinfo(np.int64).min
-SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = examples(0.5)
 POLICIES: tuple[CachePolicyName, ...] = get_args(CachePolicyName)
 
 

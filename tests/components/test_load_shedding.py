@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse
@@ -209,7 +209,6 @@ _actions = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(_actions, st.sampled_from(["disk", "network"]), st.sampled_from([3_000, 10**6]))
 def test_every_shed_tuple_is_reloaded_once(
     actions: list[tuple[str, int, int]], to: Literal["disk", "network"], spool_bytes: int

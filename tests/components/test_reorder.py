@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.operators.reorder import ReorderBuffer
@@ -64,7 +64,6 @@ class _Model:
 _numbers = st.lists(st.integers(0, 30), min_size=1, max_size=40)
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.sampled_from([1, 2000, 20_000, 10**9]),
     st.lists(st.tuples(_numbers, st.sampled_from([0, 0, 3, 10]), st.booleans()), min_size=1, max_size=14),

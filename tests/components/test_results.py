@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.semantics import How, JoinSpec
@@ -21,7 +21,6 @@ def _store(texts: list[str]) -> TupleStore:
     return store
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(0, 300), max_size=40), st.integers(1, 2000), st.integers(0, 50))
 def test_portions_cover_all_rows_and_only_single_rows_exceed_the_bound(
     sizes: list[int], max_bytes: int, other: int

@@ -220,9 +220,7 @@ class CacheAgainstDict(RuleBasedStateMachine):
 
 
 def test_a_cache_is_a_dict_of_whole_row_sets_under_any_actions() -> None:
-    run_state_machine_as_test(
-        CacheAgainstDict, settings=settings(max_examples=60, stateful_step_count=25, deadline=None)
-    )
+    run_state_machine_as_test(CacheAgainstDict, settings=settings(stateful_step_count=25))
 
 
 @pytest.mark.parametrize("ring_bytes", [70, 100, 150])
@@ -313,7 +311,6 @@ def test_keys_without_rows_are_entries_with_none() -> None:
     assert cached_rows(cache, entries, 3) == [Counter(), Counter()]
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     kind=st.sampled_from(sorted(_SCHEMAS)),
     cache_bytes=st.integers(-10, 20_000),

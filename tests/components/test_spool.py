@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import (
@@ -68,7 +68,6 @@ _actions = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     _actions,
     st.sampled_from([600, 5_000, 10**6]),

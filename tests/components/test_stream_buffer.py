@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import TupleTooLarge
@@ -32,7 +32,6 @@ _rows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.integers(700, 6000), st.lists(st.tuples(st.lists(_rows, max_size=60), st.integers(0, 40)), max_size=12))
 def test_rows_leave_in_order_and_bytes_stay_within_capacity(
     capacity: int, actions: list[tuple[list[dict[str, Any]], int]]
@@ -145,7 +144,6 @@ def test_an_empty_buffer_has_nothing_to_peek() -> None:
     assert np.array_equal([buffer.nbytes, buffer.num_rows], [0, 0])
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 30), st.data())
 def test_tuples_are_removed_at_any_position(sizes: list[int], consumed: int, data: st.DataObject) -> None:
     buffer = StreamBuffer(100_000, _codes)

@@ -26,7 +26,6 @@ def _total(shape: WindowShape, matching: Matching, spec: JoinSpec, ordered: bool
     return sum(shape.nbytes(matching, spec.stream_schema, ordered))
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.sampled_from([BY_KEY, BY_ORDER]),
     st.booleans(),
@@ -216,7 +215,7 @@ class WindowInUse(RuleBasedStateMachine):
 
 
 def test_a_window_loses_nothing_when_it_is_resized_between_inserts_and_removals() -> None:
-    run_state_machine_as_test(WindowInUse, settings=settings(max_examples=100, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(WindowInUse, settings=settings(stateful_step_count=30))
 
 
 def test_a_window_is_resized_only_within_what_was_reserved() -> None:

@@ -148,7 +148,6 @@ def test_a_type_that_is_called_supported_can_be_stored(dtype: pa.DataType) -> No
     assert _taken(store, _slots(1, 3)).equals(batch)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.one_of(st.none(), st.text(max_size=9)), st.one_of(st.none(), st.binary(max_size=9)))))
 def test_varlen_bytes_count_text_and_binary_and_not_nulls(rows: list[tuple[str | None, bytes | None]]) -> None:
     batch = pa.record_batch(
@@ -304,7 +303,7 @@ class StoreInUse(RuleBasedStateMachine):
 
 
 def test_a_store_loses_nothing_when_slots_and_ring_are_reused_compacted_and_resized() -> None:
-    run_state_machine_as_test(StoreInUse, settings=settings(max_examples=150, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(StoreInUse, settings=settings(stateful_step_count=30))
 
 
 def test_a_store_without_text_is_resized_and_never_needs_compaction() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.conditions import compare
@@ -99,7 +99,6 @@ def test_nothing_is_allocated_before_the_first_tuple() -> None:
     assert _admit(stream, 5) == (0, [])
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.integers(1500, 20_000),
     st.integers(3000, 30_000),
@@ -129,7 +128,6 @@ def test_shares_are_kept_and_nothing_is_lost_or_stuck(
     assert seen == list(range(sent))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1500, 9000),
     st.lists(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
@@ -17,6 +17,7 @@ from semistream.operators.registry import algorithm
 from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 from tests.conformance.cases import cases, check_results
+from tests.depth import examples
 
 pytestmark = pytest.mark.parametrize("name", ss.algorithm_names())
 
@@ -85,9 +86,7 @@ def test_the_taker_answers_the_same_tuples_in_the_same_steps(name: str, table: M
         op.close()
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+@examples(0.2)
 @given(data=st.data())
 def test_any_join_is_the_same_with_images_at_any_step(name: str, data: st.DataObject) -> None:
     case = dataclasses.replace(data.draw(cases(name)), order="any")

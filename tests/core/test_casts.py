@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.casts import casts_without_loss
+from tests.depth import examples
 
 
 def _integers(bits: int, signed: bool) -> st.SearchStrategy[int]:
@@ -73,7 +74,7 @@ LOSSLESS = [
 
 @pytest.mark.parametrize(("source", "target"), LOSSLESS, ids=str)
 def test_values_survive_every_cast_that_is_called_lossless(source: pa.DataType, target: pa.DataType) -> None:
-    @settings(max_examples=15, deadline=None)
+    @examples(0.15)
     @given(st.lists(st.one_of(st.none(), VALUES[source]), max_size=10))
     def check(values: list[Any]) -> None:
         array = pa.array(values, source)

@@ -4,7 +4,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.kernels.byte_ring import (
@@ -30,7 +30,6 @@ def _round_trip(values: list[bytes], capacity: int, tail: int) -> tuple[list[byt
     return [data[start:stop] for start, stop in pairwise(offsets)], ring.tobytes()
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(max_size=12), max_size=8), st.integers(0, 20), st.integers(0, 10**12))
 def test_values_come_back_wherever_they_start(values: list[bytes], spare: int, tail: int) -> None:
     capacity = sum(map(len, values)) + spare
@@ -62,7 +61,6 @@ def test_values_are_read_from_the_source_offsets_given() -> None:
     assert ring.tobytes() == b"efgbc\0\0\0\0\0"
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=3), st.booleans()), max_size=10),
     st.integers(0, 20),

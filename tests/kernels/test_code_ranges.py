@@ -2,7 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.kernels.code_ranges import CodeRanges
@@ -15,7 +15,6 @@ def _array(values: list[int]) -> npt.NDArray[np.int64]:
     return np.array(values, dtype=np.int64)
 
 
-@settings(deadline=None)  # the first example may compile
 @given(added=st.lists(_RANGES, max_size=6))
 def test_a_set_holds_what_was_added_and_its_neighbours_are_merged(added: list[list[tuple[int, int]]]) -> None:
     ranges, plain = CodeRanges(), set[int]()
@@ -50,7 +49,6 @@ def test_many_constants_in_any_order_become_one_range() -> None:
     assert ranges.nbytes == 16
 
 
-@settings(deadline=None)
 @given(first=_RANGES, second=_RANGES)
 def test_what_two_sets_have_in_common_and_what_is_left_without_it(
     first: list[tuple[int, int]], second: list[tuple[int, int]]

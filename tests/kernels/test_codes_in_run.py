@@ -2,7 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.kernels.codes_in_run import follow_their_mark, repeat_in_run
@@ -18,14 +18,12 @@ def _array(values: list[int]) -> npt.NDArray[np.int64]:
     return np.array(values, dtype=np.int64)
 
 
-@settings(deadline=None)  # the first example may compile
 @given(codes=_CODES)
 def test_codes_that_came_before(codes: list[int]) -> None:
     expected = [code in codes[:row] for row, code in enumerate(codes)]
     assert repeat_in_run(_array(codes)).tolist() == expected
 
 
-@settings(deadline=None)
 @given(codes=_CODES, data=st.data())
 def test_codes_after_a_mark_on_them(codes: list[int], data: st.DataObject) -> None:
     marks = data.draw(st.lists(st.sampled_from([*codes, 99]), max_size=40))

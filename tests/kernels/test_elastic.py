@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.kernels.elastic import ElasticArray
@@ -11,7 +11,6 @@ from tests.kernels.memory import resident_bytes
 _MB = 1 << 20
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from([np.uint8, np.int32, np.int64]),
     st.sampled_from([None, 2, 3]),

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.kernels.frequency_sketch import FrequencySketch
@@ -46,7 +46,6 @@ class PlainSketch:
 codes = st.one_of(st.integers(-3, 20), st.integers(_LIMITS.min, _LIMITS.max), st.sampled_from([_LIMITS.min, -1]))
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     counters=st.integers(0, 300),
     sample=st.integers(0, 500),
@@ -67,7 +66,6 @@ def test_estimates_are_those_of_the_plain_sketch(
         assert estimates.tolist() == [plain.estimate(code) for code in asked + batch]
 
 
-@settings(max_examples=40, deadline=None)
 @given(added=st.lists(codes, max_size=200))
 def test_nothing_is_ever_estimated_below_its_count_while_nothing_fades(added: list[int]) -> None:
     sketch = FrequencySketch(64, sample=1000)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import UnsupportedType
@@ -242,7 +242,6 @@ def test_the_smallest_int64_is_a_key_although_it_is_the_code_of_null() -> None:
     assert codes.valid.tolist() == [True, False]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50), st.integers(1, 5000))
 def test_buckets_are_in_range_and_stable(keys: list[int], buckets: int) -> None:
     coder = KeyCoder(["k"], [pa.int64()])

@@ -101,9 +101,7 @@ class KeySlotsAgainstDict(RuleBasedStateMachine):
 
 
 def test_key_slots_equal_a_dict_under_random_actions() -> None:
-    run_state_machine_as_test(
-        KeySlotsAgainstDict, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(KeySlotsAgainstDict, settings=settings(stateful_step_count=30))
 
 
 @pytest.mark.parametrize("capacity", _CAPACITIES)

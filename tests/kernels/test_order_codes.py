@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.kernels.order_codes import has_order_code, order_codes
@@ -49,7 +49,6 @@ def _rank(value: Any) -> tuple[bool, Any]:
 def test_codes_compare_as_the_values_do(dtype: pa.DataType, values: st.SearchStrategy[Any]) -> None:
     assert has_order_code(dtype)
 
-    @settings(max_examples=40, deadline=None)
     @given(st.lists(values, min_size=1, max_size=12))
     def check(drawn: list[Any]) -> None:
         codes = order_codes(pa.array(drawn, dtype))

@@ -78,9 +78,7 @@ class OrderIndexAgainstList(RuleBasedStateMachine):
 
 
 def test_order_index_equals_a_list_under_random_actions() -> None:
-    run_state_machine_as_test(
-        OrderIndexAgainstList, settings=settings(max_examples=80, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(OrderIndexAgainstList, settings=settings(stateful_step_count=30))
 
 
 def test_entries_are_found_across_many_rebuilds_at_the_default_limit() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.kernels.page_search import expand_ranges, search_pages
@@ -10,7 +10,6 @@ from semistream.kernels.page_search import expand_ranges, search_pages
 _codes = st.one_of(st.integers(-5, 5), st.sampled_from([-(2**63), 2**63 - 1]))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(_codes, max_size=12).map(sorted), min_size=1, max_size=5), st.data())
 def test_a_code_is_found_where_numpy_finds_it(pages: list[list[int]], data: st.DataObject) -> None:
     bounds = np.cumsum([0, *(len(page) for page in pages)]).astype(np.int64)
@@ -26,7 +25,6 @@ def test_a_code_is_found_where_numpy_finds_it(pages: list[list[int]], data: st.D
         assert highs[access] - bounds[page] == np.searchsorted(values, code, side="right")
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 6)), max_size=10), st.integers(1, 5))
 def test_ranges_are_expanded_completely_in_portions(ranges: list[tuple[int, int]], portion: int) -> None:
     lows = np.array([low for low, _ in ranges], dtype=np.int64)

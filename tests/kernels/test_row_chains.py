@@ -120,12 +120,9 @@ class ChainsAgainstLists(RuleBasedStateMachine):
 
 
 def test_chains_are_lists_under_any_actions() -> None:
-    run_state_machine_as_test(
-        ChainsAgainstLists, settings=settings(max_examples=80, stateful_step_count=25, deadline=None)
-    )
+    run_state_machine_as_test(ChainsAgainstLists, settings=settings(stateful_step_count=25))
 
 
-@settings(max_examples=40, deadline=None)
 @given(lengths=st.lists(st.integers(0, 9), max_size=6), portion=st.integers(1, 5))
 def test_a_portion_that_ends_inside_a_chain_goes_on_there(lengths: list[int], portion: int) -> None:
     rows = sum(lengths)

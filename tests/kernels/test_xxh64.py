@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.kernels.xxh64 import SEED, hash_fixed, hash_int64, hash_varlen
@@ -25,14 +25,12 @@ def test_bytes_of_every_length_up_to_200_hash_as_the_library_hashes_them() -> No
     assert _hash_values(values, [SEED] * 201) == [xxhash.xxh64_intdigest(value, seed=SEED) for value in values]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=200), _seeds), min_size=1, max_size=20))
 def test_bytes_under_any_seed_hash_as_the_library_hashes_them(rows: list[tuple[bytes, int]]) -> None:
     values, seeds = [value for value, _ in rows], [seed for _, seed in rows]
     assert _hash_values(values, seeds) == [xxhash.xxh64_intdigest(value, seed=seed) for value, seed in rows]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(_int64, _seeds), min_size=1, max_size=20))
 def test_integers_hash_as_their_eight_little_endian_bytes(rows: list[tuple[int, int]]) -> None:
     hashes = np.array([seed for _, seed in rows], dtype=np.uint64)
@@ -42,7 +40,6 @@ def test_integers_hash_as_their_eight_little_endian_bytes(rows: list[tuple[int, 
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 40).flatmap(lambda width: st.lists(st.binary(min_size=width, max_size=width), min_size=1)))
 def test_fixed_width_values_hash_as_the_library_hashes_them(values: list[bytes]) -> None:
     hashes = np.full(len(values), SEED, dtype=np.uint64)
@@ -50,7 +47,6 @@ def test_fixed_width_values_hash_as_the_library_hashes_them(values: list[bytes])
     assert hashes.tolist() == [xxhash.xxh64_intdigest(value, seed=SEED) for value in values]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(_int64, st.binary(max_size=40), st.binary(min_size=3, max_size=3)), min_size=1, max_size=9))
 def test_the_hash_of_one_column_seeds_the_next(rows: list[tuple[int, bytes, bytes]]) -> None:
     hashes = np.full(len(rows), SEED, dtype=np.uint64)

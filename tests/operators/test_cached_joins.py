@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
@@ -23,6 +23,7 @@ from semistream.storage import MasterTable
 from semistream.workloads import stream
 from tests import oracle
 from tests.components.test_front_stage import collide
+from tests.depth import examples
 
 CACHED = ["cmeshjoin", "chybridjoin", "cinlj"]
 POLICIES = get_args(CachePolicyName)
@@ -285,7 +286,7 @@ def test_a_full_cache_learns_the_keys_that_became_frequent(
 
 @pytest.mark.parametrize("colliding", [False, True], ids=["", "colliding codes"])
 @pytest.mark.parametrize("name", CACHED)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(0.08)
 @given(data=st.data())
 def test_random_skewed_joins_with_pauses_and_restarts(name: str, colliding: bool, data: st.DataObject) -> None:
     draw = data.draw

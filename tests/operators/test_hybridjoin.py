@@ -5,14 +5,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.operators import Hybridjoin
 from tests import oracle
+from tests.depth import examples
 
-SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = examples(0.4)
 
 
 def hybridjoin(table: ss.MasterTable, schema: pa.Schema, b: int | None = None, memory: int | str = "1MB") -> Hybridjoin:

@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.core.errors import InvalidArgument, KeyTypeMismatch, TupleTooLarge, UnsupportedType
 from semistream.operators import Meshjoin
 from tests import oracle
+from tests.depth import examples
 
-SETTINGS = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+SETTINGS = examples(0.4)
 
 
 def table_of_rows(path: Path, rows: int, rows_per_page: int = 1) -> ss.MasterTable:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
@@ -18,6 +18,7 @@ from semistream.operators.registry import algorithm
 from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 from tests import oracle
+from tests.depth import examples
 
 UNFINISHED = {"ssbj"}
 NAMES = [name for name in ss.algorithm_names() if name not in UNFINISHED]
@@ -115,7 +116,7 @@ def test_tuples_meet_the_version_they_were_offered_to(name: str, table: MasterTa
     op.close()
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(0.06)
 @given(data=st.data())
 def test_any_number_of_moves_at_any_step(
     name: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

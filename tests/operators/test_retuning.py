@@ -6,17 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.operators import Meshjoin
 from tests import oracle
+from tests.depth import examples
 
-SETTINGS = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+SETTINGS = examples(0.4)
 BUDGET = 300_000
 MASTER = pa.table({"id": [row % 23 for row in range(40)], "name": [f"row {row}" for row in range(40)]})
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
@@ -15,6 +15,7 @@ from semistream.core.semantics import How, Order
 from semistream.operators.load_shedding import Strategy
 from semistream.storage import MasterTable
 from tests import oracle
+from tests.depth import examples
 from tests.operators.overloaded import COMBINATIONS, HOWS, LOAD, ORDERS, check_rows, drive, operator, shedding_of
 
 
@@ -46,7 +47,7 @@ def test_the_result_is_the_full_join(
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in COMBINATIONS}))
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(0.25)
 @given(data=st.data())
 def test_the_result_is_the_full_join_of_any_table_and_stream(name: str, data: st.DataObject) -> None:
     draw = data.draw

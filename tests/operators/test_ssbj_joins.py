@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
@@ -15,6 +15,7 @@ from semistream.kernels.key_codes import KeyCoder, KeyCodes
 from semistream.operators import Ssbj
 from semistream.operators.switching import State
 from tests import oracle
+from tests.depth import examples
 from tests.operators.ssbj_driver import cached_keys, feed, finish, ssbj, step
 
 HOWS: list[How] = ["inner", "left", "semi", "anti"]
@@ -284,7 +285,7 @@ def test_a_table_of_one_row_and_a_stream_of_null_keys(tmp_path: Path) -> None:
     op.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(0.25)
 @given(
     data=st.data(),
     phase=st.sampled_from(PHASES),

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
@@ -45,7 +45,6 @@ def hit(policy: InequalityPolicy, entry: int, times: int) -> None:
     policy.record(np.zeros(times, dtype=np.int64), np.full(times, entry, dtype=np.int32))
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     n=st.integers(2, 1000),
     m=st.integers(0, 1000),
@@ -63,7 +62,6 @@ def test_a_key_is_cached_when_its_rows_take_less(
     assert policy.keeps(ints(n), ints(m))[0] == policy.is_cheaper_cached(ints(n), ints(m))[0]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     hits=st.integers(0, 200),
     turns=st.integers(1, 12),

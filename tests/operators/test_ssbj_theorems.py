@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semistream as ss
+from tests.depth import examples
 from tests.operators.ssbj_driver import (
     STREAM,
     Int64s,
@@ -24,7 +25,7 @@ from tests.operators.ssbj_driver import (
     stream_of,
 )
 
-SETTINGS = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+SETTINGS = settings(examples(0.1), derandomize=True)
 ROW_BYTES = 40
 
 

@@ -19,7 +19,7 @@ from semistream.workloads.master_table import master_table
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> MasterTable:
+def table(tmp_path: Path, real_fsync: None) -> MasterTable:
     return stage(master_table(20_000, seed=0), tmp_path / "table", key="key", layout="clustered", page_bytes=16 << 10)
 
 

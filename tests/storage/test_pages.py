@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import DamagedTable, InvalidArgument, OperatorMisuse, UnknownColumn
@@ -97,7 +97,6 @@ def test_locate_needs_an_index(tmp_path: Path) -> None:
         heap.pages.locate(np.array([1]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     keys=st.lists(st.one_of(st.none(), st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=200),
     page_bytes=st.integers(1, 1_000),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import DamagedTable, UnsupportedType
@@ -55,7 +55,6 @@ def _in_one_piece(batches: list[pa.RecordBatch], shape: PageShape) -> RawPages:
 
 
 @given(_batches(), st.data())
-@settings(deadline=None, max_examples=150)
 def test_gathered_rows_equal_those_that_arrow_takes(batches: list[pa.RecordBatch], data: st.DataObject) -> None:
     names = data.draw(st.permutations(batches[0].schema.names))[: data.draw(st.integers(1, batches[0].num_columns))]
     shape = PageShape(batches[0].schema, names)

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.punctuated_batch import KeyMarks
@@ -19,7 +19,6 @@ _CODES = st.one_of(
 )
 
 
-@settings(deadline=None)  # the first example may compile
 @given(codes=st.lists(_CODES, min_size=1, unique=True), count=st.integers(1, 9))
 def test_bucket_and_block_tell_every_code_apart(codes: list[int], count: int) -> None:
     buckets, array = Buckets(count), np.array(codes, dtype=np.int64)
@@ -31,7 +30,6 @@ def test_bucket_and_block_tell_every_code_apart(codes: list[int], count: int) ->
         assert buckets.codes(bucket, buckets.blocks(mine)).tolist() == mine.tolist()
 
 
-@settings(deadline=None)  # the first example may compile
 @given(codes=st.lists(_CODES, min_size=1), ends=st.tuples(_CODES, _CODES), count=st.integers(1, 9))
 def test_a_range_of_codes_is_a_range_of_blocks_in_every_bucket(
     codes: list[int], ends: tuple[int, int], count: int

@@ -4,20 +4,21 @@ from itertools import accumulate, cycle
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.stream_joins.mjoin import Mjoin
 from semistream.stream_joins.shj import Shj
 from semistream.stream_joins.stream_join import StreamJoin
 from semistream.stream_joins.xjoin import Xjoin
+from tests.depth import examples
 from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA, Streams, run, streams
 
 _BUDGETS = st.sampled_from([48 << 10, 64 << 10, 4 << 20])  # the small ones go to disk
 _STEPS = st.lists(st.sampled_from([0, 1, 2, 300]), max_size=14)  # with many, all that can be done while nothing waits
 _MOVES = st.lists(st.booleans(), max_size=14)
 _HOWS = st.sampled_from(["inner", "left"])
-_SETTINGS = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+_SETTINGS = examples(0.3)
 
 
 @_SETTINGS

@@ -2,7 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.stream_joins.unpassed import Unpassed
@@ -14,7 +14,6 @@ def _array(values: list[int]) -> npt.NDArray[np.int64]:
     return np.array(values, dtype=np.int64)
 
 
-@settings(deadline=None)  # the first example may compile
 @given(
     steps=st.lists(
         st.tuples(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 2)), max_size=8), _KEYS, st.booleans()),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import InvalidArgument
@@ -71,7 +71,6 @@ def test_arrivals_depend_on_the_seed_and_on_nothing_that_was_asked_before() -> N
     assert not np.array_equal(of_periods[0], of_periods[1])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rate=st.floats(0.5, 1e6),
     burstiness=st.floats(0, 0.99),

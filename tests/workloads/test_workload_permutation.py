@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import InvalidArgument
 from semistream.workloads.permutation import Permutation
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 5000), st.integers(0, 2**32))
 def test_one_to_one(size: int, seed: int) -> None:
     assert np.array_equal(np.sort(Permutation(size, seed)(np.arange(size))), np.arange(size))

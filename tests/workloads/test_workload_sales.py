@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import examples
 
 from semistream.core.errors import InvalidArgument
 from semistream.workloads import SALES_SCHEMA, STREAM_SCHEMA, Bursts, Sales
@@ -23,7 +24,7 @@ def test_a_sale_is_a_tuple_of_20_bytes_and_its_time() -> None:
     assert batch.select(STREAM_SCHEMA.names).nbytes == 20 * 1000
 
 
-@settings(max_examples=30, deadline=None)
+@examples(0.3)
 @given(start=st.integers(0, 10**12), cuts=st.lists(st.integers(0, 500), max_size=5), exponent=st.sampled_from([0, 1.0]))
 def test_sales_do_not_depend_on_where_they_are_cut(start: int, cuts: list[int], exponent: float) -> None:
     stream = sales(zipf_exponent=exponent, missing_share=0.2)
