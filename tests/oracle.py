@@ -1,4 +1,4 @@
-"""The join as a nested loop over Python rows: slow, obvious, and what every operator is compared with."""
+"""The join as a dictionary of Python rows: slow, obvious, and what every operator is compared with."""
 
 import math
 from collections import Counter
@@ -12,12 +12,15 @@ from semistream.core.conditions import Between, Condition
 Row = tuple[Any, ...]
 
 
-def _same(left: Any, right: Any) -> bool:
-    if left is None or right is None:
-        return False
-    if isinstance(left, float) and isinstance(right, float) and math.isnan(left) and math.isnan(right):
-        return True
-    return bool(left == right)
+_NAN = object()
+
+
+def _key(row: dict[str, Any], names: Iterable[str]) -> Row | None:
+    """Return the key of a row, in which NaN equals NaN; None if a part is NULL, which equals nothing."""
+    values = tuple(row[name] for name in names)
+    if None in values:
+        return None
+    return tuple(_NAN if isinstance(value, float) and math.isnan(value) else value for value in values)
 
 
 def _less(left: Any, right: Any, or_equal: bool) -> bool:
@@ -59,15 +62,15 @@ def join(
     master_columns: Sequence[str] = (),
 ) -> list[Row]:
     """Return the joined rows in stream order: stream columns, then ``master_columns``."""
-    master_rows = master.to_pylist()
+    rows_of_key: dict[Row | None, list[dict[str, Any]]] = {}
+    for row in master.to_pylist():
+        rows_of_key.setdefault(_key(row, (name for _, name in keys)), []).append(row)
+    rows_of_key[None] = []
     joined: list[Row] = []
     for batch in stream:
         for tuple_ in batch.to_pylist():
-            matches = [
-                row
-                for row in master_rows
-                if all(_same(tuple_[s], row[m]) for s, m in keys) and _holds(condition, tuple_, row)
-            ]
+            candidates = rows_of_key.get(_key(tuple_, (name for name, _ in keys)), [])
+            matches = [row for row in candidates if _holds(condition, tuple_, row)]
             values = tuple(tuple_.values())
             if how == "inner" or (how == "left" and matches):
                 joined += [values + tuple(row[name] for name in master_columns) for row in matches]

@@ -1,7 +1,8 @@
 """What models say of memory is what operators report."""
 
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from semistream.core.errors import BudgetTooSmall
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import model
 from semistream.operators.feeder import Feeder
+from semistream.storage import MasterTable
 from tests.cost.real_joins import STREAM, TEXT_STREAM, batches, case_of, make, run_steps, staged
 
 KEYS = 20_000
@@ -17,7 +19,7 @@ UNIFORM = KeyDistribution.zipf(KEYS, 0.0)
 FIXED = ("disk buffer", "index", "results")
 
 TABLES: dict[str, dict[str, Any]] = {
-    "numbers": {},
+    "heap": {},
     "text": {"text": True},
     "large pages": {"page_bytes": 32_768},
     "two rows per key": {"rows_per_key": 2},
@@ -25,13 +27,20 @@ TABLES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def table_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], MasterTable]:
+    """Give the table of a kind, which is staged once for all tests."""
+    return cache(lambda kind: staged(tmp_path_factory.mktemp("table") / "r", keys=KEYS, **TABLES[kind]))
+
+
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("memory", [300_000, 1_000_000, 5_000_000])
 @pytest.mark.parametrize("schema", [STREAM, TEXT_STREAM], ids=["stream of numbers", "stream with text"])
 @pytest.mark.parametrize("name", ["meshjoin", "cmeshjoin"])
-def test_window_and_components(tmp_path: Path, kind: str, memory: int, schema: pa.Schema, name: str) -> None:
-    table = staged(tmp_path / "table", keys=KEYS, **TABLES[kind])
-    with make(name, table, memory, schema) as op:
+def test_window_and_components(
+    table_of: Callable[[str], MasterTable], kind: str, memory: int, schema: pa.Schema, name: str
+) -> None:
+    with make(name, table_of(kind), memory, schema) as op:
         plan = model(name).plan(case_of(op, keys=UNIFORM, rows_per_key=TABLES[kind].get("rows_per_key", 1)), memory, {})
         run_steps(op, Feeder(batches(schema, domain=KEYS)), 3)
         measured = op.memory().components
@@ -49,11 +58,10 @@ def test_window_and_components(tmp_path: Path, kind: str, memory: int, schema: p
 @pytest.mark.parametrize("schema", [STREAM, TEXT_STREAM], ids=["stream of numbers", "stream with text"])
 @pytest.mark.parametrize("memory", [500_000, 2_000_000])
 def test_ssbj_without_anything_to_cache(
-    tmp_path: Path, layout: Literal["heap", "clustered"], schema: pa.Schema, memory: int
+    table_of: Callable[[str], MasterTable], layout: str, schema: pa.Schema, memory: int
 ) -> None:
     keys = 400_000  # so many that no two tuples of a window have the same
-    table = staged(tmp_path / "table", keys=KEYS, layout=layout)
-    with make("ssbj", table, memory, schema) as op:
+    with make("ssbj", table_of(layout), memory, schema) as op:
         case = case_of(op, keys=KeyDistribution.zipf(keys * 100, 0.0), missing=1.0)
         plan = model("ssbj").plan(case, memory, {})
         assert op.steps_per_cycle is not None
@@ -67,8 +75,8 @@ def test_ssbj_without_anything_to_cache(
 
 @pytest.mark.parametrize("name", ["meshjoin", "cmeshjoin", "ssbj"])
 @pytest.mark.parametrize("layout", ["heap", "clustered"])
-def test_too_small_a_budget_names_the_least(tmp_path: Path, name: str, layout: Literal["heap", "clustered"]) -> None:
-    table = staged(tmp_path / "table", keys=KEYS, layout=layout)
+def test_too_small_a_budget_names_the_least(table_of: Callable[[str], MasterTable], name: str, layout: str) -> None:
+    table = table_of(layout)
     with make(name, table, 10_000_000) as op:
         case = case_of(op, keys=UNIFORM)
     with pytest.raises(BudgetTooSmall, match=f"give at least .* for {name}|{name}.*give at least") as predicted:
