@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-__all__ = ["covering", "examples"]
+__all__ = ["covering", "examples", "slow_unless"]
 
 
 def examples(factor: float) -> settings:
     """Return settings with ``factor`` times the examples of the profile, but at least three."""
     return settings(max_examples=max(3, round(settings().max_examples * factor)))
+
+
+def slow_unless(quick: bool, *values: Any) -> Any:
+    """Return parameters of a test, marked slow if they are not quick."""
+    return pytest.param(*values, marks=() if quick else pytest.mark.slow)
 
 
 def covering(*axes: Sequence[Any], times: int = 1) -> list[Any]:
@@ -41,5 +46,5 @@ def covering(*axes: Sequence[Any], times: int = 1) -> list[Any]:
     for chosen in everything:
         parts = [axis[at] for axis, at in zip(axes, chosen, strict=True)]
         values = [value for part in parts for value in (part if isinstance(part, tuple) else (part,))]
-        found.append(pytest.param(*values, marks=() if chosen in sample else pytest.mark.slow))
+        found.append(slow_unless(chosen in sample, *values))
     return found

@@ -11,13 +11,17 @@ import pytest
 import semistream as ss
 from semistream.core.semantics import How
 from semistream.operators.registry import algorithm
+from tests.depth import covering, slow_unless
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
-pytestmark = [
-    pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}"),
-    pytest.mark.parametrize("name", ss.algorithm_names()),
-]
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")
+
+
+def every_algorithm(*quick: str) -> pytest.MarkDecorator:
+    """Run a test with all algorithms; those that are not ``quick`` make it slow."""
+    assert set(quick) <= set(ss.algorithm_names())
+    return pytest.mark.parametrize("name", [slow_unless(name in quick, name) for name in ss.algorithm_names()])
 
 
 def digest(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> tuple[int, int]:
@@ -44,19 +48,21 @@ def check(tmp_path: Path, name: str, stream: pa.Table, master: pa.Table, key: li
     return int(joined.num_rows)
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+@pytest.mark.parametrize(("name", "how"), covering(ss.algorithm_names(), ["inner", "left", "semi", "anti"]))
 def test_flights_with_planes(tmp_path: Path, name: str, how: How) -> None:
     flights = pq.read_table(DATA / "nycflights13/flights.parquet").slice(0, 30_000)
     planes = pq.read_table(DATA / "nycflights13/planes.parquet")
     check(tmp_path, name, flights, planes, ["tailnum"], how, 2_000_000)
 
 
+@every_algorithm("ssbj", "hybridjoin")
 def test_flights_with_the_weather_of_their_hour(tmp_path: Path, name: str) -> None:
     flights = pq.read_table(DATA / "nycflights13/flights.parquet").slice(0, 40_000)
     weather = pq.read_table(DATA / "nycflights13/weather.parquet")
     check(tmp_path, name, flights, weather, ["origin", "time_hour"], "left", 2_000_000)
 
 
+@every_algorithm("meshjoin", "sweepjoin")
 def test_invoice_lines_with_variants_of_their_product_many_to_many(tmp_path: Path, name: str) -> None:
     lines = pq.read_table(DATA / "online_retail/lines.parquet").slice(300_000, 20_000)
     variants = pq.read_table(DATA / "online_retail/product_variants.parquet")
@@ -64,6 +70,7 @@ def test_invoice_lines_with_variants_of_their_product_many_to_many(tmp_path: Pat
     assert check(tmp_path, name, lines, variants, ["stock_code"], "inner", 2_000_000) > 100_000
 
 
+@every_algorithm("cmeshjoin", "chybridjoin")
 def test_ships_at_sea_with_earlier_reports_of_their_longitude(tmp_path: Path, name: str) -> None:
     """Split B of the data's README, of which the inner join has 3,889,272 rows; here a slice of its stream."""
     reports = pq.read_table(DATA / "ship_weather/ship_reports.parquet", columns=["report_id", "ts", "lon", "pos_code"])

@@ -33,6 +33,7 @@ from semistream.storage import MasterTable
 from semistream.workloads.master_table import master_table
 from semistream.workloads.stream import stream
 from tests.cost.fake_models import FakeLookup, FakeScan
+from tests.depth import slow_unless
 
 ROWS = 100_000
 MEMORY_BYTES = 2 << 20
@@ -228,6 +229,7 @@ def test_buckets_are_at_least_the_cores(clustered: MasterTable) -> None:
     assert ss.advise(clustered, memory=MEMORY_BYTES, clock="hdd", cores=10**6).buckets <= clustered.num_pages
 
 
+@pytest.mark.parametrize("table", [slow_unless(False, "heap"), "clustered"], indirect=True)
 def test_the_recommended_settings_can_be_given_to_an_operator(table: MasterTable) -> None:
     """With the real models: what they plan for the table as it is, the operators take."""
     schema = stream(1, key_domain=ROWS).schema
@@ -319,7 +321,7 @@ def test_a_join_never_fails_because_advice_did(clustered: MasterTable, monkeypat
     op.close()
 
 
-@pytest.mark.parametrize("name", ["cmeshjoin", "chybridjoin"])
+@pytest.mark.parametrize("name", [slow_unless(False, "cmeshjoin"), "chybridjoin"])
 def test_with_little_memory_a_cache_may_be_small(
     clustered: MasterTable, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.core.errors import EmptyTable, InvalidArgument, NotCalibrated, SchemaMismatch, UnknownColumn
-from semistream.cost import trial_run
+from semistream.cost import trial_run, yardstick
 from semistream.cost.calibration import Calibration, calibrate
 from semistream.cost.calibration_file import calibration_path, load_calibration, save_calibration
 from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
@@ -27,6 +27,8 @@ LOOP = Loop(cached_tuples=5, disk_tuples=20, master_rows=500, results=24, reads=
 def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_WARM_UP_S", 0.0), ("_MOST_WARM_UP_S", 0.01), ("_SLICE_S", 0.0), ("_SLICES", 3)):
         monkeypatch.setattr(trial_run, name, value)
+    for name in ("_WARM_UP_S", "_MEASURED_S"):
+        monkeypatch.setattr(yardstick, name, 0.001)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
 def test_memory_is_what_the_operator_reports(table: MasterTable, name: str, memory: int) -> None:
     plan = model(name).plan(scattered_case(table, 0.0), memory, {})
     with make(name, table, memory) as op:
-        counts_per_tuple(op, 0.0, warm_up=1, tuples=4000)
+        counts_per_tuple(op, 0.0, warm_up=1, tuples=1500)
         measured = op.memory().components
         pool = op._lookup.pool  # type: ignore[attr-defined]
         assert plan.memory["buffer pool"] == pytest.approx(pool.capacity_bytes, rel=0.02)
@@ -38,7 +38,7 @@ def test_memory_is_what_the_operator_reports(table: MasterTable, name: str, memo
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0])
-@pytest.mark.parametrize("memory", [150_000, 400_000])
+@pytest.mark.parametrize("memory", [pytest.param(150_000, marks=pytest.mark.slow), 400_000])
 def test_reads_of_inlj(table: MasterTable, exponent: float, memory: int) -> None:
     loop = model("inlj").plan(scattered_case(table, exponent), memory, {}).loop
     with make("inlj", table, memory) as op:
@@ -51,7 +51,7 @@ def test_reads_of_cinlj(table: MasterTable) -> None:
     memory = 150_000
     loop = model("cinlj").plan(scattered_case(table, 1.0), memory, {}).loop
     with make("cinlj", table, memory) as op:
-        counted = counts_per_tuple(op, 1.0, warm_up=8000, tuples=6000)
+        counted = counts_per_tuple(op, 1.0, warm_up=6000, tuples=4000)
     assert loop.cache_share == pytest.approx(counted.cache_share, abs=0.03)
     assert loop.pages / loop.tuples == pytest.approx(counted.pages, rel=0.1)
     assert loop.seeks / loop.tuples == pytest.approx(counted.seeks, rel=0.1)

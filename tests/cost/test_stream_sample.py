@@ -18,6 +18,7 @@ from semistream.storage import MasterTable
 from semistream.workloads.master_table import master_table
 from semistream.workloads.stream import stream
 from semistream.workloads.zipf import Zipf
+from tests.depth import covering
 
 ROWS = 200_000
 SKEWS = [0.0, 0.5, 0.8, 1.0, 1.2]
@@ -50,8 +51,7 @@ def test_few_keys_among_many_are_not_taken_for_skew() -> None:
     assert fit_zipf(counts, [1_000_000]).exponent > 0.5
 
 
-@pytest.mark.parametrize("skew", SKEWS)
-@pytest.mark.parametrize("missing_share", [0.0, 0.3])
+@pytest.mark.parametrize(("skew", "missing_share"), covering(SKEWS, [0.0, 0.3]))
 def test_a_sample_tells_skew_and_tuples_without_a_row(table: MasterTable, skew: float, missing_share: float) -> None:
     reader = stream(60_000, key_domain=ROWS, zipf_exponent=skew, missing_share=missing_share, seed=5)
     estimate = estimate_stream(table, spec_for(table, reader.schema), reader)

@@ -23,7 +23,7 @@ from semistream.storage import MasterTable
 from semistream.workloads import stream
 from tests import oracle
 from tests.components.test_front_stage import collide
-from tests.depth import examples
+from tests.depth import covering, examples
 
 CACHED = ["cmeshjoin", "chybridjoin", "cinlj"]
 POLICIES = get_args(CachePolicyName)
@@ -122,9 +122,9 @@ def in_bursts(op: CachedOperator, stream: pa.RecordBatch, tuples: int = 30) -> I
         yield step(op)
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", CACHED)
+@pytest.mark.parametrize(
+    ("name", "policy", "how"), covering(CACHED, POLICIES, ["inner", "left", "semi", "anti"], times=4)
+)
 def test_the_cache_answers_and_the_join_is_exact(
     tables: dict[str, MasterTable], name: str, policy: CachePolicyName, how: How
 ) -> None:

@@ -15,7 +15,7 @@ from semistream.core.semantics import How, Order
 from semistream.operators.load_shedding import Strategy
 from semistream.storage import MasterTable
 from tests import oracle
-from tests.depth import examples
+from tests.depth import covering, examples
 from tests.operators.overloaded import COMBINATIONS, HOWS, LOAD, ORDERS, check_rows, drive, operator, shedding_of
 
 
@@ -24,9 +24,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
     return LOAD.staged(tmp_path_factory.mktemp("exactness"))
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize(("name", "strategy"), COMBINATIONS)
+@pytest.mark.parametrize(("name", "strategy", "how", "order"), covering(COMBINATIONS, HOWS, ORDERS, times=2))
 def test_the_result_is_the_full_join(
     name: str, strategy: Strategy, how: How, order: Order, table: MasterTable, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from semistream.operators.load_shedding import Strategy
 from semistream.operators.windowed_operator import WindowedOperator
 from semistream.storage import MasterTable
 from tests import oracle
+from tests.depth import slow_unless
 from tests.operators.overloaded import (
     COMBINATIONS,
     LOAD,
@@ -33,7 +34,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
 
 @pytest.mark.parametrize(
     ("name", "strategy", "order"),
-    [(*combination, "stream") for combination in COMBINATIONS] + [(*combination, "any") for combination in ONE_OF_EACH],
+    [slow_unless(combination in ONE_OF_EACH, *combination, "stream") for combination in COMBINATIONS]
+    + [slow_unless(combination in ONE_OF_EACH[1:3], *combination, "any") for combination in ONE_OF_EACH],
 )
 def test_results_are_the_same_when_every_step_is_that_of_a_restored_operator(
     name: str, strategy: Strategy, order: Order, table: MasterTable, tmp_path: Path
@@ -139,7 +141,9 @@ def test_counts_of_dropped_tuples_begin_anew_with_a_restored_operator(strategy: 
 # --- a new version of the table ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "strategy"), COMBINATIONS)
+@pytest.mark.parametrize(
+    ("name", "strategy"), [slow_unless(combination in ONE_OF_EACH, *combination) for combination in COMBINATIONS]
+)
 def test_shed_tuples_are_joined_with_the_version_they_came_for(name: str, strategy: Strategy, tmp_path: Path) -> None:
     table = LOAD.staged(tmp_path)
     op, taken, results = _overloaded(name, strategy, table, how="left", order="stream")

@@ -15,6 +15,7 @@ from semistream.core.semantics import How, Order
 from semistream.operators.load_shedding import UPFRONT_STRATEGIES, LoadShedding, Strategy
 from semistream.storage import MasterTable
 from tests import oracle
+from tests.depth import covering
 from tests.operators.overloaded import (
     COMBINATIONS,
     LOAD,
@@ -58,8 +59,7 @@ class Network:
         return pa.concat_batches([pop() for _ in range(wanted)])
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("name", "strategy"), COMBINATIONS)
+@pytest.mark.parametrize(("name", "strategy", "order"), covering(COMBINATIONS, ORDERS))
 def test_tuples_that_callables_carry_away_come_back_in_any_order(
     name: str, strategy: Strategy, order: Order, table: MasterTable
 ) -> None:
@@ -127,8 +127,9 @@ def test_a_snapshot_is_refused_while_callables_have_tuples_and_the_operator_goes
 # --- dropped ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("how", "order"), [("left", "stream"), ("anti", "any")])
-@pytest.mark.parametrize(("name", "strategy"), COMBINATIONS)
+@pytest.mark.parametrize(
+    ("name", "strategy", "how", "order"), covering(COMBINATIONS, [("left", "stream"), ("anti", "any")])
+)
 def test_what_is_dropped_is_left_out_and_counted_and_nothing_else_is(
     name: str, strategy: Strategy, how: How, order: Order, table: MasterTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from semistream.kernels.key_codes import KeyCoder, KeyCodes
 from semistream.operators import Ssbj
 from semistream.operators.switching import State
 from tests import oracle
-from tests.depth import examples
+from tests.depth import covering, examples
 from tests.operators.ssbj_driver import cached_keys, feed, finish, ssbj, step
 
 HOWS: list[How] = ["inner", "left", "semi", "anti"]
@@ -75,9 +75,7 @@ def check(results: list[pa.RecordBatch], wanted: list[oracle.Row], order: str) -
         assert [row[1] for row in rows] == [row[1] for row in wanted]
 
 
-@pytest.mark.parametrize("order", ["any", "stream"])
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize(("layout", "disk_phase"), PHASES)
+@pytest.mark.parametrize(("layout", "disk_phase", "how", "order"), covering(PHASES, HOWS, ["any", "stream"], times=2))
 def test_results_are_those_of_the_naive_join(
     tmp_path: Path, layout: str, disk_phase: str, how: How, order: str
 ) -> None:
@@ -225,8 +223,7 @@ def test_moving_by_partitions(tmp_path: Path) -> None:
     check(results, wanted + oracle.join([STREAM.slice(500)], newer, [("id", "id")], "left", None, columns), "any")
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize(("layout", "disk_phase"), PHASES)
+@pytest.mark.parametrize(("layout", "disk_phase", "how"), covering(PHASES, HOWS))
 def test_keys_with_one_hash_are_told_apart(
     tmp_path: Path, layout: str, disk_phase: str, how: How, monkeypatch: pytest.MonkeyPatch
 ) -> None:

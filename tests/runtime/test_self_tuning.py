@@ -143,6 +143,7 @@ def test_a_rate_that_no_memory_reaches_gets_the_whole_budget(table: ss.MasterTab
     assert max(change.memory_bytes for change in run.changes) == 1 << 20
 
 
+@pytest.mark.slow
 def test_the_self_similar_stream_is_answered_exactly_and_alike_every_time(
     table: ss.MasterTable, disk: DiskProfile
 ) -> None:

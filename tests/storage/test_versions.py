@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from semistream.storage import MasterTable, open_table, stage
 from semistream.storage.manifest import DataFile, TableForm, publish_version, read_manifest
 from semistream.storage.page_writer import write_data_file
 from semistream.storage.store import LocalStore, open_store
+from tests.depth import slow_unless
 from tests.storage.cases import by_arrival, files_under, make_rows, read_all
 
 SMALL: dict[str, Any] = {"page_bytes": "2KB", "memory": 100_000}
@@ -166,9 +168,10 @@ def crashing_store(monkeypatch: pytest.MonkeyPatch, fail_at: int) -> Callable[[]
     return lambda: steps
 
 
+@pytest.mark.parametrize("every", [slow_unless(False, 1), 4])
 @pytest.mark.parametrize("operation", ["append", "replace", "stage", "expire"])
 def test_a_crash_at_any_step_leaves_a_whole_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, every: int
 ) -> None:
     rows, more = make_rows(150), make_rows(60, seed=1)
     options: dict[str, Any] = {"page_bytes": "2KB", "memory": 8_000}
@@ -181,13 +184,15 @@ def test_a_crash_at_any_step_leaves_a_whole_version(
         else:
             getattr(open_table(path), operation)(more, memory=8_000)
 
+    if operation != "stage":
+        stage(rows, tmp_path / "before", key="k", **options)
+    if operation == "expire":
+        open_table(tmp_path / "before").replace(more, memory=8_000)
     survived = crashed = 0
-    for fail_at in range(400):
+    for fail_at in range(0, 400, every):
         path = tmp_path / str(fail_at)
         if operation != "stage":
-            stage(rows, path, key="k", **options)
-        if operation == "expire":
-            open_table(path).replace(more, memory=8_000)
+            shutil.copytree(tmp_path / "before", path)
         finished = False
         with monkeypatch.context() as patch:
             crashing_store(patch, fail_at)
@@ -241,14 +246,15 @@ while True:
 """
 
 
-def test_kill_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [slow_unless(False, 6), 2])
+def test_kill_at_random_moments(tmp_path: Path, kills: int) -> None:
     path = tmp_path / "t"
     rows = make_rows(3_000)
     stage(rows, path, key="k", page_bytes="2KB", memory=60_000)
     chance = random.Random(7)
     root = Path(__file__).parents[2]
     version = open_table(path).version
-    for _ in range(6):
+    for _ in range(kills):
         writer = subprocess.Popen(
             [sys.executable, "-c", KILLED_WRITER, str(path)],
             stdout=subprocess.PIPE,

@@ -56,8 +56,10 @@ def test_texts_in_little_memory() -> None:
     assert sum(part.num_rows for part in _batches(parts)) == 2000
 
 
-@pytest.mark.parametrize("pass_on", [True, False])
-@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize(
+    ("pass_on", "ranges"),
+    [(True, True), (False, True), (False, False), pytest.param(True, False, marks=pytest.mark.slow)],
+)
 def test_a_burst_on_disk_does_not_keep_a_busy_join_from_purging(pass_on: bool, ranges: bool) -> None:
     op: Any = ss.stream_operator("mjoin", L, R, on="k", memory="256KB", pass_on=pass_on)
     burst, on_disk = 6000, []
