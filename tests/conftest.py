@@ -5,16 +5,16 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-_SHARED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
+_SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
-settings.register_profile("quick", max_examples=15, **_SHARED)
-settings.register_profile("deep", max_examples=100, **_SHARED)
+settings.register_profile("quick", _SHARED, max_examples=15)
+settings.register_profile("deep", _SHARED, max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 _FSYNC = os.fsync
 
 
-def _no_fsync(fd: int) -> None:
+def _no_fsync(fd: object) -> None:
     """Leave the file to the system: no table of a test has to survive a power cut, and waiting for disks is slow."""
 
 

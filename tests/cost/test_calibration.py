@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.core.errors import EmptyTable, InvalidArgument, NotCalibrated, SchemaMismatch, UnknownColumn
-from semistream.cost import trial_run, yardstick
+from semistream.cost import calibration, trial_run, yardstick
 from semistream.cost.calibration import Calibration, calibrate
 from semistream.cost.calibration_file import calibration_path, load_calibration, save_calibration
 from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
@@ -129,7 +129,8 @@ def test_absent_keys_are_not_in_the_table_and_come_as_often_as_asked(tmp_path: P
 
 
 @pytest.mark.usefixtures("short_trials")
-def test_every_operator_gets_factors_on_a_clustered_table(tmp_path: Path) -> None:
+def test_every_operator_gets_factors_on_a_clustered_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_ROUNDS", 1)
     said: list[str] = []
     found = calibrate(small_table(tmp_path / "t"), progress=said.append)
     assert sorted(found.factors.by_algorithm) == sorted([*algorithm_names(), "ssbj by partition"])
