@@ -54,7 +54,7 @@ def test_every_error_has_a_message_of_one_line() -> None:
             faults.append(f"{path}:{call.lineno} has no message")
         if any("\n" in text for text in texts):
             faults.append(f"{path}:{call.lineno} has a message of several lines")
-    assert faults == []
+    assert not faults, "\n".join(faults)
 
 
 def test_no_bare_builtin_is_raised_at_the_user() -> None:
@@ -77,4 +77,5 @@ def test_no_bare_builtin_is_raised_at_the_user() -> None:
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name)
     ]
     assert len(raised) > 30
-    assert [f"{place} raises {name}" for name, place in raised if hasattr(builtins, name) and name not in allowed] == []
+    faults = [f"{place} raises {name}" for name, place in raised if hasattr(builtins, name) and name not in allowed]
+    assert not faults, "\n".join(faults)

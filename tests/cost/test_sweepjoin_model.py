@@ -34,7 +34,7 @@ def test_memory_is_what_the_operator_reports(table: MasterTable, memory: int) ->
     assert plan.memory_bytes <= memory
 
 
-@pytest.mark.parametrize("exponent", [0.0, 1.0])
+@pytest.mark.parametrize("exponent", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_reads_and_windows_are_those_of_the_operator(table: MasterTable, exponent: float) -> None:
     memory = 250_000
     loop = model("sweepjoin").plan(scattered_case(table, exponent), memory, {}).loop

@@ -28,7 +28,7 @@ def test_every_kernel_is_cached_on_disk_and_releases_the_gil() -> None:
         options = {key: kernel.targetoptions.get(key) for key in ("nogil", "nopython")}
         if options != {"nogil": True, "nopython": True} or type(kernel._cache).__name__ != "FunctionCache":
             faults.append(f"{kernel.py_func.__module__}.{kernel.py_func.__name__}")
-    assert faults == []
+    assert not faults, "\n".join(faults)
 
 
 def test_the_kernels_were_found() -> None:

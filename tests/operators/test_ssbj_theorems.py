@@ -25,7 +25,7 @@ from tests.operators.ssbj_driver import (
     stream_of,
 )
 
-SETTINGS = settings(examples(0.1), derandomize=True)
+SETTINGS = settings(examples(0.4), derandomize=True)
 ROW_BYTES = 40
 
 
