@@ -54,7 +54,7 @@ def test_rows_are_those_of_the_batch_join_and_state_stays_small(spark: SparkSess
 
 
 def test_state_beyond_the_memory_is_worked_on_in_parts(spark: SparkSession, tmp_path: Path) -> None:
-    files, sink = PunctuatedFiles(tmp_path, window=12_000, step=1200, rows=6000), KnowingSink()
+    files, sink = PunctuatedFiles(tmp_path, window=3000, step=300, rows=3000), KnowingSink()
     for _ in range(3):
         files.write(seed=3)
     sink.fails_once_at = 1
@@ -136,6 +136,7 @@ def test_another_join_does_not_go_on_with_a_checkpoint(spark: SparkSession, tmp_
         run(files.join(spark, buckets=4), tmp_path, sink)
 
 
+@pytest.mark.slow  # a query that fails takes its Python workers along
 def test_bad_punctuations_are_told(spark: SparkSession, tmp_path: Path) -> None:
     files, sink = PunctuatedFiles(tmp_path), KnowingSink()
     files.write_rows("left", [(7, 3, True)])
@@ -143,9 +144,6 @@ def test_bad_punctuations_are_told(spark: SparkSession, tmp_path: Path) -> None:
     between = ss.PunctuatedRows("is_end", low="id", high="n")
     with pytest.raises(StreamingQueryException, match=r"a punctuation excludes keys from 7 to 3"):
         run(files.join(spark, punctuations={"left": between}), tmp_path, sink)
-    lossy = ss.PunctuatedRows("is_end", high=F.col("id") + 0.5)
-    with pytest.raises(KeyTypeMismatch, match=r"high of the punctuations of the left stream has type double, its key"):
-        files.join(spark, punctuations={"left": lossy})
     files.write_rows("left", [(None, 3, True)])
     with pytest.raises(StreamingQueryException, match=r"a punctuation row has NULL in 'id'"):
         run(files.join(spark), tmp_path / "other", sink)
@@ -193,6 +191,9 @@ def test_streams_that_do_not_fit_are_told(spark: SparkSession, tmp_path: Path) -
         ss.punctuated_join(stream, stream, "name")
     with pytest.raises(SchemaMismatch, match="column 'name' is in both streams"):
         ss.punctuated_join(stream, stream, "id")
+    lossy = ss.PunctuatedRows(F.col("id") > 0, high=F.col("id") + 0.5)
+    with pytest.raises(KeyTypeMismatch, match=r"high of the punctuations of the left stream has type double, its key"):
+        ss.punctuated_join(stream, stream.withColumnRenamed("name", "other"), "id", punctuations={"left": lossy})
     spark.conf.unset(PROVIDER)
     with pytest.raises(InvalidArgument, match="punctuated_join needs the state store RocksDB"):
         ss.punctuated_join(stream, stream.withColumnRenamed("name", "other"), "id")

@@ -84,6 +84,7 @@ def test_a_stream_that_is_stopped_in_the_middle_goes_on_with_the_same_rows(spark
     query = run_to_files(read(2, 500), tmp_path, processingTime="0 seconds")
     while not (query.lastProgress and query.lastProgress.batchId >= 2):
         assert query.exception() is None
+        time.sleep(0.05)
     query.stop()
     begun = spark.read.parquet(str(tmp_path / "out")).count()
     assert 0 < begun < 20_000
