@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.knowing_sink import CHANGELOG, PROVIDER, ROCKSDB
+from tests.spark.sessions import quick_builder
 
 
 @pytest.fixture(scope="session")
@@ -17,16 +18,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     scratch: Path = tmp_path_factory.mktemp("spark")
     session = (
-        SparkSession.builder.master("local[2]")
+        quick_builder(scratch)
         .appName("semistream tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "768m")
-        .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.sql.timeType.enabled", "true")
-        .config("spark.local.dir", str(scratch / "local"))
-        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

@@ -3,13 +3,13 @@
 import sys
 from pathlib import Path
 
-from tests.spark.killed_driver import rocksdb_session, written_batches
+from tests.spark.killed_driver import rocksdb_session, write_batches
 from tests.spark.punctuated_cases import PunctuatedFiles
 
 
 def main(folder: Path, how: str, memory: str) -> None:
     spark = rocksdb_session(folder)
-    written_batches(PunctuatedFiles(folder / "in").join(spark, how, memory=memory), folder)
+    write_batches(PunctuatedFiles(folder / "in").join(spark, how, memory=memory), folder)
 
 
 if __name__ == "__main__":

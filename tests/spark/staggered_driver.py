@@ -3,14 +3,16 @@
 import sys
 from pathlib import Path
 
+from pyspark.sql import DataFrame, SparkSession
+
 import semistream as ss
-from tests.spark.killed_driver import rocksdb_session, written_batches
+from tests.spark.killed_driver import rocksdb_session, write_batches
 
 
-def main(folder: Path) -> None:
-    spark = rocksdb_session(folder)
+def joined(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return the join of what lies in the folder."""
     stream = spark.readStream.schema("id bigint, n bigint").option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-    joined = ss.join(
+    return ss.join(
         stream,
         folder / "table",
         on="id",
@@ -20,8 +22,8 @@ def main(folder: Path) -> None:
         cycle_batches=4,
         b=1,
     )
-    written_batches(joined, folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    here = Path(sys.argv[1])
+    write_batches(joined(rocksdb_session(here), here), here)

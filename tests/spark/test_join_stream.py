@@ -48,7 +48,9 @@ def _written(folder: Path) -> "Counter[Row]":
     return multiset(tuple(row.values()) for row in rows.to_pylist())
 
 
-@pytest.mark.parametrize(("layout", "how"), [("heap", "left"), ("clustered", "inner")])
+@pytest.mark.parametrize(
+    ("layout", "how"), [("heap", "left"), pytest.param("clustered", "inner", marks=pytest.mark.slow)]
+)
 def test_micro_batches_a_restart_and_the_metrics_of_each(
     spark: SparkSession, tmp_path: Path, source: Path, layout: str, how: str
 ) -> None:
@@ -185,8 +187,8 @@ def _remove(table: MasterTable) -> None:
     ("damage", "message"),
     [
         (_damage_newest, r"DamagedTable: .*0002\.json (is not a table manifest|has been altered)"),
-        (_damage_page, r"DamagedTable: page 0 of .* has been altered"),
-        (_remove, r"TableNotFound: there is no master table at "),
+        pytest.param(_damage_page, r"DamagedTable: page 0 of .* has been altered", marks=pytest.mark.slow),
+        pytest.param(_remove, r"TableNotFound: there is no master table at ", marks=pytest.mark.slow),
     ],
     ids=["newest version", "page", "folder"],
 )

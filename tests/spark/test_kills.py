@@ -7,6 +7,8 @@ import pytest
 from tests.spark.chaos.campaign import Campaign
 from tests.spark.chaos.config import RunConfig
 
+pytestmark = pytest.mark.slow  # the quick run has the kill of test_staggered.py
+
 
 @pytest.mark.parametrize("completion", ["batch", "staggered"])
 def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path, completion: str) -> None:

@@ -14,17 +14,6 @@ def printed_by(code: str) -> str:
     return done.stdout.strip()
 
 
-def message_of(setting: str, call: str) -> str:
-    """Return the error that a call ends with in a process where ``setting`` was run before the import."""
-    return printed_by(
-        f"import sys; {setting}\n"
-        "import semistream as ss\n"
-        "class DataFrame: __module__ = 'pyspark.sql'\n"
-        f"try: {call}\n"
-        "except ImportError as error: print(type(error).__name__, error)"
-    )
-
-
 CALLS = {
     "ss.join": "semistream.join",
     "ss.enrich": "semistream.enrich",
@@ -34,25 +23,42 @@ CALLS = {
 }
 
 
+def messages_of(setting: str) -> dict[str, str]:
+    """Return the error that each call ends with in a process where ``setting`` was run before the import."""
+    printed = printed_by(
+        f"import os, sys; {setting}\n"
+        "import semistream as ss\n"
+        "class DataFrame: __module__ = 'pyspark.sql'\n"
+        f"for call in {list(CALLS)!r}:\n"
+        "    if os.fork() == 0:  # no call finds what another has loaded\n"
+        "        try: exec(call)\n"
+        "        except ImportError as error: print(call, f'{type(error).__name__} {error}', sep='|', flush=True)\n"
+        "        os._exit(0)\n"
+        "    os.wait()\n"
+    )
+    return dict(line.split("|") for line in printed.splitlines())
+
+
 def test_names_for_spark_are_there_without_loading_it() -> None:
     printed_by(
         "import sys, semistream as ss; assert 'join' in dir(ss) and 'pyspark' not in sys.modules; "
-        "ss.JoinMetrics; assert 'pyspark' not in sys.modules; ss.join; assert 'pyspark' in sys.modules"
+        "ss.JoinMetrics; ss.register_sources; assert 'pyspark' not in sys.modules; "
+        "ss.join; assert 'pyspark' in sys.modules"
     )
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_without_pyspark_the_names_say_what_to_install(call: str) -> None:
-    found = message_of("sys.modules['pyspark'] = None", call)
-    assert found == f"MissingExtra {CALLS[call]} needs PySpark, which is missing: install semistream[spark]"
+def test_without_pyspark_the_names_say_what_to_install() -> None:
+    assert messages_of("sys.modules['pyspark'] = None") == {
+        call: f"MissingExtra {name} needs PySpark, which is missing: install semistream[spark]"
+        for call, name in CALLS.items()
+    }
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_an_old_pyspark_is_named_with_its_version(call: str) -> None:
+def test_an_old_pyspark_is_named_with_its_version() -> None:
     # What is new in 4.2 is missing in an older one.
     old = "import pyspark; pyspark.__version__ = '4.1.1'; sys.modules['pyspark.sql.streaming.datasource'] = None"
-    found = message_of(old, call)
-    assert found == "MissingExtra semistream needs PySpark 4.2 or newer, this is 4.1.1: install semistream[spark]"
+    message = "MissingExtra semistream needs PySpark 4.2 or newer, this is 4.1.1: install semistream[spark]"
+    assert messages_of(old) == dict.fromkeys(CALLS, message)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Batches that follow from the rows alone, however these were cut before."""
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.runtime.spark.regular_batches import regular_batches
@@ -15,7 +15,6 @@ SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
     st.integers(1, 12),
     st.integers(1, 60),
 )
-@settings(deadline=None, max_examples=80)
 def test_cuts_do_not_depend_on_earlier_cuts(texts: list[str | None], cuts: list[int], rows: int, nbytes: int) -> None:
     table = pa.table([list(range(len(texts))), texts], schema=SCHEMA)
     pieces: list[pa.RecordBatch] = []

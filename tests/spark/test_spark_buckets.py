@@ -3,6 +3,7 @@
 import random
 import struct
 from decimal import Decimal
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,30 +115,38 @@ def test_spark_gives_every_key_the_bucket_that_this_library_gives_it(hashed: Has
             assert not wrong, [[column[i] for column in columns] for i in wrong[:3]]
 
 
-@pytest.mark.parametrize(
-    ("stream_type", "master_type"),
-    [
-        ("tinyint", pa.int64()),
-        ("int", pa.int64()),
-        ("int", pa.float64()),
-        ("float", pa.float64()),
-        ("int", pa.decimal128(18, 4)),
-        ("decimal(9,2)", pa.decimal128(18, 6)),
-        ("string", pa.large_string()),
-        ("binary", pa.large_binary()),
-    ],
-)
-def test_the_stream_is_cast_to_the_masters_type(
-    spark: SparkSession, tmp_path: Path, stream_type: str, master_type: pa.DataType
-) -> None:
-    frame = frame_of(spark, {"s": (stream_type, [*KEY_VALUES[stream_type], None])}).coalesce(1)
-    stream = frame.toArrow()["s"].combine_chunks()
-    table = ss.stage(pa.table({"m": stream.cast(master_type)}), tmp_path / "t", key="m", buckets=BUCKETS)
-    column = bucket_column([F.col("s")], table)
-    assert column is not None
-    coder = KeyCoder(["m"], [master_type])
-    expected = bucket_ids(coder, coder.codes([stream.cast(master_type)]), BUCKETS)
-    assert [row[0] for row in frame.select(column).collect()] == expected.tolist()
+CASTS = [
+    ("tinyint", pa.int64()),
+    ("int", pa.int64()),
+    ("int", pa.float64()),
+    ("float", pa.float64()),
+    ("int", pa.decimal128(18, 4)),
+    ("decimal(9,2)", pa.decimal128(18, 6)),
+    ("string", pa.large_string()),
+    ("binary", pa.large_binary()),
+]
+
+
+def test_the_stream_is_cast_to_the_masters_type(spark: SparkSession, tmp_path: Path) -> None:
+    keys = [[*KEY_VALUES[stream_type], None] for stream_type, _ in CASTS]
+    rows = max(map(len, keys))
+    columns = {
+        f"c{number}": (stream_type, list(islice(cycle(values), rows)))
+        for number, ((stream_type, _), values) in enumerate(zip(CASTS, keys, strict=True))
+    }
+    frame = frame_of(spark, columns).coalesce(1)
+    stream = frame.toArrow()
+    buckets, expected = {}, {}
+    for name, (stream_type, master_type) in zip(columns, CASTS, strict=True):
+        key = stream[name].combine_chunks().cast(master_type)
+        table = ss.stage(pa.table({"m": key}), tmp_path / name, key="m", buckets=BUCKETS)
+        column = bucket_column([F.col(name)], table)
+        assert column is not None
+        coder = KeyCoder(["m"], [master_type])
+        cast = f"{stream_type} to {master_type}"
+        buckets[cast] = column.alias(cast)
+        expected[cast] = bucket_ids(coder, coder.codes([key]), BUCKETS).tolist()
+    assert frame.select(*buckets.values()).toArrow().to_pydict() == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Staging works through Spark Connect."""
+"""Staging and joins work through Spark Connect."""
 
 import os
 import signal
@@ -11,25 +11,15 @@ from pathlib import Path
 
 import semistream as ss
 from tests.spark.cases import by_rows, litter
+from tests.spark.joins import orders, staged, write_files
+from tests.spark.sessions import QUICK_JVM
 
 
-def test_stage_and_append_through_connect(tmp_path: Path) -> None:
-    program = Path(__file__).with_name("connect_program.py")
-    process = subprocess.Popen(
-        [sys.executable, str(program), str(tmp_path)],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=tmp_path,
-        text=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=150)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # the server, should it still be there
-    assert process.returncode == 0, output[-3000:]
+def test_staging_and_joins_through_connect(tmp_path: Path) -> None:
+    for layout in ("heap", "clustered"):
+        staged(tmp_path, layout)
+    write_files(orders(300), tmp_path / "orders", files=4)
+    output = _run(Path(__file__).with_name("connect_program.py"), tmp_path)
     rows = [(i, None if i % 9 == 0 else f"key {i % 40}") for i in range(300)]
     table = ss.open_table(tmp_path / "text")
     assert table.version == 2
@@ -40,3 +30,33 @@ def test_stage_and_append_through_connect(tmp_path: Path) -> None:
     assert f"buckets: {list(enumerate(counts))}" in output
     wide = ss.open_table(tmp_path / "wide")
     assert by_rows(wide) == Counter((Decimal(i).quantize(Decimal("0.001")), k) for i, k in rows)
+    assert "joined in 2 batches" in output  # the program compares the joins itself
+
+
+def _run(program: Path, folder: Path) -> str:
+    root = Path(__file__).parents[2]
+    paths = [str(root / "src"), str(root), os.environ.get("PYTHONPATH", "")]
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(folder)],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_TESTING": "1",  # the server takes any free port
+            "JDK_JAVA_OPTIONS": QUICK_JVM,
+        },
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+        text=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=300)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the server, should it still be there
+    assert process.returncode == 0, output[-6000:]
+    return output

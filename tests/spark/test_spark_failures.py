@@ -41,7 +41,7 @@ def failing(spark: SparkSession, partitions: int) -> DataFrame:
     return spark.range(0, 1_000, 1, partitions).mapInArrow(fail_in_the_end, "id long")
 
 
-@pytest.mark.parametrize("operation", ["append", "replace"])
+@pytest.mark.parametrize("operation", ["append", pytest.param("replace", marks=pytest.mark.slow)])
 def test_a_failing_source_leaves_the_last_version_and_no_litter(
     spark: SparkSession, table: MasterTable, tmp_path: Path, operation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +112,7 @@ spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.ui.enabled", "false")
     .config("spark.driver.memory", "512m")
+    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     .config("spark.sql.shuffle.partitions", "4")
     .config("spark.local.dir", sys.argv[2])
     .getOrCreate()
@@ -127,6 +128,7 @@ ss.open_table(sys.argv[1]).append(spark.range(0, 1_000, 1, 4).mapInArrow(slow_in
 """
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_leaves_the_last_version_and_the_next_writer_cleans_up(
     spark: SparkSession, table: MasterTable, tmp_path: Path
 ) -> None:

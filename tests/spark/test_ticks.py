@@ -178,13 +178,15 @@ def test_an_idle_query_does_not_list_folders_all_the_time(plan: JoinPlan, monkey
     assert 1 <= len(looks) < 10
 
 
-def test_the_offset_of_another_join_is_refused(plan: JoinPlan) -> None:
+def test_the_offset_of_another_join_is_refused(plan: JoinPlan, tmp_path: Path) -> None:
     offset = next_offset(reader := reader_of(plan), reader.initialOffset())
     other = reader_of(dataclasses.replace(plan, how="anti"))
     with pytest.raises(SnapshotMismatch, match="how 'inner', this one has 'anti'"):
         next_offset(other, offset)
     with pytest.raises(SnapshotMismatch, match="how 'inner', this one has 'anti'"):
         other.partitions(offset, offset)
+    with pytest.raises(SnapshotMismatch, match=r"join with table '\w+', this one has '\w+'"):
+        next_offset(reader_of(make_plan(staged(tmp_path / "other", "ssbj"), "ssbj")), offset)
 
 
 def test_an_option_that_cannot_be_kept_is_refused(plan: JoinPlan) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import semistream as ss
 from tests.spark.chaos.config import RunConfig
 from tests.spark.chaos.data import STREAM_COLUMNS
+from tests.spark.sessions import QUICK_JVM
 
 __all__ = ["joined", "session", "start"]
 
@@ -26,6 +27,8 @@ def session(config: RunConfig, folder: Path) -> SparkSession:
         .appName("semistream chaos")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .config("spark.executor.extraJavaOptions", QUICK_JVM)
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.log.level", "ERROR")
