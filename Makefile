@@ -53,10 +53,8 @@ SEED ?= 1
 soak: env ## Kill queries on Spark at random moments, many times, and compare with a batch join: half an hour or more.
 	$(BIN)/python -m tests.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
 
-bench: env ## Run the micro-benchmark; the result goes to bench-data/micro.json and micro.png.
-	mkdir -p bench-data
-	$(BIN)/semistream bench micro --overwrite --out bench-data/micro.json
-	$(BIN)/semistream bench plot bench-data/micro.json --out bench-data/micro.png
+bench: env ## Run the micro-benchmark; result file and picture go to bench-data/results.
+	$(BIN)/semistream bench micro --overwrite
 
 lock: ## Write requirements.lock again, with the newest versions that fit.
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

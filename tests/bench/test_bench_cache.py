@@ -1,4 +1,4 @@
-"""The mechanics of the benchmark of the cache policies, on an operator whose cache is known."""
+"""The benchmark of the cache policies: hits of a cache that is known, the optimum, and one small run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,23 +8,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
-from semistream.bench.cache import CacheSpec, run_cache
-from semistream.bench.cache import run as cache_run
-from semistream.bench.cache.optimum import interval_optimum, static_optimum
-from semistream.bench.plot import plot_result
-from semistream.bench.result_file import BenchResult, read_result, write_result
-from semistream.cli.app import app
+from semistream.bench.framework.kinds import measurements_of
+from semistream.bench.framework.measurement import VALUE, key_of
+from semistream.bench.framework.plot import plot_result
+from semistream.bench.framework.result_file import read_result
+from semistream.bench.framework.runner import Run, run_spec
+from semistream.bench.framework.spec import load_spec
+from semistream.bench.framework.staged import staged_table
+from semistream.bench.framework.targets import judge_targets
+from semistream.bench.measurements.cache import HitRatios, Hits, interval_optimum, measure_hits, static_optimum
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 from semistream.workloads import STREAM_SCHEMA
 
-SPEC = CacheSpec(
-    rows=2000, warm_up_tuples=20_000, measured_tuples=20_000, algorithms=("fakejoin",), policies=("all", "even", "best")
-)
+SPEC = load_spec("cache")
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 class _FrontStage:
@@ -81,34 +82,59 @@ class _FakeJoin(StepOperator):
     def _check(self) -> None: ...
 
 
-@pytest.fixture
-def result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BenchResult:
-    monkeypatch.setattr(cache_run, "_takes_policies", lambda name: name == "fakejoin")
-    monkeypatch.setattr(cache_run, "_make", lambda spec, table, name, policy: _FakeJoin(table, policy))
-    return run_cache(SPEC, tmp_path)
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
+    return staged_table(tmp_path_factory.mktemp("cache"), rows=2000, layout="clustered", page_bytes=4096, seed=0)
 
 
-def test_hits_are_counted_over_the_measured_part(result: BenchResult, tmp_path: Path) -> None:
-    assert len(result.cells) == 6 * 3
-    for cell in result.cells:
-        assert abs(cell["tuples"] - SPEC.measured_tuples) <= 500
-        assert cell["hit_ratio"] == cell["hits"] / cell["tuples"]
-        assert (cell["interval_optimum"] is None) == (cell["workload"] != "locality")
-        if cell["policy"] == "all":
-            assert cell["hits"] == cell["tuples"]
-        if cell["policy"] == "even" and cell["workload"] == "zipf 0.5":
-            assert cell["hit_ratio"] == pytest.approx(0.5, abs=0.05)
-    write_result(result, tmp_path / "cache.json")
-    plot_result(read_result(tmp_path / "cache.json"), tmp_path / "cache.png")
-    assert (tmp_path / "cache.png").stat().st_size > 10_000
+def _measurement(workload: str) -> HitRatios:
+    small = {"rows": 2000, "warm_up_tuples": 20_000, "measured_tuples": 20_000}
+    spec = SPEC.with_parameters("quick", {**small, "workloads": [workload], "algorithms": ["chybridjoin"]})
+    (found,) = measurements_of(spec, "quick")
+    assert isinstance(found, HitRatios)
+    return found
 
 
-def test_a_stream_that_fits_the_stream_buffer_is_too_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_run, "_takes_policies", lambda name: True)
-    monkeypatch.setattr(cache_run, "_make", lambda spec, table, name, policy: _FakeJoin(table, policy))
-    for warm_up in (0, 50):
-        with pytest.raises(InvalidArgument, match="measured_tuples=100 all fit the stream buffer"):
-            run_cache(replace(SPEC, warm_up_tuples=warm_up, measured_tuples=100), tmp_path)
+def _hits(table: MasterTable, policy: str, measurement: HitRatios) -> Hits:
+    with _FakeJoin(table, policy) as op:
+        return measure_hits(op, measurement.stream(0), measurement.warm_up_tuples, measurement.interval_tuples)
+
+
+@pytest.mark.parametrize("workload", SPEC.x.ticks)
+def test_hits_are_counted_over_the_measured_part(table: MasterTable, workload: str) -> None:
+    measurement = _measurement(workload)
+    found = {policy: _hits(table, policy, measurement) for policy in ("all", "even", "best")}
+    for hits in found.values():
+        assert abs(hits.tuples - measurement.measured_tuples) <= 500
+        assert hits.capacity_keys == 200
+    assert found["all"].hits == found["all"].tuples
+    assert 0 < found["even"].hits < found["even"].tuples
+    if workload == "zipf 0.5":
+        assert found["even"].hits / found["even"].tuples == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_stream_that_changes_has_a_higher_optimum_by_interval(table: MasterTable) -> None:
+    hits = _hits(table, "even", _measurement("locality"))
+    assert hits.interval_optimum is not None
+    assert hits.interval_optimum > hits.optimum
+    assert _hits(table, "even", _measurement("polluted")).interval_optimum is None
+
+
+@pytest.mark.parametrize("warm_up_tuples", [0, 50])
+def test_a_stream_that_fits_the_stream_buffer_is_too_short(table: MasterTable, warm_up_tuples: int) -> None:
+    measurement = replace(_measurement("zipf 1.0"), warm_up_tuples=warm_up_tuples, measured_tuples=100)
+    with pytest.raises(InvalidArgument, match="all fit the stream buffer: raise measured_tuples"):
+        _hits(table, "all", measurement)
+
+
+def test_the_optimum_is_that_of_the_largest_cache() -> None:
+    points = _measurement("locality").points({"small": Hits(5, 100, 20, 0.3, 0.4), "large": Hits(6, 80, 20, 0.35, 0.4)})
+    assert [(point.series, point.x, point.y[VALUE], point.group) for point in points] == [
+        ("small", 4, 0.2, "chybridjoin"),
+        ("large", 4, 0.25, "chybridjoin"),
+        ("offline optimum", 4, 0.35, "chybridjoin"),
+    ]
+    assert points[0].details["interval_optimum"] == 0.4
 
 
 def test_a_cache_that_holds_the_most_frequent_keys_is_the_optimum() -> None:
@@ -124,32 +150,42 @@ def test_intervals_are_those_of_the_stream() -> None:
     assert static_optimum(keys, 1) == 3 / 8
 
 
-def test_the_stream_that_changes_has_a_higher_optimum_by_interval(result: BenchResult) -> None:
-    for cell in result.cells:
-        if cell["workload"] == "locality":
-            assert cell["interval_optimum"] >= cell["optimum"]
-
-
-def test_without_a_cache_to_measure_there_is_one_clear_line(tmp_path: Path) -> None:
-    arguments = ["bench", "cache", "--algorithm", "meshjoin", "--data-dir", str(tmp_path / "data")]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 1
-    assert result.stderr == "semistream: none of meshjoin takes cache_policy=: there is no cache to measure\n"
-    assert not (tmp_path / "data").exists()
+def test_a_small_run_is_measured_and_drawn(tmp_path: Path) -> None:
+    small = {"workloads": ["zipf 1.2", "locality"], "policies": ["aging", "tinylfu"], "algorithms": ["chybridjoin"]}
+    sizes = {"rows": 4000, "warm_up_tuples": 2000, "measured_tuples": 4000}
+    result = run_spec(SPEC.with_parameters("quick", {**small, **sizes}), "quick", Run(tmp_path))
+    assert [done.name for done in result.finished] == ["chybridjoin, zipf 1.2", "chybridjoin, locality"]
+    assert [point.series for point in result.points] == 2 * ["aging", "tinylfu", "offline optimum"]
+    assert all(0 < point.y[VALUE] < 1 for point in result.points)
+    assert judge_targets(result) == []
+    pytest.importorskip("matplotlib")
+    plot_result(result, tmp_path / "cache.png")
+    assert (tmp_path / "cache.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(
-    ("arguments", "part"),
-    [({"workloads": ("magic",)}, "'magic'"), ({"rows": 1}, "rows"), ({"memory_share": 0.0}, "memory_share")],
+    ("changes", "message"),
+    [
+        ({"workloads": ["magic"]}, "'magic' is no workload: use one of zipf 0.5"),
+        ({"algorithms": ["meshjoin"]}, "'meshjoin' is no algorithm with a cache policy: use one of .*chybridjoin"),
+        ({"rows": 1}, "rows=1 must be at least 1000"),
+        ({"memory_share": 0.0}, "memory_share=0.0 must be above 0"),
+    ],
 )
-def test_the_spec_is_checked(arguments: dict[str, Any], part: str) -> None:
-    with pytest.raises(InvalidArgument, match=part):
-        CacheSpec(**arguments)
+def test_bad_parameters(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        measurements_of(SPEC.with_parameters("quick", changes), "quick")
 
 
-def test_the_command_prints_a_table(result: BenchResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semistream.cli.bench_cache.run_cache", lambda *_: result)
-    done = CliRunner().invoke(app, ["bench", "cache"])
-    assert done.exit_code == 0, done.output
-    assert "polluted" in done.stdout
-    assert "100.0%" in done.stdout
+def test_measurements_have_names_and_keys_of_their_own() -> None:
+    measurements = measurements_of(SPEC, "full")
+    assert len({each.name for each in measurements}) == len({key_of(each) for each in measurements}) == 12
+
+
+def test_the_measured_result_has_every_policy_below_its_optimum() -> None:
+    result = read_result(RESULTS / "cache.json")
+    assert len(result.points) == 2 * 6 * 5
+    for point in result.points:
+        if point.series != "offline optimum" and SPEC.x.text(point.x) != "locality":
+            assert point.y[VALUE] == point.details["hits"] / point.details["tuples"] <= point.details["optimum"]
+    assert judge_targets(result) == []

@@ -1,149 +1,197 @@
-"""``semistream bench`` and ``semistream demo``."""
+"""``semistream bench`` and ``semistream figure``."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from semistream.bench.micro import run as micro_run
-from semistream.bench.provenance import collect_provenance
-from semistream.bench.result_file import BenchResult, Entry, write_result
+from semistream.bench.framework import runner
+from semistream.bench.framework.result_file import read_result
+from semistream.bench.framework.spec import figure_ids, load_spec, spec_ids
+from semistream.cli import bench as bench_command
 from semistream.cli.app import app
-from semistream.operators import algorithm_names
 
-NAMES = [name.upper() for name in algorithm_names()]
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
-def test_micro_prints_json_and_writes_the_same(tmp_path: Path) -> None:
-    out = tmp_path / "result.json"
-    arguments = ["bench", "micro", "--rows", "20000", "--repeats", "1", "--data-dir", str(tmp_path / "data")]
-    result = CliRunner().invoke(app, [*arguments, "--json", "--out", str(out)])
+def bench(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["bench", *arguments])
+
+
+def figure(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["figure", *arguments])
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def measured(data_dir: Path) -> Result:
+    return figure("S0-5f", "--quick", "--data-dir", str(data_dir))
+
+
+@pytest.fixture
+def never_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*arguments: Any) -> Any:
+        pytest.fail("measured again")
+
+    monkeypatch.setattr(runner._Measuring, "measure", never)
+
+
+def test_the_lists_name_everything() -> None:
+    listed = bench("--list")
+    assert listed.exit_code == 0
+    assert all(name in listed.stdout for name in (*spec_ids(), *figure_ids()))
+    figures = figure("--list")
+    assert all(name in figures.stdout for name in figure_ids())
+    assert "Predictions of the cost models" not in figures.stdout
+
+
+def test_a_figure_is_measured_written_and_drawn(measured: Result, data_dir: Path) -> None:
+    assert measured.exit_code == 0, measured.output
+    result = read_result(data_dir / "results" / "S0-5f-quick.json")
+    assert (result.benchmark, result.scale, result.is_complete) == ("S0-5f", "quick", True)
+    assert (data_dir / "results" / "S0-5f-quick.png").stat().st_size > 1000
+    assert "The paper: 39% of the tuples" in measured.stdout
+
+
+@pytest.mark.usefixtures("measured", "never_measured")
+def test_what_is_finished_is_not_measured_again_and_a_figure_is_a_benchmark_too(data_dir: Path) -> None:
+    result = bench("S0-5f", "--scale", "quick", "--data-dir", str(data_dir), "--json", "--no-plot")
     assert result.exit_code == 0, result.output
-    content = json.loads(result.stdout)
-    assert content == json.loads(out.read_text())
-    assert {"name", "value", "target", "met", "details"} <= set(content["entries"][0])
-    assert {entry["met"] for entry in content["entries"]} == {None}  # not the size that the targets speak of
-    refused = CliRunner().invoke(app, [*arguments, "--out", str(out)])
-    assert refused.exit_code == 1
-    assert refused.stderr.count("\n") == 1
-    assert "--overwrite" in refused.stderr
-    assert json.loads(out.read_text()) == content
+    assert json.loads(result.stdout)["is_complete"]
 
 
-def test_micro_at_another_size_gives_no_verdict_and_overwrites_on_request(tmp_path: Path) -> None:
+def test_parameters_of_a_benchmark_are_options_and_another_size_gives_no_verdict(tmp_path: Path) -> None:
+    sizes = [
+        "--rows=20000",
+        "--zipf-exponent",
+        "1",
+        "--x",
+        "0.4,0.5",
+        "--page_bytes",
+        "4_096",
+        "--arrival-share",
+        "0.5",
+    ]
+    only = ["--only", "meshjoin, 20,000 rows, skew 1, 4"]  # MESHJOIN and CMESHJOIN with 40%
     out = tmp_path / "result.json"
-    out.write_text("old")
-    arguments = ["--rows", "20000", "--repeats", "1", "--only", "page-scan", "--data-dir", str(tmp_path / "data")]
-    result = CliRunner().invoke(app, ["bench", "micro", *arguments, "--out", str(out), "--overwrite"])
+    arguments = ["operators", "--quick", *sizes, *only, "--data-dir", str(tmp_path), "--out", str(out)]
+    result = bench(*arguments)
     assert result.exit_code == 0, result.output
-    assert "met" not in result.stdout
+    stored = read_result(out)
+    given = stored.spec["parameters"]
+    assert (given["rows"], given["zipf_exponent"], given["x"]) == ([20_000], [1.0], [0.4, 0.5])
+    assert {(point.series, point.x, point.group) for point in stored.points} == {
+        ("MESHJOIN", 40.0, "20,000 rows, skew 1"),
+        ("CMESHJOIN", 40.0, "20,000 rows, skew 1"),
+    }
+    assert "No verdict: the targets speak of the full size." in result.stdout
     assert "missed" not in result.stdout
-    assert "No verdict: the targets speak of the default size, 20,000,000 rows." in result.stdout
-    assert result.stdout.count("page scan: rate of reading and verifying every page / rate of plain reading") == 1
-    assert json.loads(out.read_text())["benchmark"] == "micro"
+    other = bench(*arguments, "--seed", "5")
+    assert other.exit_code == 1
+    assert "another seed: 0, not 5: give --overwrite, or another --out" in other.stderr
+
+
+def test_missing_a_target_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stored = read_result(RESULTS / "shedding.json")
+    monkeypatch.setattr(bench_command, "run_spec", lambda *_: stored)
+    result = bench("shedding", "--out", str(tmp_path / "result.json"))
+    assert result.exit_code == 0, result.output
+    assert "missed" in result.stdout
+    assert "No verdict" not in result.stdout
+
+
+@pytest.mark.usefixtures("never_measured")
+def test_plotting_measures_nothing(tmp_path: Path) -> None:
+    result = bench("plot", str(RESULTS / "shedding.json"), "--out", str(tmp_path / "again.svg"))
+    assert result.exit_code == 0, result.output
+    assert "shedding" in (tmp_path / "again.svg").read_text()
+
+
+def test_a_page_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "result.json").write_text((RESULTS / "shedding.json").read_text())
+    (tmp_path / "page.md").write_text("<!-- table of result.json: targets -->\n<!-- end of table -->\n")
+    result = bench("fill", "page.md")
+    assert result.exit_code == 0, result.output
+    assert "page.md: 1 tables written" in result.stdout
+    assert "at least 1.5" in (tmp_path / "page.md").read_text()
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner._Measuring, "measure", interrupted)
+    result = figure("S0-5f", "--quick", "--data-dir", str(tmp_path))
+    assert result.exit_code == 130
+    assert result.stderr.count("\n") == 1
+    assert "goes on" in result.stderr
+
+
+def test_of_all_figures_those_that_fail_are_named_and_the_others_run(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_command, "figure_ids", lambda: ["S0-5f", "S3-6d"])
+    # At this scale the second wants real data, and there are none.
+    laptop = load_spec("S3-6d").parameters("laptop")
+    wanting = load_spec("S3-6d")
+    wanting = replace(wanting, scales={**wanting.scales, "quick": laptop})
+    specs = {"S0-5f": load_spec("S0-5f"), "S3-6d": wanting}
+    monkeypatch.setattr(bench_command, "load_spec", specs.__getitem__)
+    monkeypatch.chdir(data_dir)
+    result = figure("all", "--quick", "--data-dir", str(data_dir))
+    assert result.exit_code == 1
+    assert "S3-6d: workload 'ship_weather' needs real data: give it with --real-data" in result.stderr
+    assert "1 of 2 failed" in result.stderr
+    assert "S0-5f-quick.json and" in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "part"),
+    ("arguments", "message"),
     [
-        (["bench", "micro", "--out", "absent/result.json"], "create the folder 'absent'"),
-        (["bench", "micro", "--data-dir", "file"], "'file' is a file"),
-        (["bench", "plot", "file", "--out", "absent/result.png"], "create the folder 'absent'"),
+        (["figure"], "--list"),
+        (["figure", "S0-9"], "'S0-9' is no benchmark: use"),
+        (["bench", "nano"], "'nano' is no benchmark: use"),
+        (["figure", "S0-5f", "--scale", "huge"], "scale 'huge' is unknown to S0-5f: use one of 'quick', 'laptop'"),
+        (["figure", "all", "--json"], "speak of one benchmark"),
+        (["figure", "S0-5f", "--real-data", "absent"], "real_data='absent' is not a folder"),
+        (["figure", "S0-5f", "--out", "absent/result.json"], "create the folder 'absent' first"),
+        (["bench", "operators", "--data-dir", "file"], "'file' is a file"),
+        (["bench", "operators", "--moons", "3"], "option --moons is unknown: parameters of this spec are "),
+        (["bench", "operators", "--rows", "many"], "rows='many' is not a whole number: give one"),
+        (["bench", "operators", "--arrival-share", "most"], "arrival_share='most' is not a number: give one"),
+        (["bench", "validation", "--advises", "yes"], "advises='yes' is neither true nor false"),
+        (["bench", "operators", "--rows"], "'--rows' cannot be read"),
+        (["bench", "operators", "rows"], "'rows' cannot be read"),
+        (["bench", "operators", "--only", "magic"], "--only magic names no measurement"),
+        (["bench", "plot", "absent.json", "--out", "x.png"], "cannot read 'absent.json'"),
+        (["bench", "plot", "file", "--out", "x.png"], "'file' is not a result file"),
+        (["bench", "plot", "file", "--out", "absent/x.png"], "create the folder 'absent' first"),
+        (["bench", "fill", "absent.md"], "cannot read 'absent.md'"),
+        (["bench", "report", "absent", "--out", "page.md"], "'absent' is not a folder"),
         (["demo", "--out", "file"], "'file' is a file"),
     ],
 )
-def test_bad_output_paths_are_one_line_before_any_work(
-    arguments: list[str], part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_bad_input_ends_with_one_line_before_any_work(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("precious")
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1, result.output
     assert result.stderr.count("\n") == 1
-    assert part in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert message in result.stderr
+    assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_micro_prints_a_table_and_missing_a_target_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    missed = BenchResult("micro", {}, collect_provenance(0), (Entry("slow", 0.1, 0.9, "at least"),))
-    monkeypatch.setattr("semistream.cli.bench.run_micro", lambda *_: missed)
-    result = CliRunner().invoke(app, ["bench", "micro"])
-    assert result.exit_code == 0
-    assert "missed" in result.stdout
-    assert "No verdict" not in result.stdout
-
-
-def test_plot_draws_without_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(*_: object) -> None:
-        raise AssertionError("plotting must not measure")
-
-    for name in ("bench_page_scan", "bench_multimap", "bench_service_rate", "bench_resident_memory"):
-        monkeypatch.setattr(micro_run, name, forbidden)
-    stored = BenchResult("micro", {}, collect_provenance(0), (Entry("slow", 0.1, 0.9, "at least"),))
-    write_result(stored, tmp_path / "result.json")
-    result = CliRunner().invoke(
-        app, ["bench", "plot", str(tmp_path / "result.json"), "--out", str(tmp_path / "plot.svg")]
-    )
-    assert result.exit_code == 0, result.output
-    assert "<svg" in (tmp_path / "plot.svg").read_text()
-
-
-def test_plot_of_an_absent_file_is_one_line(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", "plot", str(tmp_path / "absent.json"), "--out", "plot.png"])
-    assert result.exit_code == 1
-    assert result.stderr.count("\n") == 1
-    assert "absent.json" in result.stderr
-
-
-def test_demo_leaves_a_report(tmp_path: Path) -> None:
-    sizes = ["--master-rows", "100000", "--stream-tuples", "20000", "--lookup-tuples", "2000"]
-    result = CliRunner().invoke(app, ["demo", "--local", "--out", str(tmp_path), *sizes])
-    assert result.exit_code == 0, result.output
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-    lines = result.stdout.splitlines()
-    rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(tuple(NAMES))}
-    assert list(rows) == NAMES
-    for name, cells in rows.items():
-        tuples = "2,000" if name in ("INLJ", "CINLJ") else "20,000"
-        assert cells[:2] == [tuples, tuples]
-        assert (cells[3] != "0%") == (name not in ("INLJ", "HYBRIDJOIN", "MESHJOIN"))
-        assert cells[-1] == "yes"
-    assert max(len(line) for line in lines if not line.startswith(("The table", "Report"))) <= 80
-    assert "page cache: these are warm rates" in result.stdout
-
-
-def test_operators_prints_json_writes_the_same_and_resumes(tmp_path: Path) -> None:
-    out = tmp_path / "result.json"
-    grid = ["--rows", "50000", "--skew", "1", "--memory", "0.2", "--algorithm", "meshjoin", "--algorithm", "cmeshjoin"]
-    arguments = ["bench", "operators", "--quick", *grid, "--data-dir", str(tmp_path / "data"), "--out", str(out)]
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    content = json.loads(result.stdout)
-    assert content == json.loads(out.read_text())
-    assert [cell["cell"]["algorithm"] for cell in content["cells"]] == ["meshjoin", "cmeshjoin"]
-    assert {disk["name"] for disk in content["spec"]["disks"]} == set(content["cells"][0]["disks"])
-    refused = CliRunner().invoke(app, arguments)
-    assert refused.exit_code == 1
-    assert "--overwrite" in refused.stderr
-    resumed = CliRunner().invoke(app, [*arguments, "--resume"])
-    assert resumed.exit_code == 0, resumed.output
-    assert json.loads(out.read_text())["cells"] == content["cells"]
-    assert "50,000 rows, skew 1" in resumed.stdout
-    assert "disk/s: stream tuples per second on the 7200 rpm disk" in resumed.stdout
-    assert "No verdict: the targets speak of the default size, 2,000,000 rows and 20,000,000 rows." in resumed.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--resume"], "--resume needs --out"),
-        (["--algorithm", "magic"], "'magic'"),
-        (["--out", "absent/result.json"], "create the folder 'absent'"),
-    ],
-)
-def test_operators_refuses_bad_arguments_in_one_line(arguments: list[str], part: str) -> None:
-    result = CliRunner().invoke(app, ["bench", "operators", *arguments])
-    assert result.exit_code == 1, result.output
-    assert result.stderr.count("\n") == 1
-    assert part in result.stderr
+def test_a_negative_seed_is_a_usage_error(tmp_path: Path) -> None:
+    result = figure("S0-5a", "--quick", "--data-dir", str(tmp_path), "--seed", "-1")
+    assert result.exit_code == 2
+    assert "--seed" in result.stderr

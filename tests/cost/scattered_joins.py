@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from semistream.bench.operators.measure import endless_stream
-from semistream.bench.operators.saturated import Saturated
+from semistream.bench.measurements.joins.prepared_stream import PreparedStream
+from semistream.bench.measurements.joins.saturated import Saturated
 from semistream.core.semantics import JoinSpec
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop
@@ -14,7 +14,7 @@ from semistream.cost.table_shape import TableShape
 from semistream.operators.step_operator import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable, stage
-from semistream.workloads import STREAM_SCHEMA, master_table
+from semistream.workloads import STREAM_SCHEMA, master_table, synthetic
 
 
 def scattered_table(path: Path, rows: int, page_bytes: int = 4096) -> MasterTable:
@@ -36,7 +36,7 @@ def make(name: str, table: MasterTable, memory: int, **options: Any) -> StepOper
 
 def counts_per_tuple(op: StepOperator, exponent: float, *, warm_up: int, tuples: int) -> Loop:
     """Return what an operator that never lacks tuples did for each, after ``warm_up`` tuples."""
-    busy = Saturated(op, endless_stream(op.table.num_rows, exponent, seed=0))
+    busy = Saturated(op, PreparedStream(synthetic(op.table.num_rows, zipf_exponent=exponent).stream(0)))
     busy.run(tuples=warm_up)
     work = busy.run(tuples=tuples)
     return Loop.counted(work.counted, op.table.num_rows / op.table.num_pages, loops=work.tuples)

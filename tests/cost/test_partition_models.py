@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from semistream.bench.operators.saturated import Saturated
-from semistream.bench.prepared_stream import PreparedStream
+from semistream.bench.measurements.joins.prepared_stream import PreparedStream
+from semistream.bench.measurements.joins.saturated import Saturated
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.disk_profile import HDD
 from semistream.cost.key_distribution import KeyDistribution

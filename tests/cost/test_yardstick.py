@@ -8,15 +8,16 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.bench.operators import saturated, steady
-from semistream.bench.operators.measure import endless_stream, make_operator
-from semistream.bench.operators.saturated import Saturated, Work
+from semistream.bench.measurements.joins import saturated, steady
+from semistream.bench.measurements.joins.prepared_stream import PreparedStream
+from semistream.bench.measurements.joins.saturated import Saturated, Work
+from semistream.bench.measurements.joins.steady import make_operator
 from semistream.core.errors import EmptyTable, InvalidArgument
 from semistream.core.metrics import Metrics
 from semistream.cost import yardstick as yardstick_module
 from semistream.cost.yardstick import Yardstick
 from semistream.storage import MasterTable
-from semistream.workloads import master_table
+from semistream.workloads import master_table, synthetic
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def table(tmp_path: Path) -> MasterTable:
     return ss.stage(master_table(5000), tmp_path / "table", key="key", page_bytes=4096)
+
+
+def even_stream(rows: int) -> PreparedStream:
+    return PreparedStream(synthetic(rows, zipf_exponent=0.0).stream(0))
 
 
 @pytest.mark.parametrize("layout", ["heap", "clustered"])
@@ -58,7 +63,7 @@ def test_work_is_measured_without_the_yardstick(table: MasterTable, monkeypatch:
     monkeypatch.setattr(saturated, "_TURN_S", 0.0)
     yardstick = Slow()
     with make_operator("meshjoin", table, 400_000) as op:
-        busy = Saturated(op, endless_stream(table.num_rows, 0.0, seed=0))
+        busy = Saturated(op, even_stream(table.num_rows))
         busy.run(bytes_read=table.num_bytes)
         began_s = time.perf_counter()
         work = busy.run(bytes_read=3 * table.num_bytes, yardstick=yardstick)  # type: ignore[arg-type]
@@ -71,7 +76,7 @@ def test_work_is_measured_without_the_yardstick(table: MasterTable, monkeypatch:
 
 def test_there_need_not_be_one(table: MasterTable) -> None:
     with make_operator("meshjoin", table, 400_000) as op:
-        work = Saturated(op, endless_stream(table.num_rows, 0.0, seed=0)).run(bytes_read=table.num_bytes)
+        work = Saturated(op, even_stream(table.num_rows)).run(bytes_read=table.num_bytes)
     assert work.yardstick_s is None
 
 
@@ -87,7 +92,7 @@ def test_the_part_of_median_speed_counts(table: MasterTable, monkeypatch: pytest
     monkeypatch.setattr(steady, "Saturated", lambda *_: Scripted())
     monkeypatch.setattr(steady, "_warm_up", lambda *_: None)
     with make_operator("meshjoin", table, 400_000) as op:
-        found = steady.measure_steady(op, endless_stream(1000, 0.0, 0), table, steady.Effort(least_measured_s=4.5))
+        found = steady.measure_steady(op, even_stream(1000), table, steady.Effort(least_measured_s=4.5))
     assert found.work.yardstick_s == 3.0  # the machine was three times as slow, and the work took as long as ever
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semistream.bench.operators.measure import make_operator
+from semistream.bench.measurements.joins.steady import make_operator
 from semistream.core.semantics import JoinSpec
 from semistream.cost.trial_operator import trial_operator
 from semistream.cost.trial_stream import keys_of, trial_schema

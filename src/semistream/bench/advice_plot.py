@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from semistream.bench.extras import import_extra
+from semistream.bench.framework.extras import import_extra
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.advice import Advice, Alternative
 from semistream.cost.clock import Clock

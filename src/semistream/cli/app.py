@@ -6,7 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from semistream import SemistreamError, __version__
-from semistream.cli import advise, bench, demo, doctor, figure, join, stage
+from semistream.cli import advise, bench, demo, doctor, join, stage
 from semistream.cli.help_text import example
 
 __all__ = ["app"]
@@ -53,5 +53,5 @@ app.command("stage", epilog=stage.EXAMPLE)(stage.stage)
 app.command("join", epilog=join.EXAMPLE)(join.join)
 app.command("advise", epilog=advise.EXAMPLE)(advise.advise)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
-app.command("figure", epilog=figure.EXAMPLE)(figure.figure)
+app.command("figure", epilog=bench.FIGURE_EXAMPLE, context_settings=bench.PARAMETERS)(bench.figure)
 app.add_typer(bench.app, name="bench")

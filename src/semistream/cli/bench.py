@@ -1,88 +1,308 @@
-"""``semistream bench``: run a benchmark, or plot a result file."""
+"""``semistream bench`` and ``semistream figure``: measure, draw, report."""
 
+from collections.abc import Sequence
+from glob import escape
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+from typer.core import TyperGroup
 
-from semistream.bench.micro import MicroSpec, run_micro
-from semistream.bench.micro.spec import PARTS
-from semistream.bench.plot import plot_result
-from semistream.bench.result_file import read_result, write_result
-from semistream.cli.bench_cache import EXAMPLE as CACHE_EXAMPLE
-from semistream.cli.bench_cache import cache
-from semistream.cli.bench_operators import EXAMPLE as OPERATORS_EXAMPLE
-from semistream.cli.bench_operators import operators
-from semistream.cli.bench_punctuated import EXAMPLE as PUNCTUATED_EXAMPLE
-from semistream.cli.bench_punctuated import punctuated
-from semistream.cli.bench_report import print_entries
-from semistream.cli.bench_reproduction import EXAMPLE as REPRODUCTION_EXAMPLE
-from semistream.cli.bench_reproduction import reproduction
-from semistream.cli.bench_spark import EXAMPLE as SPARK_EXAMPLE
-from semistream.cli.bench_spark import spark
-from semistream.cli.bench_tuning import EXAMPLE as TUNING_EXAMPLE
-from semistream.cli.bench_tuning import tuning
-from semistream.cli.bench_validation import EXAMPLE as VALIDATION_EXAMPLE
-from semistream.cli.bench_validation import validation
+from semistream.bench.framework.measurement import VALUE
+from semistream.bench.framework.plot import plot_result
+from semistream.bench.framework.result_file import Result, read_result, write_result
+from semistream.bench.framework.runner import Run, run_spec
+from semistream.bench.framework.spec import Spec, figure_ids, load_spec, spec_ids
+from semistream.bench.framework.store import MeasurementStore
+from semistream.bench.framework.tables import Table, fill_page, points_table, targets_table
+from semistream.bench.framework.targets import targets_of
+from semistream.bench.reproduction.claim import Verdict
+from semistream.bench.reproduction.report import write_report
 from semistream.cli.help_text import example
+from semistream.cli.local_spark import require_local_spark
 from semistream.cli.output_path import require_folder_path, require_output_path
-from semistream.cli.progress import telling
+from semistream.cli.progress import estimating
+from semistream.core.errors import InvalidArgument, SemistreamError
 
-__all__ = ["app"]
+__all__ = ["FIGURE_EXAMPLE", "PARAMETERS", "app", "figure"]
+
+FIGURE_EXAMPLE = example(
+    "semistream figure --list", "semistream figure S0-5a --scale laptop", "semistream figure all --quick"
+)
+PARAMETERS = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Options that a command does not know are parameters of the spec."""
+
+_EXAMPLE = example(
+    "semistream bench --list",
+    "semistream bench micro --quick",
+    "semistream bench spark --rows 20000000",
+    "semistream bench operators --only SSBJ --out ssbj.json",
+    "semistream bench plot bench-data/results/micro.json --out micro.png",
+)
+_INTERRUPTED = 130
+
+_Scale = Annotated[str | None, typer.Option(help="How large: quick and full; for figures quick, laptop and paper.")]
+_Quick = Annotated[bool, typer.Option("--quick", help="The same as --scale quick: seconds, and without verdicts.")]
+_Only = Annotated[
+    list[str] | None, typer.Option(help="Part of the name of what to measure, such as a series; can be repeated.")
+]
+_DataDir = Annotated[
+    Path, typer.Option(help="Where tables, finished measurements and results are kept: up to 40 GB at full size.")
+]
+_RealData = Annotated[Path | None, typer.Option(help="Folder of the real data sets, for figures that need them.")]
+_Seed = Annotated[int, typer.Option(min=0, help="Seed of tables and streams.")]
+_Out = Annotated[Path | None, typer.Option(help="Result file [default: DATA_DIR/results/NAME.json].")]
+_Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Begin anew: replace the result file, and measure everything again.")
+]
+_Plot = Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the result beside the result file as well.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print the result file to stdout.")]
+
+
+class _Benchmarks(TyperGroup):
+    """Takes the name of a benchmark or a figure for the command ``run`` on it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["run", *args]
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
-    help="Run benchmarks, and plot their result files.",
+    cls=_Benchmarks,
+    help="Run benchmarks and figures by name, and draw and report their result files.",
+    invoke_without_command=True,
     no_args_is_help=True,
     rich_markup_mode=None,
-    epilog=example("semistream bench micro --out result.json", "semistream bench plot result.json --out result.png"),
+    epilog=_EXAMPLE,
 )
 
 
-@app.command("micro", epilog=example("semistream bench micro --json --out result.json"))
-def micro(
-    rows: Annotated[int, typer.Option(help="Rows of 120 bytes in the master table.")] = MicroSpec.rows,
-    seed: Annotated[int, typer.Option(help="Seed of table and stream.")] = MicroSpec.seed,
-    repeats: Annotated[int, typer.Option(help="Runs of each measurement.")] = MicroSpec.repeats,
-    only: Annotated[
-        list[str] | None, typer.Option(help=f"Part to measure, of {', '.join(PARTS)}; can be repeated.")
-    ] = None,
-    data_dir: Annotated[Path, typer.Option(help="Where the table is kept: 2.4 GB at the default size.")] = Path(
-        "bench-data"
-    ),
-    out: Annotated[Path | None, typer.Option(help="Result file to write.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing result file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result file to stdout.")] = False,
+@app.callback()
+def _bench(
+    list_all: Annotated[bool, typer.Option("--list", help="Name all benchmarks and figures.")] = False,
 ) -> None:
-    """Measure page scans, multi-map kernels, MESHJOIN's service rate and resident memory."""
-    spec = MicroSpec(rows=rows, seed=seed, repeats=repeats, parts=tuple(only) if only else PARTS)
-    require_folder_path(data_dir, "data_dir")
-    if out is not None:
-        require_output_path(out, overwrite=overwrite)
-    with telling() as report:
-        result = run_micro(spec, data_dir, report)
-    if out is not None:
-        write_result(result, out)
-    if as_json:
-        typer.echo(result.to_json())
-    else:
-        print_entries(result, f"{MicroSpec.rows:,} rows")
+    if list_all:
+        _print_specs([*spec_ids(), *figure_ids()])
+        raise typer.Exit
 
 
-app.command("operators", epilog=OPERATORS_EXAMPLE)(operators)
-app.command("cache", epilog=CACHE_EXAMPLE)(cache)
-app.command("spark", epilog=SPARK_EXAMPLE)(spark)
-app.command("punctuated", epilog=PUNCTUATED_EXAMPLE)(punctuated)
-app.command("validation", epilog=VALIDATION_EXAMPLE)(validation)
-app.command("reproduction", epilog=REPRODUCTION_EXAMPLE)(reproduction)
-app.command("tuning", epilog=TUNING_EXAMPLE)(tuning)
+@app.command("run", hidden=True, context_settings=PARAMETERS, epilog=_EXAMPLE)
+def _run(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Benchmark or figure; 'all' for every benchmark.")],
+    scale: _Scale = None,
+    quick: _Quick = False,
+    only: _Only = None,
+    data_dir: _DataDir = Path("bench-data"),
+    real_data: _RealData = None,
+    seed: _Seed = 0,
+    out: _Out = None,
+    overwrite: _Overwrite = False,
+    plot: _Plot = True,
+    as_json: _Json = False,
+) -> None:
+    """Run a benchmark or a figure; an interrupted run goes on where it stopped.
+
+    Other options set parameters of its spec file, such as --rows 20000000; lists are separated by commas.
+    """
+    names = spec_ids() if name == "all" else [name]
+    run = Run(data_dir, _real_data(real_data), seed, tuple(only or ()), measure_again=overwrite)
+    _run_all(names, "quick" if quick else scale, context.args, run, out, plot, as_json)
 
 
-@app.command("plot", epilog=example("semistream bench plot result.json --out result.png"))
-def plot(
-    result: Annotated[Path, typer.Argument(help="Result file, from --out of a benchmark.")],
+def figure(
+    context: typer.Context,
+    figure_id: Annotated[str | None, typer.Argument(metavar="ID", help="Figure, such as S0-5a, or 'all'.")] = None,
+    scale: _Scale = None,
+    quick: _Quick = False,
+    only: _Only = None,
+    data_dir: _DataDir = Path("bench-data"),
+    real_data: _RealData = None,
+    seed: _Seed = 0,
+    out: _Out = None,
+    overwrite: _Overwrite = False,
+    plot: _Plot = True,
+    as_json: _Json = False,
+    list_figures: Annotated[bool, typer.Option("--list", help="Say which figures there are.")] = False,
+) -> None:
+    """Measure a figure of the papers and draw it; an interrupted run goes on where it stopped."""
+    if list_figures:
+        _print_specs(figure_ids())
+        return
+    if figure_id is None:
+        raise InvalidArgument("which figure is not said: give its id; 'semistream figure --list' shows them all")
+    names = figure_ids() if figure_id == "all" else [figure_id]
+    run = Run(data_dir, _real_data(real_data), seed, tuple(only or ()), measure_again=overwrite)
+    _run_all(names, "quick" if quick else scale, context.args, run, out, plot, as_json)
+
+
+@app.command("plot", epilog=example("semistream bench plot bench-data/results/micro.json --out micro.png"))
+def _plot(
+    result: Annotated[Path, typer.Argument(help="Result file.")],
     out: Annotated[Path, typer.Option(help="Picture to write: .png, .svg or .pdf.")],
 ) -> None:
-    """Draw the figures of a result file against their targets; nothing is measured again."""
+    """Draw a result file; nothing is measured again."""
     require_output_path(out, overwrite=True)
     plot_result(read_result(result), out)
     typer.echo(f"{out} written")
+
+
+@app.command("report", epilog=example("semistream bench report bench-data/results --out docs/reproduction/README.md"))
+def _report(
+    results: Annotated[Path, typer.Argument(help="Folder with result files of figures; pictures are drawn into it.")],
+    out: Annotated[Path, typer.Option(help="Page to write; reasons.toml beside it is read.")],
+) -> None:
+    """Write the reproduction report: the papers' claims beside what was measured, with verdicts."""
+    if not results.is_dir():
+        raise InvalidArgument(f"{str(results)!r} is not a folder: give that of the result files")
+    require_output_path(out, overwrite=True)
+    judged = write_report(sorted(results.glob("*.json")), out)
+    for verdict in Verdict:
+        names = [found.result.name for found in judged if found.on_disk is verdict]
+        if names:
+            typer.echo(f"{len(names):3} {verdict.value}: {', '.join(names)}")
+    typer.echo(f"{out} written")
+
+
+@app.command("fill", epilog=example("semistream bench fill README.md docs/benchmarks.md"))
+def _fill(
+    pages: Annotated[list[Path], typer.Argument(help="Markdown pages; they name result files from this folder on.")],
+) -> None:
+    """Write the tables of figures in pages again, from the result files that the pages name."""
+    for page in pages:
+        typer.echo(f"{page}: {fill_page(page, Path())} tables written")
+
+
+def _run_all(
+    names: Sequence[str],
+    scale: str | None,
+    extra: Sequence[str],
+    run: Run,
+    out: Path | None,
+    plot: bool,
+    as_json: bool,
+) -> None:
+    """Run the specs; one that lacks what it needs does not keep the others from being run."""
+    if len(names) > 1 and (out is not None or as_json):
+        raise InvalidArgument("--out and --json speak of one benchmark: leave them out for all")
+    specs = []
+    for name in names:
+        spec = load_spec(name)
+        here = scale or spec.scale_of_targets
+        specs.append((spec.with_parameters(here, _parameters(spec.parameters(here), extra)), here))
+    require_folder_path(run.data_dir, "data_dir")
+    store = run.store()
+    failed = []
+    for spec, here in specs:
+        try:
+            _run_one(spec, here, run, out, store, plot, as_json)
+        except SemistreamError as error:
+            if len(specs) == 1:
+                raise
+            typer.echo(f"semistream: {spec.id}: {error}", err=True)
+            failed.append(spec.id)
+    if failed:
+        raise InvalidArgument(f"{len(failed)} of {len(specs)} failed as said above: {', '.join(failed)}")
+
+
+def _run_one(
+    spec: Spec, scale: str, run: Run, out: Path | None, store: MeasurementStore, plot: bool, as_json: bool
+) -> None:
+    if spec.needs_spark:
+        require_local_spark(f"the benchmark {spec.id}")
+    path = out or run.data_dir / "results" / f"{spec.id}{'' if scale == 'full' else f'-{scale}'}.json"
+    if out is not None:
+        require_output_path(path, overwrite=True)
+    resumed = read_result(path) if path.exists() and not run.measure_again else None
+    try:
+        with estimating() as tell:
+            keeping = run._replace(tell=tell, keep=lambda result: write_result(result, path))
+            result = run_spec(spec, scale, keeping, resumed, store)
+    except KeyboardInterrupt:
+        where = f"what is finished is kept in {path}" if path.exists() else "nothing was finished"
+        typer.echo(f"semistream: interrupted, {where}: the same command without --overwrite goes on", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    picture = path.with_suffix(".png")
+    if plot:
+        plot_result(result, picture)
+    if as_json:
+        typer.echo(result.to_json())
+        return
+    _print(result)
+    typer.echo(f"{path}{f' and {picture}' if plot else ''} written")
+
+
+def _parameters(known: dict[str, Any], extra: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters that unknown options give: ``--rows 1000`` or ``--rows=1000``."""
+    given: dict[str, Any] = {}
+    texts = list(extra)
+    while texts:
+        name, has_value, value = texts.pop(0).partition("=")
+        if not name.startswith("--") or (not has_value and not texts):
+            raise InvalidArgument(f"{name!r} cannot be read: set a parameter as --NAME VALUE, such as --rows 1000")
+        name = name.removeprefix("--").replace("-", "_")
+        if name not in known:
+            raise InvalidArgument(f"option --{name} is unknown: parameters of this spec are {', '.join(known)}")
+        given[name] = _value(name, value if has_value else texts.pop(0), known[name])
+    return given
+
+
+def _value(name: str, text: str, known: Any) -> Any:
+    """Return ``text`` as a value like the one that is known."""
+    if isinstance(known, list):
+        return [_value(name, part.strip(), known[0] if known else "") for part in text.split(",")]
+    if isinstance(known, bool):
+        if text not in ("true", "false"):
+            raise InvalidArgument(f"{name}={text!r} is neither true nor false: give one of them")
+        return text == "true"
+    if isinstance(known, int | float):
+        try:
+            return type(known)(text.replace("_", ""))
+        except ValueError:
+            kind = "a whole number" if isinstance(known, int) else "a number"
+            raise InvalidArgument(f"{name}={text!r} is not {kind}: give one") from None
+    if not isinstance(known, str):
+        raise InvalidArgument(f"{name} has parts of its own and cannot be given here: change the spec file")
+    return text
+
+
+def _real_data(given: Path | None) -> Path | None:
+    if given is not None and not given.is_dir():
+        raise InvalidArgument(f"real_data={str(given)!r} is not a folder: give the one with the real data sets")
+    if given is None:
+        beside = Path("..") / "shared" / "data"
+        return beside if beside.is_dir() else None
+    return given
+
+
+def _print_specs(names: Sequence[str]) -> None:
+    table = RichTable("name", "title", "shows", box=None, pad_edge=False)
+    for name in names:
+        spec = load_spec(name)
+        table.add_row(spec.id, spec.title, spec.about)
+    Console().print(table)
+
+
+def _print(result: Result) -> None:
+    spec = result.spec_as_run
+    for group, shown in dict.fromkeys((point.group, name) for point in result.points for name in point.y):
+        title = ", ".join(part for part in (spec.id, group, "" if shown == VALUE else shown) if part)
+        Console().print(_rich(points_table(result, shown, escape(group)), f"{title}: {spec.y.label_of(shown, group)}"))
+    targets = targets_table(result)
+    if targets.rows:
+        Console().print(_rich(targets, f"{spec.id}: targets"))
+    if targets_of(spec.id) and not load_spec(spec.id).has_size_of_targets(spec.parameters(result.scale)):
+        typer.echo("No verdict: the targets speak of the full size.")
+    typer.echo(f"The paper: {spec.about}" if spec.is_figure else spec.about)
+
+
+def _rich(content: Table, title: str) -> RichTable:
+    table = RichTable(*content.head, title=title, box=None, pad_edge=False)
+    for column in table.columns[content.names :]:
+        column.justify = "right"
+    for row in content.rows:
+        table.add_row(*row)
+    return table

@@ -13,7 +13,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from semistream.bench.figures.runner import Progress as RunProgress
+from semistream.bench.framework.runner import Progress as RunProgress
 
 __all__ = ["counting", "estimating", "stderr", "telling"]
 

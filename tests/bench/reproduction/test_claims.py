@@ -2,12 +2,11 @@
 
 import pytest
 
-from semistream.bench.figures.point import Point
-from semistream.bench.figures.spec import figure_ids, load_figure
-from semistream.bench.reproduction.claim import Claim
-from semistream.bench.reproduction.claims_file import claimed_figures, claims_of
-from semistream.bench.reproduction.curves import Curves
-from semistream.bench.reproduction.verdict import Verdict, weakest
+from semistream.bench.framework.curves import Curves
+from semistream.bench.framework.measurement import Point
+from semistream.bench.framework.spec import figure_ids, load_spec
+from semistream.bench.reproduction.claim import Claim, Verdict, weakest
+from semistream.bench.reproduction.judged import claimed_figures, claims_of
 from semistream.core.errors import InvalidArgument
 
 
@@ -205,7 +204,7 @@ def test_there_are_claims_of_every_figure() -> None:
 
 @pytest.mark.parametrize("figure", claimed_figures())
 def test_claims_speak_of_series_that_the_figure_has(figure: str) -> None:
-    series = set(load_figure(figure).series)
+    series = set(load_spec(figure).series)
     known = series | {f"{name} {word}" for name in series for word in ("predicted", "measured")}
     for claim in claims_of(figure):
         assert {claim.of, claim.over} - {None} <= known

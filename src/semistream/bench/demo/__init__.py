@@ -1,6 +1,7 @@
-"""The demonstration: a generated master table and sales stream, joined by every algorithm and checked."""
+"""The demonstration: generated products and sales, joined on Spark or in one process, and checked against DuckDB."""
 
-from semistream.bench.demo.report import WARM_NOTE, write_report
-from semistream.bench.demo.run import DemoResult, DemoSpec, run_demo
+from semistream.bench.demo.report import write_report
+from semistream.bench.demo.run import DemoResult, run_demo
+from semistream.bench.demo.workload import DemoSpec
 
-__all__ = ["WARM_NOTE", "DemoResult", "DemoSpec", "run_demo", "write_report"]
+__all__ = ["DemoResult", "DemoSpec", "run_demo", "write_report"]

@@ -25,15 +25,15 @@ kind        reproduced when (in direction when)
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 from statistics import fmean, median
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from semistream.bench.reproduction.curves import Curve, Curves
-from semistream.bench.reproduction.verdict import Finding, Verdict
+from semistream.bench.framework.curves import Curve, Curves
 from semistream.core.errors import InvalidArgument
 
-__all__ = ["Claim", "Kind"]
+__all__ = ["Claim", "Finding", "Kind", "Verdict", "weakest"]
 
 Kind = Literal["ratio", "rises", "falls", "gains", "level", "peak", "low", "above", "value", "agree", "bursts", "drops"]
 
@@ -44,6 +44,34 @@ _GAINED = 0.5
 _NEAR = 2.0  # a peak at up to this multiple or part of the paper's place is near it
 _GOOD_MODEL, _FAIR_MODEL = 0.15, 0.40
 _BURSTY, _UNEVEN = 4.0, 2.0
+
+
+class Verdict(Enum):
+    """From best to worst; the text is what the report says."""
+
+    REPRODUCED = "reproduced"
+    IN_DIRECTION = "reproduced in direction"
+    NOT_REPRODUCED = "not reproduced"
+    NOT_MEASURED = "not measured"
+
+
+class Finding(NamedTuple):
+    """What was found of one claim on one clock, in few words, and the verdict."""
+
+    ours: str
+    verdict: Verdict
+
+
+def weakest(verdicts: list[Verdict]) -> Verdict:
+    """Return the worst of several verdicts: a figure is as good as its weakest claim.
+
+    Examples
+    --------
+    >>> weakest([Verdict.REPRODUCED, Verdict.IN_DIRECTION]).value
+    'reproduced in direction'
+    """
+    order = list(Verdict)
+    return max(verdicts, key=order.index, default=Verdict.NOT_MEASURED)
 
 
 @dataclass(frozen=True, kw_only=True)

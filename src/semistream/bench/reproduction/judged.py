@@ -1,20 +1,45 @@
 """A figure's result beside the paper's claims of it, with a verdict for each clock."""
 
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
-from semistream.bench.figures.figure_result import FigureResult
-from semistream.bench.figures.point import MACHINE
-from semistream.bench.reproduction.claim import Claim
-from semistream.bench.reproduction.claims_file import claims_of
-from semistream.bench.reproduction.curves import Curves
-from semistream.bench.reproduction.verdict import Finding, Verdict, weakest
+from semistream.bench.framework.curves import Curves
+from semistream.bench.framework.measurement import MACHINE, VALUE
+from semistream.bench.framework.result_file import Result
+from semistream.bench.framework.spec import read_toml
+from semistream.bench.reproduction.claim import Claim, Finding, Verdict, weakest
 from semistream.cost.disk_profile import HDD
 
-__all__ = ["DISK_CLOCK", "MACHINE_CLOCK", "JudgedClaim", "JudgedFigure", "judge"]
+__all__ = ["DISK_CLOCK", "MACHINE_CLOCK", "JudgedClaim", "JudgedFigure", "claimed_figures", "claims_of", "judge"]
 
 DISK_CLOCK = HDD.name
 MACHINE_CLOCK = MACHINE
-_NO_CLOCK = "value"
+
+
+def claims_of(figure: str) -> list[Claim]:
+    """Return what the paper says of a figure.
+
+    Examples
+    --------
+    >>> [claim.paper for claim in claims_of("S0-5a")]
+    [7.0, 8.0]
+    """
+    return [Claim(**content) for content in _all_claims().get(figure, [])]
+
+
+def claimed_figures() -> list[str]:
+    """Return the figures of which claims are recorded."""
+    return list(_all_claims())
+
+
+@cache
+def _all_claims() -> dict[str, list[dict[str, Any]]]:
+    claims: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted((files("semistream.bench") / "claims").iterdir(), key=lambda file: file.name):
+        claims.update(read_toml(file.read_text(encoding="utf-8"), file.name))
+    return claims
 
 
 @dataclass(frozen=True)
@@ -36,7 +61,7 @@ class JudgedFigure:
         Whether it was measured on both clocks; otherwise both findings are the same.
     """
 
-    result: FigureResult
+    result: Result
     claims: tuple[JudgedClaim, ...]
     has_clocks: bool
 
@@ -50,16 +75,16 @@ class JudgedFigure:
         return weakest([judged.on_machine.verdict for judged in self.claims])
 
 
-def judge(result: FigureResult) -> JudgedFigure:
+def judge(result: Result) -> JudgedFigure:
     """Return what a result says of its figure's claims.
 
     Values that depend on no clock are judged once, and what was measured on one clock alone by that one.
     """
     points = result.points
-    plain = Curves(points, _NO_CLOCK)
+    plain = Curves(points, VALUE)
     on_disk, on_machine = Curves(points, DISK_CLOCK), Curves(points, MACHINE_CLOCK)
     claims = tuple(
         JudgedClaim(claim, claim.judge(on_disk or on_machine or plain), claim.judge(on_machine or on_disk or plain))
-        for claim in claims_of(result.figure)
+        for claim in claims_of(result.benchmark)
     )
     return JudgedFigure(result, claims, bool(on_disk and on_machine))

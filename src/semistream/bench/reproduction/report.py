@@ -1,18 +1,15 @@
 """Writes the reproduction report from result files: nothing is measured here."""
 
-import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
+from os.path import relpath
 from pathlib import Path
-from typing import Any
 
-from semistream.bench.extras import import_extra
-from semistream.bench.figures.figure_result import FigureResult, read_figure, write_whole
-from semistream.bench.figures.plot import plot_figure
-from semistream.bench.figures.spec import SCALES, figure_ids, load_figure
-from semistream.bench.provenance import Provenance
+from semistream.bench.framework.plot import plot_result
+from semistream.bench.framework.result_file import Result, read_result, write_whole
+from semistream.bench.framework.spec import SCALES, figure_ids, load_spec, read_toml
+from semistream.bench.framework.tables import origin
+from semistream.bench.reproduction.claim import Verdict
 from semistream.bench.reproduction.judged import DISK_CLOCK, MACHINE_CLOCK, JudgedFigure, judge
-from semistream.bench.reproduction.verdict import Verdict
 from semistream.core.errors import InvalidArgument
 
 __all__ = ["write_report"]
@@ -29,59 +26,47 @@ _NO_REASON = "Not examined."
 _SHOWN_SCALES = ("laptop", "paper")
 
 
-def write_report(results: Sequence[Path], folder: Path) -> list[JudgedFigure]:
-    """Write ``README.md``, a picture of every figure and the result files themselves into ``folder``.
+def write_report(results: Sequence[Path], page: Path) -> list[JudgedFigure]:
+    """Write the report to ``page``, and a picture beside every result file.
 
-    Why a figure is not reproduced is a finding of people: it is read from ``reasons.toml`` in the same folder, which
-    has a text for a figure's id, or for id and scale such as ``S0-5a-paper``.
+    Why a figure is not reproduced is a finding of people: it is read from ``reasons.toml`` beside the page, which has a
+    text for a figure's id, or for id and scale such as ``S0-5a-paper``.
     """
-    judged = [judge(result) for result in _newest(results)]
+    judged = {path: judge(result) for path, result in _newest(results)}
     if not judged:
         raise InvalidArgument("there are no result files to report on: measure figures with 'semistream figure all'")
-    reasons = _reasons(folder / _REASONS)
-    for figure in judged:
-        name = _name(figure.result)
-        write_whole(folder / "results" / f"{name}.json", figure.result.to_json() + "\n")
-        (folder / "figures").mkdir(exist_ok=True)
+    reasons = _reasons(page.with_name(_REASONS))
+    pictures: dict[str, str] = {}
+    for path, figure in judged.items():
         if any(point.y for point in figure.result.points):
-            plot_figure(figure.result, folder / "figures" / f"{name}.png")
-    write_whole(folder / "README.md", "\n".join(_text(judged, reasons)) + "\n")
-    return judged
+            plot_result(figure.result, path.with_suffix(".png"))
+            pictures[figure.result.name] = Path(relpath(path.with_suffix(".png"), page.parent)).as_posix()
+    found = list(judged.values())
+    write_whole(page, "\n".join(_text(found, reasons, pictures)) + "\n")
+    return found
 
 
-def _newest(paths: Sequence[Path]) -> Iterable[FigureResult]:
+def _newest(paths: Sequence[Path]) -> list[tuple[Path, Result]]:
     """Return the results in the papers' order, small scales first; of two for one figure and scale the later."""
-    found: dict[tuple[str, str], FigureResult] = {}
+    found: dict[str, tuple[Path, Result]] = {}
     for path in paths:
-        result = read_figure(path)
-        known = found.get((result.figure, result.scale))
-        if known is None or known.provenance.date < result.provenance.date:
-            found[result.figure, result.scale] = result
+        result = read_result(path)
+        known = found.get(result.name)
+        if result.benchmark in figure_ids() and (known is None or known[1].provenance.date < result.provenance.date):
+            found[result.name] = path, result
     order = {figure: number for number, figure in enumerate(figure_ids())}
-    names = sorted(found, key=lambda name: (order.get(name[0], len(order)), SCALES.index(name[1])))
-    return [found[name] for name in names]
+    return sorted(found.values(), key=lambda each: (order[each[1].benchmark], SCALES.index(each[1].scale)))
 
 
 def _reasons(path: Path) -> Mapping[str, str]:
-    if not path.exists():
-        return {}
-    toml: Any = import_extra("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench", "reading reasons")
-    try:
-        content: dict[str, str] = toml.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InvalidArgument(f"{os.fspath(path)!r} is not TOML: {error}") from None
-    return content
+    return read_toml(path.read_text(encoding="utf-8"), path.name) if path.exists() else {}
 
 
-def _name(result: FigureResult) -> str:
-    return f"{result.figure}-{result.scale}"
-
-
-def _text(judged: Sequence[JudgedFigure], reasons: Mapping[str, str]) -> Iterable[str]:
+def _text(judged: Sequence[JudgedFigure], reasons: Mapping[str, str], pictures: Mapping[str, str]) -> Iterable[str]:
     yield "# Reproduction of the papers' figures"
     yield ""
     yield (
-        "Written by `semistream bench reproduction` from the result files in `results/`; do not edit. Every figure was "
+        "Written by `semistream bench report` from the result files in `results/`; do not edit. Every figure was "
         "measured with `semistream figure ID --scale SCALE`: `laptop` is R of about a million rows, `paper` the "
         f"paper's own size. Verdicts are on the clock of a {DISK_CLOCK} (counted seeks and bytes, as the papers' "
         "machines had it), and beside it on the machine that measured."
@@ -91,17 +76,17 @@ def _text(judged: Sequence[JudgedFigure], reasons: Mapping[str, str]) -> Iterabl
         "**Reproduced**: the shape holds, and a number lies within 25% of the paper's, with at least half of its gain. "
         "**In direction**: the same side wins, by another factor, and by at least 2%. A figure is as good as its "
         "weakest claim. The rules are in "
-        "`src/semistream/bench/reproduction/claim.py`, the claims beside it."
+        "`src/semistream/bench/reproduction/claim.py`, the claims in `src/semistream/bench/claims`."
     )
     yield ""
     yield from _summary(judged)
     for paper, title in _PAPERS.items():
-        figures = [figure for figure in judged if figure.result.figure.startswith(f"{paper}-")]
+        figures = [figure for figure in judged if figure.result.benchmark.startswith(f"{paper}-")]
         if figures:
             yield f"## {paper}: {title}"
             yield ""
             for figure in figures:
-                yield from _section(figure, reasons)
+                yield from _section(figure, reasons, pictures)
     yield from _missing(judged)
 
 
@@ -120,22 +105,18 @@ def _summary(judged: Sequence[JudgedFigure]) -> Iterable[str]:
     yield "|---|---|---|---|---|"
     for figure in judged:
         result = figure.result
-        link = f"[{result.figure}](#{_anchor(result)})"
+        link = f"[{result.benchmark}](#{result.name.lower()})"
         machine = figure.on_machine.value if figure.has_clocks else "the same"
-        yield f"| {link} | {result.scale} | {load_figure(result.figure).title} | {figure.on_disk.value} | {machine} |"
+        yield f"| {link} | {result.scale} | {load_spec(result.benchmark).title} | {figure.on_disk.value} | {machine} |"
     yield ""
 
 
-def _anchor(result: FigureResult) -> str:
-    return f"{result.figure}-{result.scale}".lower()
-
-
-def _section(figure: JudgedFigure, reasons: Mapping[str, str]) -> Iterable[str]:
-    result, spec = figure.result, load_figure(figure.result.figure)
-    yield f"### {_name(result)}"
+def _section(figure: JudgedFigure, reasons: Mapping[str, str], pictures: Mapping[str, str]) -> Iterable[str]:
+    result, spec = figure.result, load_spec(figure.result.benchmark)
+    yield f"### {result.name}"
     yield ""
     unfinished = "" if result.is_complete else " The run is not finished."
-    yield f"{spec.title}. {spec.paper} ll. {spec.lines}: {spec.claim}{unfinished}"
+    yield f"{spec.title}. {spec.paper} ll. {spec.lines}: {spec.about}{unfinished}"
     yield ""
     if figure.has_clocks:
         yield f"| the paper | {DISK_CLOCK} | verdict | {MACHINE_CLOCK} | verdict |"
@@ -150,31 +131,22 @@ def _section(figure: JudgedFigure, reasons: Mapping[str, str]) -> Iterable[str]:
         for judged in figure.claims:
             yield f"| {judged.claim.text} | {judged.on_disk.ours} | {judged.on_disk.verdict.value} |"
     yield ""
-    reason = reasons.get(_name(result), reasons.get(result.figure))
+    reason = reasons.get(result.name, reasons.get(result.benchmark))
     if figure.on_disk is not Verdict.REPRODUCED:
         yield f"Why: {(reason or _NO_REASON).strip()}"
         yield ""
     elif reason is not None:
         yield f"Note: {reason.strip()}"
         yield ""
-    yield f"![{_name(result)}](figures/{_name(result)}.png)"
+    if result.name in pictures:
+        yield f"![{result.name}]({pictures[result.name]})"
+        yield ""
+    yield origin(result.provenance)
     yield ""
-    yield _origin(result.provenance)
-    yield ""
-
-
-def _origin(provenance: Provenance) -> str:
-    commit = (provenance.commit or f"version {provenance.semistream}")[:10]
-    changes = "" if provenance.commit_is_clean in (True, None) else " with changes"
-    memory_gib = provenance.memory_bytes / 2**30
-    return (
-        f"{provenance.date[:10]}, commit {commit}{changes}, {provenance.cpu}, {provenance.cores} cores, "
-        f"{memory_gib:.0f} GiB, load {provenance.load_average:g} before it, seed {provenance.seed}."
-    )
 
 
 def _missing(judged: Sequence[JudgedFigure]) -> Iterable[str]:
-    known = {figure.result.figure for figure in judged if figure.result.scale in _SHOWN_SCALES}
+    known = {figure.result.benchmark for figure in judged if figure.result.scale in _SHOWN_SCALES}
     missing = [figure for figure in figure_ids() if figure not in known]
     if missing:
         yield "## Not measured"

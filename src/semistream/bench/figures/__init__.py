@@ -1,1 +1,0 @@
-"""The papers' figures: spec file, run, result file with provenance, plot."""

@@ -1,0 +1,68 @@
+"""The points of a result as curves: one for each group and series, along x."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from semistream.bench.framework.measurement import Point
+
+__all__ = ["Curve", "Curves"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Values of a series on a clock, by ascending x."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def at(self, x: float) -> float | None:
+        """Return the value at the nearest x, when there is one within 2%; None otherwise."""
+        nearest = min(self.x, key=lambda known: abs(known - x), default=None)
+        if nearest is None or abs(nearest - x) > 0.02 * max(abs(x), abs(nearest)) + 1e-12:
+            return None
+        return self.y[self.x.index(nearest)]
+
+    def near(self, x: float) -> float | None:
+        """Return the value at x, on the line between its neighbours if it was not measured; None outside of them.
+
+        Examples
+        --------
+        >>> Curve((1.0, 3.0), (10.0, 20.0)).near(2.0)
+        15.0
+        """
+        if not self.x or not self.x[0] <= x <= self.x[-1]:
+            return self.at(x)
+        return float(np.interp(x, self.x, self.y))
+
+
+class Curves:
+    """All curves of what is named by ``shown``: a clock, another value of the points, or one of their details."""
+
+    def __init__(self, points: Iterable[Point], shown: str) -> None:
+        values: dict[tuple[str, str], dict[float, float]] = {}
+        for point in points:
+            value = point.y.get(shown, point.details.get(shown))
+            if isinstance(value, int | float):
+                values.setdefault((point.group, point.series), {})[point.x] = float(value)
+        self._curves = {
+            name: Curve(tuple(sorted(found)), tuple(found[x] for x in sorted(found))) for name, found in values.items()
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._curves)
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups, in the order in which they were measured."""
+        return list(dict.fromkeys(group for group, _ in self._curves))
+
+    @property
+    def series(self) -> list[str]:
+        """The series, in the order in which they were measured."""
+        return list(dict.fromkeys(series for _, series in self._curves))
+
+    def of(self, group: str, series: str) -> Curve | None:
+        """Return a curve; None when it was not measured."""
+        return self._curves.get((group, series))

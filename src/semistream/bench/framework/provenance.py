@@ -1,0 +1,97 @@
+"""Where a figure comes from: commit, machine, versions, seed and date. No host name and no path."""
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import semistream
+from semistream.bench.framework.extras import import_extra
+from semistream.cost.machine import core_count, cpu_model
+
+__all__ = ["Provenance", "collect_provenance"]
+
+_LIBRARIES = ("numba", "numpy", "pyarrow", "xxhash", "duckdb", "pyspark")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Enough to judge a figure and to measure it again.
+
+    Attributes
+    ----------
+    commit
+        Of the checkout that ran; None for an installed package.
+    commit_is_clean
+        Whether the checkout had no changes beyond the commit.
+    load_average
+        Processes that wanted a core in the minute before: what else the machine was doing.
+    """
+
+    date: str
+    seed: int
+    semistream: str
+    commit: str | None
+    commit_is_clean: bool | None
+    cpu: str
+    cores: int
+    memory_bytes: int
+    load_average: float
+    system: str
+    python: str
+    libraries: dict[str, str]
+
+
+def collect_provenance(seed: int) -> Provenance:
+    """Return the provenance of what this process measures now.
+
+    Examples
+    --------
+    >>> collect_provenance(seed=3).seed
+    3
+    """
+    commit, is_clean = _commit()
+    psutil = import_extra("psutil", "bench", "the description of the machine")
+    return Provenance(
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        seed=seed,
+        semistream=semistream.__version__,
+        commit=commit,
+        commit_is_clean=is_clean,
+        cpu=cpu_model(),
+        cores=core_count(),
+        memory_bytes=int(psutil.virtual_memory().total),
+        load_average=round(os.getloadavg()[0], 2),
+        system=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        libraries=_library_versions(),
+    )
+
+
+def _library_versions() -> dict[str, str]:
+    versions = {}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def _commit() -> tuple[str | None, bool | None]:
+    package = Path(semistream.__file__).parent
+    try:
+        commit = _git(package, "rev-parse", "HEAD")
+        # A package installed into another project's checkout is not part of that project's commit.
+        _git(package, "ls-files", "--error-unmatch", "__init__.py")
+        return commit, _git(package, "status", "--porcelain", "--", ".") == ""
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()

@@ -1,0 +1,146 @@
+"""Result files: the points, beside the spec as it was run and the provenance. Verdicts, plots and tables read these."""
+
+import json
+import os
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from semistream.bench.framework.measurement import Point
+from semistream.bench.framework.provenance import Provenance
+from semistream.bench.framework.spec import Spec
+from semistream.core.errors import InvalidArgument
+
+__all__ = ["Finished", "Result", "read_result", "write_result", "write_whole"]
+
+_FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A measurement that is done.
+
+    Attributes
+    ----------
+    seconds
+        What it took, whether in this run or in that of another benchmark.
+    """
+
+    name: str
+    key: str
+    seconds: float
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was measured.
+
+    Attributes
+    ----------
+    benchmark
+        The id of its spec.
+    spec
+        As it was run: with the parameters of ``scale`` alone.
+    finished
+        The measurements that are done, in the order of the spec.
+    is_complete
+        Whether these are all.
+    """
+
+    benchmark: str
+    scale: str
+    spec: dict[str, Any]
+    provenance: Provenance
+    finished: tuple[Finished, ...]
+    is_complete: bool
+
+    @property
+    def name(self) -> str:
+        """Benchmark and scale, as files and sections are named."""
+        return self.benchmark if self.scale == "full" else f"{self.benchmark}-{self.scale}"
+
+    @property
+    def points(self) -> list[Point]:
+        """The points of all measurements that are done."""
+        return [point for done in self.finished for point in done.points]
+
+    @property
+    def spec_as_run(self) -> Spec:
+        """The spec as it was run."""
+        return Spec.from_run(self.spec, self.scale)
+
+    def to_json(self) -> str:
+        """Return the text of the result file, with a line for each point."""
+        content = {
+            "format": _FORMAT,
+            "benchmark": self.benchmark,
+            "scale": self.scale,
+            "is_complete": self.is_complete,
+            "spec": self.spec,
+            "provenance": asdict(self.provenance),
+            "measurements": [],
+        }
+        head = json.dumps(content, indent=2).removesuffix("[]\n}")
+        return head + "[\n" + ",\n".join(map(_measurement_json, self.finished)) + "\n  ]\n}"
+
+
+def _measurement_json(done: Finished) -> str:
+    head = json.dumps({"name": done.name, "key": done.key, "seconds": done.seconds, "points": []})
+    points = ",\n".join(f"      {json.dumps(point.as_dict())}" for point in done.points)
+    return "    " + head.removesuffix("[]}") + "[\n" + points + "\n    ]}"
+
+
+def write_result(result: Result, path: str | os.PathLike[str]) -> None:
+    """Write a result file, whole or not at all."""
+    write_whole(Path(path), result.to_json() + "\n")
+
+
+def write_whole(target: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(text)
+        unfinished.replace(target)
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {os.fspath(target)!r}: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
+
+
+def read_result(path: str | os.PathLike[str]) -> Result:
+    """Read a result file.
+
+    Raises
+    ------
+    InvalidArgument
+        When the file is absent, or is not a result file of this format.
+    """
+    name = os.fspath(path)
+    try:
+        content = json.loads(Path(path).read_text())
+        if content["format"] != _FORMAT:
+            raise InvalidArgument(
+                f"{name!r} has format {content['format']}, this version reads {_FORMAT}: measure again"
+            )
+        return Result(
+            benchmark=content["benchmark"],
+            scale=content["scale"],
+            spec=content["spec"],
+            provenance=Provenance(**content["provenance"]),
+            finished=tuple(
+                Finished(done["name"], done["key"], done["seconds"], tuple(Point(**point) for point in done["points"]))
+                for done in content["measurements"]
+            ),
+            is_complete=content["is_complete"],
+        )
+    except OSError as error:
+        raise InvalidArgument(f"cannot read {name!r}: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(f"{name!r} is not a result file: write one with 'semistream bench'") from None

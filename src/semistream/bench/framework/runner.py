@@ -1,0 +1,212 @@
+"""Runs a spec measurement by measurement; what is finished is kept, and need not be measured again."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from semistream.bench.framework.kinds import measurements_of
+from semistream.bench.framework.measurement import Context, Measurement, PlacedMeasurement, Point, key_of
+from semistream.bench.framework.provenance import Provenance, collect_provenance
+from semistream.bench.framework.result_file import Finished, Result
+from semistream.bench.framework.spec import Spec
+from semistream.bench.framework.staged import staged_workload
+from semistream.bench.framework.store import MeasurementStore, code_of
+from semistream.core.errors import InvalidArgument
+from semistream.storage import MasterTable
+from semistream.workloads import Workload
+
+__all__ = ["Progress", "Run", "run_spec"]
+
+
+class Progress(NamedTuple):
+    """How far a run is.
+
+    Attributes
+    ----------
+    share_done
+        Of the work, by the weights of the measurements.
+    left_s
+        What the rest will take, by how long the finished measurements took; None before the first.
+    """
+
+    message: str
+    share_done: float
+    left_s: float | None
+
+
+class Run(NamedTuple):
+    """How specs are run.
+
+    Attributes
+    ----------
+    data_dir
+        Where master tables and finished measurements are kept.
+    real_data
+        The folder with real data sets; None when there is none.
+    only
+        Parts of the names of the measurements to make; all of them by default.
+    measure_again
+        Whether finished measurements of earlier runs are left aside.
+    tell
+        Is told how far the run is.
+    keep
+        Is given the result so far after every measurement.
+    """
+
+    data_dir: Path
+    real_data: Path | None = None
+    seed: int = 0
+    only: tuple[str, ...] = ()
+    measure_again: bool = False
+    tell: Callable[[Progress], None] = lambda progress: None
+    keep: Callable[[Result], None] = lambda result: None
+
+    def store(self) -> MeasurementStore:
+        """Return the finished measurements; specs that are run together share one."""
+        provenance = collect_provenance(self.seed)
+        return MeasurementStore(self.data_dir / "measurements", provenance, only_new=self.measure_again)
+
+    def chosen(self, measurements: Sequence[Measurement]) -> list[Measurement]:
+        """Return the measurements that `only` names."""
+        chosen = [
+            measurement
+            for measurement in measurements
+            if not self.only or any(part.lower() in measurement.name.lower() for part in self.only)
+        ]
+        if not chosen:
+            names = "; ".join(dict.fromkeys(measurement.name for measurement in measurements))
+            raise InvalidArgument(f"--only {' '.join(self.only)} names no measurement: use a part of one of {names}")
+        return chosen
+
+
+def run_spec(
+    spec: Spec,
+    scale: str,
+    run: Run,
+    resumed: Result | None = None,
+    store: MeasurementStore | None = None,
+) -> Result:
+    """Measure what ``spec`` asks for at ``scale``, and return the points.
+
+    Parameters
+    ----------
+    resumed
+        An earlier result of the same spec, whose measurements are not repeated.
+    store
+        Finished measurements, of this spec and others.
+    """
+    measurements = measurements_of(spec, scale)
+    provenance = collect_provenance(run.seed)
+    store = run.store() if store is None else store
+    finished = {} if resumed is None else _finished(resumed, spec, scale, provenance)
+    if resumed is not None:
+        provenance = resumed.provenance
+    chosen = [measurement for measurement in run.chosen(measurements) if key_of(measurement) not in finished]
+    estimate = _Estimate(chosen)
+
+    def result() -> Result:
+        done = tuple(finished[key_of(each)] for each in measurements if key_of(each) in finished)
+        return Result(spec.id, scale, spec.as_run(scale), provenance, done, len(done) == len(measurements))
+
+    with _Measuring(run, store) as measuring:
+        for number, measurement in enumerate(chosen, 1):
+            key = key_of(measurement)
+            kept = store.find(key)
+            if kept is None:
+                points, seconds = measuring.measure(measurement, f"{spec.id}, {number} of {len(chosen)}", estimate)
+                store.keep(key, points, seconds)
+                estimate.measured(measurement, seconds)
+            else:
+                points, seconds = kept
+                estimate.found(measurement)
+            placed = measurement.placed(points) if isinstance(measurement, PlacedMeasurement) else points
+            finished[key] = Finished(measurement.name, key, seconds, tuple(placed))
+            run.keep(result())
+    return result()
+
+
+class _Measuring:
+    """Runs measurements, and holds what several of them use until all are done."""
+
+    def __init__(self, run: Run, store: MeasurementStore) -> None:
+        self._run = run
+        self._store = store
+        self._open = ExitStack()
+        self._resources: dict[str, Any] = {}
+
+    def __enter__(self) -> "_Measuring":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+    def measure(self, measurement: Measurement, heading: str, estimate: "_Estimate") -> tuple[list[Point], float]:
+        run = self._run
+
+        def report(message: str) -> None:
+            run.tell(Progress(f"{heading}: {message}", estimate.share_done, estimate.left_s))
+
+        def table(workload: Workload, layout: str, page_bytes: int) -> MasterTable:
+            rows = workload.num_rows
+            what = f"staging the {layout} table of {workload.name}"
+            return staged_workload(
+                run.data_dir,
+                workload,
+                layout=layout,
+                page_bytes=page_bytes,
+                progress=lambda staged: report(f"{what}: {staged:,} of {rows:,} rows"),
+            )
+
+        report(measurement.name)
+        began_s = time.perf_counter()
+        context = Context(table, run.data_dir, run.real_data, run.seed, report, self._resource, self._store.remembered)
+        points = measurement.run(context)
+        return points, time.perf_counter() - began_s
+
+    def _resource(self, name: str, make: Callable[[], AbstractContextManager[Any]]) -> Any:
+        if name not in self._resources:
+            self._resources[name] = self._open.enter_context(make())
+        return self._resources[name]
+
+
+def _finished(resumed: Result, spec: Spec, scale: str, provenance: Provenance) -> dict[str, Finished]:
+    for what, theirs, ours in (
+        ("benchmark", resumed.benchmark, spec.id),
+        ("scale", resumed.scale, scale),
+        ("seed", resumed.provenance.seed, provenance.seed),
+        ("spec", resumed.spec_as_run, Spec.from_run(spec.as_run(scale), scale)),
+        ("code", code_of(resumed.provenance), code_of(provenance)),
+    ):
+        if theirs != ours:
+            shown = f": {theirs}, not {ours}" if isinstance(theirs, str | int) else ""
+            raise InvalidArgument(
+                f"the result to go on with is of another {what}{shown}: give --overwrite, or another --out"
+            )
+    return {done.key: done for done in resumed.finished}
+
+
+class _Estimate:
+    """How long the remaining measurements will take, by how long the finished ones took."""
+
+    def __init__(self, measurements: Sequence[Measurement]) -> None:
+        self._all = self._left = sum(measurement.weight for measurement in measurements)
+        self._measured = 0.0
+        self._seconds = 0.0
+
+    def measured(self, measurement: Measurement, seconds: float) -> None:
+        self._left -= measurement.weight
+        self._measured += measurement.weight
+        self._seconds += seconds
+
+    def found(self, measurement: Measurement) -> None:
+        self._left -= measurement.weight
+
+    @property
+    def share_done(self) -> float:
+        return 1.0 - self._left / self._all if self._all else 1.0
+
+    @property
+    def left_s(self) -> float | None:
+        return self._left * self._seconds / self._measured if self._measured else None

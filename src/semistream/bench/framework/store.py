@@ -1,0 +1,82 @@
+"""Finished measurements in the data folder, so that benchmarks share what they have in common."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from semistream.bench.framework.measurement import Point
+from semistream.bench.framework.provenance import Provenance
+from semistream.bench.framework.result_file import write_whole
+
+__all__ = ["MeasurementStore", "Stored", "code_of"]
+
+
+class Stored(NamedTuple):
+    """What a measurement returned, and how long it took."""
+
+    points: list[Point]
+    seconds: float
+
+
+class MeasurementStore:
+    """The measurements of one state of the code and one seed.
+
+    Parameters
+    ----------
+    folder
+        Made at the first `keep`.
+    only_new
+        Whether what was there before is measured again.
+    """
+
+    def __init__(self, folder: Path, provenance: Provenance, *, only_new: bool = False) -> None:
+        self._folder = folder
+        self._conditions = f"{code_of(provenance)}, seed {provenance.seed}"
+        self._new: set[str] | None = set() if only_new else None
+
+    def find(self, key: str) -> Stored | None:
+        """Return what was kept under ``key``; None when it has to be measured."""
+        try:
+            content = self._read(key)
+            return Stored([Point(**point) for point in content["points"]], content["seconds"])
+        except (OSError, KeyError, TypeError, ValueError):
+            return None  # absent, or not ours: it is measured, and written anew
+
+    def keep(self, key: str, points: Sequence[Point], seconds: float) -> None:
+        """Keep what was measured."""
+        self._write(key, {"seconds": seconds, "points": [point.as_dict() for point in points]})
+
+    def remembered(self, key: str, make: Callable[[], Any]) -> Any:
+        """Return the JSON values kept under ``key``; they are made and kept when there are none."""
+        try:
+            return self._read(key)["values"]
+        except (OSError, KeyError, TypeError, ValueError):
+            self._write(key, {"values": make()})
+            return self._read(key)["values"]
+
+    def _read(self, key: str) -> dict[str, Any]:
+        if self._new is not None and key not in self._new:
+            raise KeyError(key)
+        content: dict[str, Any] = json.loads(self._path(key).read_text())
+        if content["key"] != key or content["conditions"] != self._conditions:
+            raise KeyError(key)
+        return content
+
+    def _write(self, key: str, content: dict[str, Any]) -> None:
+        content = {"key": key, "conditions": self._conditions, **content}
+        write_whole(self._path(key), json.dumps(content, indent=2) + "\n")
+        if self._new is not None:
+            self._new.add(key)
+
+    def _path(self, key: str) -> Path:
+        digest = hashlib.sha256(f"{key}, {self._conditions}".encode()).hexdigest()
+        return self._folder / f"{digest[:32]}.json"
+
+
+def code_of(provenance: Provenance) -> str:
+    """Return which code measured: the commit, or the version of an installed package."""
+    if provenance.commit is None:
+        return f"version {provenance.semistream}"
+    return provenance.commit if provenance.commit_is_clean else f"{provenance.commit} with changes"

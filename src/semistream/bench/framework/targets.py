@@ -1,0 +1,319 @@
+"""Targets: what a benchmark is held against, as data in ``targets/NAME.toml``, and how points meet them.
+
+A target speaks of series (``of``, ``over``) in groups, of what is named by ``on``: a clock, another value or a detail.
+Names may be patterns such as ``"*, skew 1"``: each series and group that fits is a line of its own. A list of series,
+or of patterns, stands for the lowest of them at each x.
+
+=============  =====================================================================================================
+kind           the value that is held against ``least`` or ``most``
+=============  =====================================================================================================
+``value``      of at x
+``ratio``      of / over at x; ``over_on`` is what is taken of over, where it is not ``on``
+``growth``     of at its last x / at its first
+``crossing``   the x from which on of stays below over; infinity when it is not below in the end
+``reach``      the least x at which of has what over has at ``at``, as a part of ``at``
+``error``      the predictions' errors over all series, groups and x: ``take`` is median or worst. Details named by
+               ``on`` have an error, with its sign, for each clock
+``near best``  the share of all places at which of has at least ``near`` times the most that any series of over has
+=============  =====================================================================================================
+
+``at`` is an x, ``"first"``, ``"last"``, ``"every"``: the weakest of all places counts, or ``"each"``: every place is a
+line of its own. A target without a limit is a figure to look at: it is neither met nor missed.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from typing import Literal
+
+from semistream.bench.framework.curves import Curve, Curves
+from semistream.bench.framework.measurement import VALUE
+from semistream.bench.framework.result_file import Result
+from semistream.bench.framework.spec import Axis, load_spec, read_toml, spec_ids
+from semistream.core.errors import InvalidArgument
+
+__all__ = ["Judged", "Target", "judge_targets", "targets_of"]
+
+Kind = Literal["value", "ratio", "growth", "crossing", "reach", "error", "near best"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One line: a target for one series and group.
+
+    Attributes
+    ----------
+    value
+        None when it was not measured.
+    where
+        Which series, group and place it is of, as far as the target leaves it open.
+    met
+        None when nothing was measured, when the target has no limit, or when the run was not of the size that it
+        speaks of.
+    """
+
+    target: "Target"
+    value: float | None
+    where: str = ""
+    met: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """The target and what this line is of."""
+        return f"{self.target.text}, {self.where}" if self.where else self.target.text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a benchmark should reach.
+
+    Attributes
+    ----------
+    text
+        What is held against the limit, in our words.
+    on
+        What is compared: the name of a clock, another value, or a detail of the points.
+    over_on
+        What of ``over`` is compared; the same as of ``of`` by default.
+    over_group
+        The group of ``over``; the same as that of ``of`` by default.
+    together
+        Whether all groups that fit are one line: the weakest counts.
+    clock, take
+        With ``error``: whose errors, and which of them counts.
+    near
+        With ``near best``: the part of the best that is near it.
+    least, most
+        The limit: one of them, or none.
+
+    Examples
+    --------
+    >>> Target(text="speed-up", kind="value", of="speed-up", most=3.0).bound
+    'at most 3'
+    """
+
+    text: str
+    kind: Kind
+    of: str | list[str]
+    over: str | list[str] | None = None
+    on: str = VALUE
+    over_on: str | None = None
+    at: float | Literal["first", "last", "every", "each"] = "last"
+    group: str = "*"
+    over_group: str | None = None
+    together: bool = False
+    clock: str = ""
+    take: Literal["median", "worst"] = "median"
+    near: float = 1.0
+    least: float | None = None
+    most: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _RULES:
+            raise InvalidArgument(f"kind={self.kind!r} of a target is unknown: use one of {', '.join(_RULES)}")
+        if self.least is not None and self.most is not None:
+            raise InvalidArgument(f"a target has one limit, least or most: {self.text!r}")
+        if self.over is None and self.kind in ("ratio", "crossing", "reach", "near best"):
+            raise InvalidArgument(f"a target of kind {self.kind!r} needs over: {self.text!r}")
+
+    @property
+    def has_limit(self) -> bool:
+        return self.least is not None or self.most is not None
+
+    @property
+    def limit(self) -> float:
+        limit = self.least if self.least is not None else self.most
+        assert limit is not None
+        return limit
+
+    @property
+    def bound(self) -> str:
+        """The limit in words."""
+        if not self.has_limit:
+            return "no limit"
+        return f"{'at least' if self.least is not None else 'at most'} {self.limit:g}"
+
+    def is_met_by(self, value: float) -> bool:
+        return value >= self.limit if self.least is not None else value <= self.limit
+
+    def weakest(self, values: dict[str, float]) -> tuple[str, float]:
+        """Return the value that is the least good, with its name."""
+        pick = min if self.least is not None else max
+        return pick(values.items(), key=lambda item: item[1])
+
+    def lines(self, result: Result) -> Iterator[Judged]:
+        """Yield a line for every series and group that was measured."""
+        spec = result.spec_as_run
+        is_judged = self.has_limit and load_spec(result.benchmark).has_size_of_targets(spec.parameters(result.scale))
+        found = False
+        for where, value in _RULES[self.kind](self, result):
+            found = True
+            yield Judged(self, value, where, self.is_met_by(value) if is_judged else None)
+        if not found:
+            yield Judged(self, None)
+
+
+def targets_of(benchmark: str) -> list[Target]:
+    """Return the targets of a benchmark; none where there is no file."""
+    path = files("semistream.bench") / "targets" / f"{benchmark}.toml"
+    if not path.is_file():
+        return []
+    return [Target(**content) for content in read_toml(path.read_text(encoding="utf-8"), path.name)["target"]]
+
+
+def judge_targets(result: Result) -> list[Judged]:
+    """Return what a result says of the targets of its benchmark; figures of papers have claims instead."""
+    if result.benchmark not in spec_ids():
+        return []
+    return [line for target in targets_of(result.benchmark) for line in target.lines(result)]
+
+
+_Found = Iterator[tuple[str, float]]
+
+
+def _compared(target: Target, result: Result) -> _Found:
+    """Yield values or ratios of every series and group."""
+    curves, axis = Curves(result.points, target.on), result.spec_as_run.x
+    over_curves = curves if target.over_on is None else Curves(result.points, target.over_on)
+    for name in _sides(curves.series, target):
+        named = "" if name == target.of or isinstance(name, list) else name
+        everywhere: dict[str, float] = {}
+        for group in _fitting(curves.groups, target.group):
+            over_group = group if target.over_group is None else target.over_group
+            of, over = _side(curves, group, name), _side(over_curves, over_group, target.over)
+            if of is None or (target.over is not None and over is None):
+                continue
+            grouped = "" if group == target.group else group
+            values = {}
+            for x in _places(of, target.at):
+                upper, lower = of.at(x), 1.0 if over is None else over.at(x)
+                if upper is not None and lower:
+                    shows_place = target.at in ("every", "each")
+                    values[_joined(grouped, _place(axis, x) if shows_place else "")] = upper / lower
+            if target.at == "each":
+                yield from ((_joined(named, place), value) for place, value in values.items())
+            elif values and not target.together:
+                place, value = target.weakest(values)
+                yield _joined(named, place if len(values) > 1 else grouped), value
+            everywhere |= values
+        if target.together and everywhere:
+            place, value = target.weakest(everywhere)
+            yield _joined(named, place), value
+
+
+def _growth(target: Target, result: Result) -> _Found:
+    curves = Curves(result.points, target.on)
+    for group in _fitting(curves.groups, target.group):
+        of = _side(curves, group, target.of)
+        if of is not None and len(of.x) > 1 and of.y[0]:
+            yield ("" if group == target.group else group), of.y[-1] / of.y[0]
+
+
+def _crossing(target: Target, result: Result) -> _Found:
+    curves = Curves(result.points, target.on)
+    for group in _fitting(curves.groups, target.group):
+        assert target.over is not None
+        of, over = _side(curves, group, target.of), _side(curves, group, target.over)
+        if of is None or over is None:
+            continue
+        slower = [x for x, theirs in zip(over.x, over.y, strict=True) if (ours := of.near(x)) is None or ours >= theirs]
+        later = [x for x in over.x if not slower or x > slower[-1]]
+        yield ("" if group == target.group else group), (later[0] if slower else 0.0) if later else math.inf
+
+
+def _reach(target: Target, result: Result) -> _Found:
+    curves = Curves(result.points, target.on)
+    for group in _fitting(curves.groups, target.group):
+        assert target.over is not None
+        of, over = _side(curves, group, target.of), _side(curves, group, target.over)
+        if of is None or over is None or not isinstance(target.at, float | int):
+            continue
+        wanted = over.at(target.at)
+        tried = [x for x in of.x if x <= target.at]
+        if wanted is None or len(tried) < 2:
+            continue
+        enough = [x for x in tried if (of.at(x) or 0.0) >= wanted]
+        # Without any that is enough the whole of it was not either; the value is what was tried last.
+        yield ("" if group == target.group else group), min(enough, default=target.at) / target.at
+
+
+def _error(target: Target, result: Result) -> _Found:
+    errors = [
+        abs(point.details[target.on][target.clock])
+        for point in result.points
+        if isinstance(target.of, str)
+        and fnmatchcase(point.series, target.of)
+        and fnmatchcase(point.group, target.group)
+        and target.clock in point.details.get(target.on, {})
+    ]
+    if errors:
+        yield f"{len(errors)} cells", statistics.median(errors) if target.take == "median" else max(errors)
+
+
+def _near_best(target: Target, result: Result) -> _Found:
+    curves = Curves(result.points, target.on)
+    assert isinstance(target.of, str)
+    assert isinstance(target.over, str)
+    near: list[bool] = []
+    for group in _fitting(curves.groups, target.group):
+        of = curves.of(group, target.of) or Curve((), ())
+        others = [curves.of(group, name) for name in _fitting(curves.series, target.over)]
+        for x, found in zip(of.x, of.y, strict=True):
+            values = [value for curve in others if curve is not None and (value := curve.at(x)) is not None]
+            best = max(values, default=found)
+            near.append(found >= target.near * best)
+    if near:
+        yield f"{len(near)} places", sum(near) / len(near)
+
+
+_RULES: dict[str, Callable[[Target, Result], _Found]] = {
+    "value": _compared,
+    "ratio": _compared,
+    "growth": _growth,
+    "crossing": _crossing,
+    "reach": _reach,
+    "error": _error,
+    "near best": _near_best,
+}
+
+
+def _fitting(names: Sequence[str], pattern: str) -> list[str]:
+    return [name for name in names if name == pattern or fnmatchcase(name, pattern)]
+
+
+def _sides(names: Sequence[str], target: Target) -> Sequence[str | list[str]]:
+    """Return what ``of`` stands for; a series is held against itself only in another group, or by something else."""
+    if isinstance(target.of, list):
+        return [target.of]
+    is_apart = target.over_group is not None or target.over_on is not None
+    return [name for name in _fitting(names, target.of) if is_apart or name != target.over]
+
+
+def _side(curves: Curves, group: str, names: str | list[str] | None) -> Curve | None:
+    """Return the curve of a series, or the lowest of several at each x."""
+    if names is None or isinstance(names, str):
+        return None if names is None else curves.of(group, names)
+    fitting = dict.fromkeys(name for pattern in names for name in _fitting(curves.series, pattern))
+    found = [curve for name in fitting if (curve := curves.of(group, name)) is not None]
+    places = sorted({x for curve in found for x in curve.x})
+    lowest = [min(value for curve in found if (value := curve.at(x)) is not None) for x in places]
+    return Curve(tuple(places), tuple(lowest)) if places else None
+
+
+def _place(axis: Axis, x: float) -> str:
+    return axis.text(x) if axis.ticks else f"{axis.label} {axis.text(x)}"
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _places(curve: Curve, at: float | str) -> Sequence[float]:
+    if at in ("every", "each"):
+        return curve.x
+    if isinstance(at, str):
+        return [curve.x[0 if at == "first" else -1]]
+    return [at]

@@ -1,0 +1,337 @@
+"""The kind ``cost validation``: what the cost models predict, and what is measured, side by side.
+
+S3 Figs. 5b and 6a, S1 Fig. 8, S2 Fig. 9f, S0 Figs. 6c and 6d, and the benchmark ``validation``. On the 7200 rpm disk a
+model's counts are priced by seeks and bytes; on this machine by cost factors, which are calibrated on the same table in
+the same run, beside the same yardstick.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import geometric_mean
+from typing import Any, get_args
+
+from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point, key_of
+from semistream.bench.framework.spec import Spec
+from semistream.bench.measurements.cost.join_case import has_model, join_case, predicted
+from semistream.bench.measurements.joins.groups import groups_of
+from semistream.bench.measurements.joins.open_cell import OpenCell, cell_without, open_cell
+from semistream.bench.measurements.joins.rate import RateCell
+from semistream.bench.measurements.joins.steady import SteadyState
+from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated
+from semistream.cost.advice import Alternative
+from semistream.cost.alternatives import TableForm, Target, find_alternatives, ranked
+from semistream.cost.calibration import MEMORY_SHARES, SKEWS, calibrate
+from semistream.cost.clock import Clock
+from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
+from semistream.cost.disk_profile import HDD
+from semistream.cost.model import Prediction
+from semistream.cost.table_shape import Layout
+from semistream.cost.yardstick import Yardstick, at_usual_speed
+
+__all__ = ["MEASURED", "PREDICTED", "Calibrated", "CostValidation", "cost_validation_measurements"]
+
+MEASURED, PREDICTED = "measured", "predicted"
+_SHOWN = ("loop_s", "tuples_per_s")
+_OWN = ("shown", "measured_x", "calibrates", "calibrates_on_grid", "advises")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """The cost factors of this machine on one table: measured once, and used by all cells on it.
+
+    Attributes
+    ----------
+    cells
+        The cells that use them. The first is on the table.
+    on_grid
+        Whether operators are tried over a grid of memories and skews; otherwise about the memory of the cells.
+    """
+
+    cells: tuple[RateCell, ...]
+    on_grid: bool
+
+    @property
+    def name(self) -> str:
+        return "calibration"
+
+    @property
+    def weight(self) -> float:
+        return 250.0 if self.on_grid else 20.0
+
+    def run(self, context: Context) -> list[Point]:
+        return [Point("calibration", 0.0, {}, self.content(context))]
+
+    def yardstick(self, context: Context) -> Yardstick:
+        """Return the yardstick of the table."""
+        opened = open_cell(self.cells[0], context)
+        found: Yardstick = context.resource(key_of(self), lambda: Yardstick(opened.table, context.data_dir))
+        return found
+
+    def content(self, context: Context) -> dict[str, Any]:
+        """Return factors, and where they come from, as plain values."""
+        found: dict[str, Any] = context.remembered(f"factors of {key_of(self)}", lambda: self._calibrate(context))
+        return found
+
+    def _calibrate(self, context: Context) -> dict[str, Any]:
+        opened = [open_cell(cell, context) for cell in self.cells]
+        calibration = calibrate(
+            opened[0].table,
+            memory_bytes=None if self.on_grid else round(geometric_mean(cell.budget_bytes for cell in opened)),
+            stream_schema=opened[0].workload.stream_schema,
+            algorithms=list(dict.fromkeys(cell.algorithm for cell in self.cells)),
+            progress=context.report,
+            yardstick=self.yardstick(context),
+        )
+        return {
+            "factors": {name: factors.as_dict() for name, factors in calibration.factors.by_algorithm.items()},
+            "left_out": calibration.left_out,
+            "fit_error": calibration.fit_error,
+            "yardstick_s": calibration.provenance["yardstick_s"],
+        }
+
+    def clock(self, context: Context) -> CostFactors:
+        """Return the clock of this machine."""
+        factors = self.content(context)["factors"]
+        return CostFactors({name: AlgorithmFactors(**given) for name, given in factors.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostValidation:
+    """One cell, predicted and, if asked for, measured.
+
+    Attributes
+    ----------
+    shown
+        ``"loop_s"``, the papers' c_loop, or ``"tuples_per_s"``.
+    calibrated
+        This machine's cost factors; without them predictions are for the disk alone.
+    """
+
+    series: str
+    x: float
+    group: str
+    cell: RateCell
+    is_measured: bool
+    shown: str
+    calibrated: Calibrated | None
+
+    @property
+    def name(self) -> str:
+        return ", ".join(part for part in (self.series, self.group, f"{self.x:g}") if part)
+
+    @property
+    def weight(self) -> float:
+        return self.cell.weight if self.is_measured else 0.5
+
+    def run(self, context: Context) -> list[Point]:
+        try:
+            return self.points(context, open_cell(self.cell, context))
+        except BudgetTooSmall as error:
+            return [Point(f"{self.series} {MEASURED}", self.x, {}, {"skipped": str(error)}, self.group)]
+
+    def points(self, context: Context, opened: OpenCell, **settings: Any) -> list[Point]:
+        """Return what is predicted and measured, with other settings of the operator than its own if there are any."""
+        clocks: list[Clock] = [HDD]
+        yardstick = None
+        if self.calibrated is not None:
+            clocks.append(self.calibrated.clock(context))
+            yardstick = self.calibrated.yardstick(context)
+        predictions = _predictions(opened, clocks, settings)
+        points = [self._predicted(predictions)] if predictions else []
+        if self.is_measured:
+            steady = opened.measure(yardstick=yardstick, **settings)
+            usual_s = None if self.calibrated is None else self.calibrated.content(context)["yardstick_s"]
+            points.append(self.measured(steady, predictions, usual_s))
+        return points
+
+    def _predicted(self, predictions: Mapping[str, Prediction]) -> Point:
+        plan = next(iter(predictions.values())).plan
+        return Point(
+            series=f"{self.series} {PREDICTED}",
+            x=self.x,
+            y={clock: float(getattr(each, self.shown)) for clock, each in predictions.items()},
+            details={
+                "settings": plan.settings,
+                "memory_bytes": plan.memory_bytes,
+                "tuples_per_loop": plan.loop.tuples,
+                "cache_share": plan.loop.cache_share,
+            },
+            group=self.group,
+        )
+
+    def measured(
+        self,
+        steady: SteadyState,
+        predictions: Mapping[str, Prediction],
+        usual_yardstick_s: float | None = None,
+    ) -> Point:
+        """Return the point of what was measured, with how far the predictions are off."""
+        work = steady.work
+        machine_s = at_usual_speed(work.undisturbed_s, work.yardstick_s, usual_yardstick_s)
+        seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: machine_s}
+        steps = max(1, work.counted.steps)
+        rates = {clock: work.tuples / each for clock, each in seconds.items()}
+        loops = {clock: each / steps for clock, each in seconds.items()}
+        values = {"loop_s": loops, "tuples_per_s": rates}[self.shown]
+        return Point(
+            series=f"{self.series} {MEASURED}",
+            x=self.x,
+            y=values,
+            details={
+                "algorithm": self.cell.algorithm,
+                "layout": self.cell.layout,
+                "steps": work.counted.steps,
+                "tuples_per_s": rates,
+                "loop_s": loops,
+                "waited_s": work.waited_s,
+                "speed_of_machine": machine_s / work.undisturbed_s,
+                "tuples_per_loop": work.tuples / steps,
+                "cache_share": work.counted.cache_share,
+                "is_steady": steady.warm_up.is_steady,
+                # Predicted over measured, less one; positive when the model is too high.
+                "loop_s_error": {clock: each.loop_s / loops[clock] - 1 for clock, each in predictions.items()},
+                "tuples_per_s_error": {
+                    clock: each.tuples_per_s / rates[clock] - 1 for clock, each in predictions.items()
+                },
+            },
+            group=self.group,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advised:
+    """What the advisor recommends at a place, on one clock: any algorithm on either table, with its best settings.
+
+    Attributes
+    ----------
+    at
+        The place: the cell of any algorithm there.
+    algorithms
+        Those to choose from.
+    """
+
+    clock: str
+    at: CostValidation
+    algorithms: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.at.name
+
+    @property
+    def weight(self) -> float:
+        return self.at.weight + 5.0
+
+    def run(self, context: Context) -> list[Point]:
+        clock: Clock = HDD
+        if self.clock == MACHINE:
+            assert self.at.calibrated is not None, "only a calibrated machine has a clock"
+            clock = self.at.calibrated.clock(context)
+        alternatives: list[Alternative] = []
+        opened: dict[str, OpenCell] = {}
+        for layout in get_args(Layout):
+            cell = opened[layout] = open_cell(replace(self.at.cell, layout=layout, options={}), context)
+            case = join_case(cell)
+            form = TableForm(layout, cell.table.page_bytes, False, True, case.table)
+            target = Target(None, cell.budget_bytes, clock)
+            names = self.algorithms
+            alternatives += find_alternatives(target, case.spec, case.stream, [form], names=names).alternatives
+        if not alternatives:
+            return []
+        best = ranked(alternatives)[0]
+        context.report(f"advised for {self.clock}: {best.algorithm} on {best.layout}")
+        there = opened[best.layout]
+        there = there._replace(cell=replace(there.cell, algorithm=best.algorithm))
+        try:
+            return replace(self.at, cell=there.cell).points(context, there, **best.settings)
+        except BudgetTooSmall as error:  # bad advice: nothing is answered
+            details = {"skipped": str(error).replace(there.table.path, "the table"), "algorithm": best.algorithm}
+            return [Point(f"{self.at.series} {MEASURED}", self.at.x, {self.clock: 0.0}, details, self.at.group)]
+
+
+def _predictions(opened: OpenCell, clocks: Sequence[Clock], settings: Mapping[str, Any]) -> dict[str, Prediction]:
+    """Return what the model says on every clock that knows the algorithm; nothing when there is no model."""
+    if not has_model(opened.cell.algorithm):
+        return {}
+    found = {}
+    for clock in clocks:
+        try:
+            found[clock.name] = predicted(opened, clock, **settings)
+        except NotCalibrated:
+            continue
+    return found
+
+
+def cost_validation_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
+    """Return the calibration of every table, a measurement for every cell, and what is advised at every place.
+
+    Parameters are those of a cell; ``shown`` of `CostValidation`; ``calibrates``, whether this machine's cost factors
+    are measured, and ``calibrates_on_grid``, whether on one clustered table for all algorithms; ``advises``; and
+    ``measured_x``, the places on the x axis at which the join is measured, and not only predicted: all by default.
+    Lists span groups.
+    """
+    shown = parameters["shown"]
+    if shown not in _SHOWN:
+        raise InvalidArgument(f"{spec.id} shows {shown!r}, which is unknown: use one of {', '.join(_SHOWN)}")
+    on_grid = parameters.get("calibrates_on_grid", False)
+    if on_grid:
+        _require_other_points(parameters)
+    measured_x = parameters.get("measured_x", parameters["x"])
+    cells: list[tuple[str, str, float, RateCell]] = []
+    for group, there in groups_of(parameters, lists=("x", "measured_x")):
+        for x in there["x"]:
+            for series, settings in spec.series.items():
+                cells.append((series, group, x, cell_without({**there, **settings, spec.x.name: x}, _OWN)))
+    by_table: dict[str, dict[Any, RateCell]] = {}
+    for _, _, _, cell in cells:
+        # All algorithms work on a clustered table, and one cell of each tells what is calibrated there.
+        known = (cell.algorithm, replace(cell, layout="clustered")) if on_grid else (str(cell), cell)
+        by_table.setdefault(_table(cell, on_grid), {}).setdefault(*known)
+    calibrated = {
+        table: Calibrated(cells=tuple(found.values()), on_grid=on_grid)
+        for table, found in by_table.items()
+        if parameters.get("calibrates", True)
+    }
+    validations = [
+        CostValidation(
+            series=series,
+            x=x * spec.x.factor,
+            group=group,
+            cell=cell,
+            is_measured=x in measured_x,
+            shown=shown,
+            calibrated=calibrated.get(_table(cell, on_grid)),
+        )
+        for series, group, x, cell in cells
+    ]
+    return [*calibrated.values(), *validations, *(_advised(validations) if parameters.get("advises") else ())]
+
+
+def _table(cell: RateCell, on_grid: bool) -> str:
+    """Return the name of the table that a cell's factors are measured on."""
+    rows = cell.workload.arguments.get("rows")
+    return f"{rows} rows" if on_grid else f"{cell.workload} {cell.layout} {cell.page_bytes}"
+
+
+def _advised(validations: Sequence[CostValidation]) -> list[Measurement]:
+    algorithms = tuple(dict.fromkeys(found.cell.algorithm for found in validations))
+    places = {(found.group, found.x): found for found in validations}
+    return [
+        Advised(
+            clock=clock,
+            at=replace(found, series=f"advised for {clock}", is_measured=True),
+            algorithms=algorithms,
+        )
+        for found in places.values()
+        for clock in (HDD.name, *([MACHINE] if found.calibrated is not None else []))
+    ]
+
+
+def _require_other_points(parameters: Mapping[str, Any]) -> None:
+    """Raise `InvalidArgument` where a cell is one of the points at which the cost factors are measured."""
+    for skew in set(parameters["zipf_exponent"]) & set(SKEWS):
+        for share in set(parameters["x"]) & set(MEMORY_SHARES):
+            raise InvalidArgument(
+                f"skew {skew:g} with memory {share:g} is where cost factors are measured, and would validate itself: "
+                "give another skew or memory"
+            )

@@ -1,0 +1,186 @@
+"""The kind ``tuning``: memory of the best fixed MESHJOIN and of one that tunes itself, on the same bursts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from semistream.bench.framework.measurement import Context, Measurement, Point
+from semistream.bench.framework.parameters import check_above, check_least
+from semistream.bench.framework.spec import Spec
+from semistream.bench.measurements.cost.bursty_part import TICKS_OF_PERIOD, BurstyPart
+from semistream.bench.measurements.cost.replayed import Timeline, replayed
+from semistream.core.errors import BudgetTooSmall, InvalidArgument
+from semistream.core.semantics import JoinSpec
+from semistream.cost.disk_profile import HDD
+from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.model import JoinCase, Prediction
+from semistream.cost.stream_shape import StreamShape
+from semistream.cost.table_shape import TableShape
+from semistream.cost.tuner import least_memory
+from semistream.storage import MasterTable
+from semistream.workloads import STREAM_SCHEMA, synthetic
+
+__all__ = ["BurstTuning", "tuning_measurements"]
+
+_TOLERANCE = 1.01  # of the least memory that keeps up
+_FIRST_STEP = 1.04
+_LINES = ("at_s", "memory_bytes", "waiting_outside", "b")
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """The least memory with which a fixed setting keeps up with the peak."""
+
+    budget_bytes: int
+    b: int
+    predicted_bytes: int
+    too_small_for_the_peak_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BurstTuning:
+    """Both joins on a stream with bursts of one time scale.
+
+    Attributes
+    ----------
+    bursts
+        What the time scale is called.
+    tick_scans
+        How long a tick is, in scans of the table.
+    ticks
+        How many ticks of a period are replayed: the part with the busiest, so that the peak is that of the whole
+        period, and the mean above it.
+    peak_share
+        Tuples that arrive in the busiest scan, as a share of the table's rows.
+    most_wait_scans
+        The longest that a tuple may wait for room in the stream buffer, in scans, where a join keeps up; a seek comes
+        on top, during which no join takes anything.
+    budget_factor
+        What the self-tuned join may take, as a multiple of the memory of the best fixed one.
+    """
+
+    bursts: str
+    tick_scans: float
+    ticks: int
+    rows: int
+    page_bytes: int
+    burstiness: float
+    zipf_exponent: float
+    peak_share: float
+    most_wait_scans: float
+    budget_factor: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.bursts} bursts"
+
+    @property
+    def weight(self) -> float:
+        return 1.0 + 4e-7 * self.rows * self.tick_scans * self.ticks
+
+    def run(self, context: Context) -> list[Point]:
+        table = context.table(synthetic(self.rows, zipf_exponent=0.0, seed=context.seed), "heap", self.page_bytes)
+        part = BurstyPart.around_peak(
+            peak_tuples=self.peak_share * self.rows,
+            scan_s=HDD.io_s(seeks=len(table.pages.files), bytes_read=table.num_bytes),
+            tick_scans=self.tick_scans,
+            ticks=self.ticks,
+            burstiness=self.burstiness,
+            seed=context.seed,
+        )
+        replay = partial(replayed, table, zipf_exponent=self.zipf_exponent, seed=context.seed)
+        fixed = self._best_fixed(table, part, replay, context.report)
+        context.report(f"fixed at {fixed.budget_bytes:,} bytes")
+        as_fixed = replay(part, fixed.budget_bytes, b=fixed.b)
+        context.report("self-tuned")
+        as_tuned = replay(part, int(fixed.budget_bytes * self.budget_factor), tuned=True)
+        shared = {
+            "scan_s": part.scan_s,
+            "tick_s": part.bursts.tick_s,
+            "peak_tuples_per_s": part.peak_tuples() / part.scan_s,
+            "mean_tuples_per_s": part.num_tuples / part.length_s,
+            "most_wait_s": self._most_wait_s(part),
+        }
+        return [
+            *self._points("fixed", part, as_fixed, {**shared, **asdict(fixed)}),
+            *self._points("self-tuned", part, as_tuned, shared),
+        ]
+
+    def _most_wait_s(self, part: BurstyPart) -> float:
+        return self.most_wait_scans * part.scan_s + HDD.seek_s
+
+    def _best_fixed(
+        self, table: MasterTable, part: BurstyPart, replay: Callable[..., Timeline], report: Callable[[str], None]
+    ) -> _Fixed:
+        """Look for the least memory that keeps up with the peak, from what the model says on; replays decide."""
+        predicted = _predicted(table, part.peak_tuples() / part.scan_s)
+        b = int(predicted.plan.settings["b"])
+        peak = part.busiest_ticks()
+
+        def keeps_up(memory_bytes: int) -> bool:
+            report(f"does a fixed join with {memory_bytes:,} bytes keep up with the peak?")
+            try:
+                return replay(peak, memory_bytes, b=b).longest_wait_s <= self._most_wait_s(part)
+            except BudgetTooSmall:
+                return False
+
+        low = high = predicted.budget_bytes
+        if keeps_up(high):
+            low = int(high / _FIRST_STEP)
+            while keeps_up(low):
+                low, high = int(low / _FIRST_STEP), low
+        else:
+            high = int(low * _FIRST_STEP)
+            while not keeps_up(high):
+                low, high = high, int(high * _FIRST_STEP)
+        while high > low * _TOLERANCE:
+            middle = int((low * high) ** 0.5)
+            low, high = (low, middle) if keeps_up(middle) else (middle, high)
+        return _Fixed(high, b, predicted.budget_bytes, low)
+
+    def _points(self, join: str, part: BurstyPart, timeline: Timeline, details: Mapping[str, Any]) -> list[Point]:
+        """Return a point for each moment; the first has what is said of the whole replay in its details."""
+        at_s = np.array(timeline.at_s)
+        width_s = part.length_s / at_s.size
+        rates = (part.arrived(at_s + width_s) - part.arrived(at_s)) / width_s
+        whole = {name: value for name, value in asdict(timeline).items() if name not in _LINES}
+        return [
+            Point(
+                series=join,
+                x=timeline.at_s[moment],
+                y={
+                    "arrivals": round(float(rates[moment])),
+                    "memory": timeline.memory_bytes[moment] / 2**20,
+                    "waiting": timeline.waiting_outside[moment],
+                },
+                details={"b": timeline.b[moment]} if moment else {**details, **whole, "b": timeline.b[moment]},
+                group=self.name,
+            )
+            for moment in range(at_s.size)
+        ]
+
+
+def _predicted(table: MasterTable, tuples_per_s: float) -> Prediction:
+    spec = JoinSpec.resolve(STREAM_SCHEMA, table.schema, "key", "inner")
+    stream = StreamShape(keys=KeyDistribution.zipf(table.num_rows, 0.0))
+    return least_memory("meshjoin", JoinCase(TableShape.of(table), stream, spec), tuples_per_s, HDD)
+
+
+def tuning_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
+    """Return a measurement for slow bursts and one for fast ones: parameters named for them are the fields of it."""
+    check_least(parameters, rows=1000)
+    check_above(parameters, peak_share=0, slow_tick_scans=0, fast_tick_scans=0, most_wait_scans=0, budget_factor=1)
+    for name in ("slow_ticks", "fast_ticks"):
+        ticks = parameters[name]
+        if ticks < 2 or TICKS_OF_PERIOD % ticks:
+            raise InvalidArgument(f"{name}={ticks} must be a power of 2 from 2 to {TICKS_OF_PERIOD}")
+    shared = {name: value for name, value in parameters.items() if not name.startswith(("slow_", "fast_"))}
+    return [
+        BurstTuning(
+            bursts=bursts, tick_scans=parameters[f"{bursts}_tick_scans"], ticks=parameters[f"{bursts}_ticks"], **shared
+        )
+        for bursts in ("slow", "fast")
+    ]

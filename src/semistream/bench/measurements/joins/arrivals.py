@@ -1,0 +1,168 @@
+"""How long tuples wait and are worked on when they arrive more slowly than the operator could answer them.
+
+Time is that of the 7200 rpm disk, by I/O alone, or of this machine. Means follow from the number of tuples in the
+system, once that has come to rest at the arrival rate.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from semistream.cost.disk_profile import HDD
+from semistream.operators.step_operator import StepOperator
+from semistream.runtime.local import Replay
+from semistream.runtime.local.replay import StepCost
+
+__all__ = ["StepSeconds", "Times", "disk_step_s", "machine_step_s", "measure_times", "measure_times_for"]
+
+StepSeconds = Callable[[StepCost], float]
+
+# In full windows of tuples that need the disk: the window settles, then the means are taken. At 80% of the rate
+# MESHJOIN answers 0.8 of a full window in a scan, and the scan is measured whole, with its seek. Partitions that
+# are asked for about equally are read everywhere all the time, so that fewer tuples show the same means.
+_SETTLING_WINDOWS = 1.0
+_MEASURED_WINDOWS = 0.8
+_MOST_MEASURED_TUPLES = 100_000
+_MOST_WINDOWS = 8  # when nearly all tuples go through a cache
+_MOST_S = 120.0  # the emergency brake
+_KEPT_UP = 0.9  # of the arrivals were taken: a step that is under way holds some of them back
+
+
+@dataclass(frozen=True)
+class Times:
+    """What a tuple goes through at a given arrival rate, in seconds of the clock that it was measured with.
+
+    Attributes
+    ----------
+    is_settled
+        Whether there was time enough for the number of tuples in the system to come to rest.
+    in_system_s
+        From arrival to answer.
+    waiting_s
+        In the stream buffer, or before it; None when the operator does not tell it apart.
+    processing_s
+        From leaving the stream buffer to the answer.
+    """
+
+    arrivals_per_s: float
+    tuples: int
+    is_settled: bool
+    in_system_s: float
+    waiting_s: float | None
+    processing_s: float | None
+
+
+def disk_step_s(step: StepCost) -> float:
+    """Return what the reads of a step take on the 7200 rpm disk."""
+    return HDD.work_s(step.before, step.after)
+
+
+def machine_step_s(step: StepCost) -> float:
+    """Return what a step took on this machine."""
+    return step.elapsed_s
+
+
+def measure_times(
+    op: StepOperator,
+    batches: Iterator[pa.RecordBatch],
+    arrivals_per_s: float,
+    least_tuples: int,
+    is_scan: bool,
+    step_cost_s: StepSeconds = disk_step_s,
+) -> Times | None:
+    """Return the mean times of tuples that arrive at this rate, and close the operator.
+
+    Parameters
+    ----------
+    op
+        Warm, and with a backlog, which shrinks to what the rate asks for.
+    least_tuples
+        How many tuples to run for at least; an operator that keeps no window runs for these.
+    is_scan
+        Whether the operator reads the table from end to end, and has to be measured over a whole scan.
+    step_cost_s
+        Whose seconds they are.
+    """
+    if arrivals_per_s <= 0:
+        return None
+    if op.buffered == op.pending:
+        for _ in op.drain():
+            pass
+    window_tuples = op.pending - (op.buffered or 0)
+    most_tuples = max(least_tuples, _MOST_WINDOWS * window_tuples)
+    measured_tuples = _MEASURED_WINDOWS * window_tuples
+    if not is_scan:
+        measured_tuples = min(measured_tuples, _MOST_MEASURED_TUPLES)
+    replay = Replay(op, batches, arrivals_per_s, step_cost_s=step_cost_s)
+    results = iter(replay)
+    try:
+        settled = _run(replay, results, op, max(least_tuples, _SETTLING_WINDOWS * window_tuples), most_tuples)
+        replay.forget()
+        measured = _run(replay, results, op, max(least_tuples, measured_tuples), most_tuples)
+    finally:
+        results.close()
+    return _times(replay, arrivals_per_s, is_settled=settled and measured)
+
+
+def measure_times_for(
+    op: StepOperator,
+    batches: Iterator[pa.RecordBatch],
+    arrivals_per_s: float,
+    *,
+    settling_s: float,
+    measured_s: float,
+    step_cost_s: StepSeconds = disk_step_s,
+) -> Times:
+    """Return the mean times over so many seconds of the clock, and close the operator.
+
+    The rate may be one that the operator cannot keep up with: tuples wait ever longer then, the more the longer it is
+    measured, and what was measured counts as not settled.
+    """
+    replay = Replay(op, batches, arrivals_per_s, step_cost_s=step_cost_s)
+    results = iter(replay)
+    until_s = settling_s
+    forgot_at_s: float | None = None
+    try:
+        for _ in results:
+            if replay.now_s < until_s:
+                continue
+            if forgot_at_s is not None:
+                break
+            replay.forget()
+            forgot_at_s = replay.now_s
+            until_s = forgot_at_s + measured_s
+    finally:
+        results.close()
+    assert forgot_at_s is not None, "the stream has no end"
+    keeps_up = replay.tuples_counted >= _KEPT_UP * arrivals_per_s * (replay.now_s - forgot_at_s)
+    return _times(replay, arrivals_per_s, is_settled=keeps_up)
+
+
+def _times(replay: Replay, arrivals_per_s: float, is_settled: bool) -> Times:
+    waiting_s = replay.mean_waiting_s
+    in_system_s = replay.mean_time_in_system_s
+    return Times(
+        arrivals_per_s=arrivals_per_s,
+        tuples=replay.tuples_counted,
+        is_settled=is_settled,
+        in_system_s=in_system_s,
+        waiting_s=waiting_s,
+        processing_s=None if waiting_s is None else in_system_s - waiting_s,
+    )
+
+
+def _run(
+    replay: Replay, results: Iterator[pa.RecordBatch], op: StepOperator, disk_tuples: float, most_tuples: int
+) -> bool:
+    """Go on until so many tuples were answered by the disk phase, and return whether there was time for it."""
+    until_disk_tuples = op.metrics.tuples_through_disk + disk_tuples
+    until_tuples = replay.tuples_counted + most_tuples
+    until_s = time.perf_counter() + _MOST_S
+    for _ in results:
+        if op.metrics.tuples_through_disk >= until_disk_tuples or replay.tuples_counted >= until_tuples:
+            return True
+        if time.perf_counter() > until_s:
+            return False
+    return False

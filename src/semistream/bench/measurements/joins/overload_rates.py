@@ -1,0 +1,244 @@
+"""The kind ``shedding``: how many tuples are answered while more arrive than can be (S2 Figs. 7 and 8).
+
+Tuples arrive at a multiple of the rate that a join has without shedding. What is shed is joined later and does not
+count. On the clock of the 7200 rpm disk, tuples that are shed to disk are written, and read again, in blocks, each
+after a seek; the network costs that disk nothing. What the model of shedding predicts there stands beside.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
+from semistream.bench.framework.spec import Spec
+from semistream.bench.measurements.cost.join_case import join_case
+from semistream.bench.measurements.joins.arrivals import StepSeconds, disk_step_s, machine_step_s
+from semistream.bench.measurements.joins.groups import groups_of
+from semistream.bench.measurements.joins.open_cell import OpenCell, cell_without, open_cell
+from semistream.bench.measurements.joins.overloaded import overloaded_rate
+from semistream.bench.measurements.joins.rate import RateCell
+from semistream.core.errors import InvalidArgument
+from semistream.cost.disk_profile import HDD
+from semistream.cost.shedding import MODELLED, predict_shedding
+from semistream.operators.load_shedding import SheddingConfig
+from semistream.runtime.local.replay import StepCost
+
+__all__ = ["OutsideStore", "OverloadRates", "Place", "Shedder", "shedding_measurements"]
+
+_BLOCK_BYTES = 1 << 20  # of shed tuples, written or read at once
+_OF_SHEDDER = ("strategy", "to", "lookup_position", "spool_bytes")
+_OWN = (*_OF_SHEDDER, "unshed", "overload", "settling_scans", "scans")
+
+
+class OutsideStore:
+    """Stands for the network: keeps shed tuples outside of the join's memory, and gives them back in order."""
+
+    def __init__(self) -> None:
+        self._batches: deque[pa.RecordBatch] = deque()
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+
+    def take(self, max_rows: int) -> pa.RecordBatch:
+        batch = self._batches.popleft()
+        if batch.num_rows > max_rows:
+            self._batches.appendleft(batch.slice(max_rows))
+            batch = batch.slice(0, max_rows)
+        return batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shedder:
+    """One way to shed load.
+
+    Attributes
+    ----------
+    strategy, lookup_position, spool_bytes
+        Of `SheddingConfig`; the larger the spool, the more of the budget its index takes.
+    to
+        ``"disk"`` or ``"network"``.
+    """
+
+    strategy: str
+    to: str = "disk"
+    lookup_position: float = 0.15
+    spool_bytes: str = "1GB"
+
+    def __post_init__(self) -> None:
+        if self.to not in ("disk", "network"):
+            raise InvalidArgument(f"to={self.to!r} is no place for shed tuples: use 'disk' or 'network'")
+
+    def config(self, context: Context) -> SheddingConfig:
+        outside = OutsideStore()
+        place: dict[str, Any] = {"to": (outside.put, outside.take)}
+        if self.to == "disk":
+            place = {"to": "disk", "directory": context.data_dir, "spool_bytes": self.spool_bytes}
+        return SheddingConfig(
+            strategy=self.strategy,  # type: ignore[arg-type]
+            lookup_position=self.lookup_position,
+            seed=context.seed,
+            **place,
+        )
+
+    def clocks(self, opened: OpenCell) -> dict[str, StepSeconds]:
+        """Return what a step takes, by the name of the clock."""
+        tuple_bytes = sum(column.bit_width for column in opened.workload.stream_schema.types) / 8
+        return {HDD.name: lambda step: self._disk_step_s(step, tuple_bytes), MACHINE: machine_step_s}
+
+    def _disk_step_s(self, step: StepCost, tuple_bytes: float) -> float:
+        moved = step.after.since(step.before)
+        moved_bytes = 0.0 if self.to == "network" else (moved.tuples_shed + moved.tuples_reloaded) * tuple_bytes
+        return disk_step_s(step) + HDD.io_s(moved_bytes / _BLOCK_BYTES, moved_bytes)
+
+
+class Place(NamedTuple):
+    """A place on the x axis: arrivals, in service rates without shedding, and how load is shed; None sheds none."""
+
+    x: float
+    overload: float
+    shedder: Shedder | None
+
+
+class _Unshed(NamedTuple):
+    """The join without shedding, by the name of the clock: its rate, and the seconds of a scan's worth of reads."""
+
+    tuples_per_s: dict[str, float]
+    scan_s: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverloadRates:
+    """One way to shed load, while too many tuples arrive, on every clock.
+
+    Attributes
+    ----------
+    cell, unshed
+        The join that sheds load, and the one whose service rate, without shedding, is the unit of the arrivals.
+    places
+        Those without a shedder show the arrivals.
+    settling_scans, scans
+        Each rate is taken over the time in which the join without shedding reads R's bytes ``scans`` times, after the
+        time of ``settling_scans``, in which a cache fills.
+    """
+
+    series: str
+    group: str
+    cell: RateCell
+    unshed: RateCell
+    places: tuple[Place, ...]
+    settling_scans: float
+    scans: float
+
+    @property
+    def name(self) -> str:
+        return ", ".join(part for part in (self.series, self.group) if part)
+
+    @property
+    def weight(self) -> float:
+        rows: int = self.cell.workload.arguments["rows"]
+        shed = [place.overload for place in self.places if place.shedder is not None]
+        return self.unshed.weight + sum(shed) * (self.settling_scans + self.scans) * 4e-6 * rows
+
+    def run(self, context: Context) -> list[Point]:
+        unshed = _unshed(open_cell(self.unshed, context))
+        opened = open_cell(self.cell, context)
+        points = []
+        for place in self.places:
+            context.report(f"{self.series}: arrivals at {place.overload:g} times the service rate")
+            points.append(self._point(opened, place, context, unshed))
+            points += self._predicted(opened, place, context, unshed)
+        return points
+
+    def _predicted(self, opened: OpenCell, place: Place, context: Context, unshed: _Unshed) -> Iterator[Point]:
+        """Yield what the model of shedding says on the disk's clock, where there is one."""
+        if place.shedder is None or self.cell.algorithm not in MODELLED:
+            return
+        prediction = predict_shedding(
+            self.cell.algorithm,
+            join_case(opened),
+            opened.budget_bytes,
+            HDD,
+            arrivals_per_s=place.overload * unshed.tuples_per_s[HDD.name],
+            shedding=place.shedder.config(context),
+        )
+        yield Point(
+            series=f"{self.series} predicted",
+            x=place.x,
+            y={HDD.name: prediction.tuples_per_s},
+            details={"overload": place.overload, "shed_per_s": prediction.shed_per_s},
+            group=self.group,
+        )
+
+    def _point(self, opened: OpenCell, place: Place, context: Context, unshed: _Unshed) -> Point:
+        arrivals = {clock: place.overload * rate for clock, rate in unshed.tuples_per_s.items()}
+        if place.shedder is None:
+            return Point(self.series, place.x, arrivals, group=self.group)
+        found = {
+            clock: overloaded_rate(
+                opened.operator(shedding=place.shedder.config(context)),
+                opened.stream(),
+                arrivals[clock],
+                self.scans * unshed.scan_s[clock],
+                step_s,
+                settling_s=self.settling_scans * unshed.scan_s[clock],
+            )
+            for clock, step_s in place.shedder.clocks(opened).items()
+        }
+        return Point(
+            series=self.series,
+            x=place.x,
+            y={clock: rate.tuples_per_s for clock, rate in found.items()},
+            details={
+                "overload": place.overload,
+                "tuples_per_s_without_shedding": unshed.tuples_per_s,
+                "cache_share": {clock: rate.counted.cache_share for clock, rate in found.items()},
+                "tuples_shed": {clock: rate.counted.tuples_shed for clock, rate in found.items()},
+                "tuples_reloaded": {clock: rate.counted.tuples_reloaded for clock, rate in found.items()},
+                "measured_s": {clock: rate.seconds for clock, rate in found.items()},
+            },
+            group=self.group,
+        )
+
+
+def _unshed(opened: OpenCell) -> _Unshed:
+    steady = opened.measure()
+    scans = steady.work.counted.bytes_read / opened.table.num_bytes
+    disk = steady.disks[HDD.name]
+    return _Unshed(
+        {HDD.name: disk.tuples_per_s, MACHINE: steady.tuples_per_s},
+        {HDD.name: disk.io_s / scans, MACHINE: steady.work.undisturbed_s / scans},
+    )
+
+
+def shedding_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
+    """Return a measurement for every series.
+
+    Parameters are those of a cell; those of `Shedder`; ``overload``; ``settling_scans`` and ``scans`` of
+    `OverloadRates`; and ``unshed``, the parameters in which the join without shedding differs. A series without a
+    strategy shows the arrivals. Lists span groups.
+    """
+    measurements: list[Measurement] = []
+    for group, there in groups_of(parameters):
+        for series, settings in spec.series.items():
+            here = {**there, **settings}
+            unshed = cell_without({**here, **parameters.get("unshed", {})}, _OWN)
+            measurements.append(
+                OverloadRates(
+                    series=series,
+                    group=group,
+                    cell=cell_without(here, _OWN) if "strategy" in here else unshed,
+                    unshed=unshed,
+                    places=tuple(_place({**here, spec.x.name: x}, x * spec.x.factor) for x in parameters["x"]),
+                    settling_scans=here["settling_scans"],
+                    scans=here["scans"],
+                )
+            )
+    return measurements
+
+
+def _place(parameters: Mapping[str, Any], x: float) -> Place:
+    own = {name: parameters[name] for name in _OF_SHEDDER if name in parameters}
+    return Place(x, parameters["overload"], Shedder(**own) if "strategy" in own else None)

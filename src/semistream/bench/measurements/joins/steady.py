@@ -1,0 +1,244 @@
+"""An operator in its steady state: warm-up until successive windows of work agree, then a fixed amount of work."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from semistream.bench.measurements.joins.prepared_stream import PreparedStream
+from semistream.bench.measurements.joins.saturated import Saturated, Work
+from semistream.core.budget import MemoryReport
+from semistream.cost.disk_profile import PROFILES, DiskProfile
+from semistream.cost.yardstick import Yardstick
+from semistream.operators.step_operator import StepOperator
+from semistream.runtime.local import operator
+from semistream.storage import MasterTable, drop_pages
+from semistream.workloads import Workload, synthetic
+
+__all__ = [
+    "DiskClock",
+    "Effort",
+    "SteadyState",
+    "WarmUp",
+    "is_lookup",
+    "is_scan",
+    "make_operator",
+    "measure_steady",
+]
+
+_MOST_PARTS = 9
+
+
+def is_lookup(algorithm: str) -> bool:
+    """Whether the algorithm reads a page for every tuple, and so answers a few thousand a second."""
+    return algorithm in ("inlj", "cinlj")
+
+
+def is_scan(algorithm: str, layout: str) -> bool:
+    """Whether the algorithm reads the table from end to end; others read a partition at a time."""
+    return algorithm in ("meshjoin", "cmeshjoin") or layout == "heap"
+
+
+def make_operator(
+    name: str, table: MasterTable, budget_bytes: int, workload: Workload | None = None, **options: Any
+) -> StepOperator:
+    """Return an operator for ``workload``, the synthetic one by default.
+
+    It finds no page of the table in the page cache, and leaves none there.
+    """
+    drop_pages(table)
+    workload = workload or synthetic(table.num_rows, zipf_exponent=0.0)
+    schema = workload.stream_schema
+    op = operator(name, table, schema, on=workload.key, memory=budget_bytes, io="drop_behind", **options)
+    assert isinstance(op, StepOperator)
+    return op
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """How the steady state was reached.
+
+    Attributes
+    ----------
+    is_steady
+        Whether it was, before time was up.
+    cache_shares
+        The share through the cache over successive windows of work.
+    """
+
+    tuples: int
+    seconds: float
+    is_steady: bool
+    cache_shares: list[float]
+
+
+@dataclass(frozen=True)
+class DiskClock:
+    """The counted reads of the measured part on a disk of a profile.
+
+    Attributes
+    ----------
+    tuples_per_s
+        By I/O alone.
+    tuples_per_s_with_cpu
+        With this machine's CPU time added, as if nothing overlapped.
+    """
+
+    io_s: float
+    tuples_per_s: float
+    tuples_per_s_with_cpu: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much work warm-up and measurement are.
+
+    Attributes
+    ----------
+    measured_windows
+        How many windows are measured. A window is a scan; three for SSBJ, which moves keys in every third; half a
+        scan's worth of partitions for operators that read one at a time.
+    lookup_tuples, lookup_backlog_tuples
+        Tuples that an operator that looks every tuple up is measured with, and is kept busy with.
+    share_tolerance, io_tolerance
+        The operator is warm when its share through the cache, and its bytes per tuple, change by less than these from
+        one window to the next.
+    most_warm_up_scans, most_warm_up_tuples
+        Warm-up ends after these in any case; the second is for look-ups.
+    least_measured_s
+        The measured part is repeated until all took so long; the one of median speed counts.
+    most_warm_up_s, most_measured_s
+        The emergency brake.
+    """
+
+    measured_windows: int = 1
+    lookup_tuples: int = 10_000
+    lookup_backlog_tuples: int = 4096
+    share_tolerance: float = 0.005
+    io_tolerance: float = 0.01
+    most_warm_up_scans: int = 15
+    most_warm_up_tuples: int = 635_000
+    least_measured_s: float = 0.0
+    most_warm_up_s: float = 600.0
+    most_measured_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class SteadyState:
+    """What an operator did once it was warm.
+
+    Attributes
+    ----------
+    peak
+        The most that the operator reported after any step, warm-up included.
+    """
+
+    work: Work
+    warm_up: WarmUp
+    peak: MemoryReport
+
+    @property
+    def tuples_per_s(self) -> float:
+        """On this machine, as if nothing else ran on it."""
+        return self.work.tuples / self.work.undisturbed_s
+
+    @property
+    def pages_per_1000_tuples(self) -> float:
+        return 1000 * self.work.counted.pages_read / max(1, self.work.tuples)
+
+    @property
+    def cpu_us_per_tuple(self) -> float:
+        return 1e6 * self.work.cpu_s / max(1, self.work.tuples)
+
+    @property
+    def disks(self) -> dict[str, DiskClock]:
+        """The counted reads on the disk of each profile, by its name."""
+        return {profile.name: _disk_clock(profile, self.work) for profile in PROFILES}
+
+
+def measure_steady(
+    op: StepOperator,
+    batches: PreparedStream,
+    table: MasterTable,
+    effort: Effort,
+    yardstick: Yardstick | None = None,
+) -> SteadyState:
+    """Return what ``op`` does when it never lacks tuples; it is left open, warm and with a backlog."""
+    name = op.name
+    saturated = Saturated(op, batches, effort.lookup_backlog_tuples if is_lookup(name) else None)
+    warm_up = _warm_up(effort, name, saturated, table)
+    tuples = effort.lookup_tuples if is_lookup(name) else None
+    bytes_read = None if is_lookup(name) else _measured_bytes(effort, name, table)
+    parts: list[Work] = []
+    while not parts or (sum(part.elapsed_s for part in parts) < effort.least_measured_s and len(parts) < _MOST_PARTS):
+        most_s = effort.most_measured_s
+        parts.append(saturated.run(tuples=tuples, bytes_read=bytes_read, most_s=most_s, yardstick=yardstick))
+    parts.sort(key=lambda part: part.undisturbed_s / max(1, part.tuples) / (part.yardstick_s or 1.0))
+    return SteadyState(parts[len(parts) // 2], warm_up, saturated.peak)
+
+
+def _warm_up(effort: Effort, name: str, saturated: Saturated, table: MasterTable) -> WarmUp:
+    """Run until two successive windows of work agree: three once tuples go through a cache, which fills slowly."""
+    began_s = time.perf_counter()
+    windows: list[Work] = []
+    is_steady = False
+    for bytes_read, tuples in _windows(effort, name, table):
+        left_s = effort.most_warm_up_s - (time.perf_counter() - began_s)
+        windows.append(saturated.run(bytes_read=bytes_read, tuples=tuples, most_s=left_s))
+        if time.perf_counter() - began_s >= effort.most_warm_up_s:
+            break  # a window that time cut short says nothing
+        is_steady = _agree(windows, effort)
+        if is_steady:
+            break
+    else:
+        # Its window is full after the first scan, and nothing that it holds changes from then on.
+        is_steady = name == "meshjoin"
+    return WarmUp(
+        tuples=sum(window.tuples for window in windows),
+        seconds=time.perf_counter() - began_s,
+        is_steady=is_steady,
+        cache_shares=[round(window.counted.cache_share, 4) for window in windows],
+    )
+
+
+def _windows(effort: Effort, name: str, table: MasterTable) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the work of successive windows, as bytes or tuples, until there is no more to be done in warm-up."""
+    if is_lookup(name):
+        done, tuples = 0, effort.lookup_tuples // 2
+        while done < effort.most_warm_up_tuples:
+            yield None, tuples
+            done, tuples = done + tuples, 2 * tuples
+    else:
+        most_bytes = effort.most_warm_up_scans * table.num_bytes // (1 if is_scan(name, table.layout) else 2)
+        for _ in range(max(1, most_bytes // _window_bytes(name, table))):
+            yield _window_bytes(name, table), None
+
+
+def _window_bytes(name: str, table: MasterTable) -> int:
+    if not is_scan(name, table.layout):
+        return table.num_bytes // 2  # a tuple waits for its partition about half as long as for a whole scan
+    # SSBJ moves keys to its cache in every third scan only.
+    return 3 * table.num_bytes if name == "ssbj" else table.num_bytes
+
+
+def _measured_bytes(effort: Effort, name: str, table: MasterTable) -> int:
+    windows_bytes = effort.measured_windows * _window_bytes(name, table)
+    # A window of SWEEPJOIN reads up to the whole table, and windows shrink and grow again: several are a mean.
+    return 8 * windows_bytes if name == "sweepjoin" else windows_bytes
+
+
+def _agree(windows: list[Work], effort: Effort) -> bool:
+    wanted = 3 if windows[-1].counted.tuples_through_cache else 2
+    return len(windows) >= wanted and all(
+        before.tuples > 0
+        and abs(after.counted.cache_share - before.counted.cache_share) < effort.share_tolerance
+        and abs(after.bytes_per_tuple - before.bytes_per_tuple) <= effort.io_tolerance * before.bytes_per_tuple
+        for before, after in pairwise(windows[-wanted:])
+    )
+
+
+def _disk_clock(profile: DiskProfile, work: Work) -> DiskClock:
+    # An operator that read nothing at all is charged one seek, so that its rate is a number.
+    io_s = max(profile.seek_s, profile.io_s(work.counted.seeks, work.counted.bytes_read))
+    return DiskClock(io_s, work.tuples / io_s, work.tuples / (io_s + work.cpu_s))

@@ -1,0 +1,153 @@
+"""The multi-map kernels against their plain twins, and uniform keys against one key that holds 5%."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.bench.framework.measurement import VALUE, Context, Point
+from semistream.bench.framework.turns import in_turns
+from semistream.kernels.multimap import FifoMultimap
+from semistream.kernels.multimap_plain import PlainFifoMultimap
+
+__all__ = ["OPERATIONS", "MultimapTimes"]
+
+OPERATIONS = ("first fill", "insert", "probe, hits", "probe, misses", "count", "expire", "delete")
+"""What is measured, at the places 0, 1, 2 and so on of the x axis."""
+
+_HOT_SHARES = {"uniform keys": 0.0, "one key with 5%": 0.05}
+
+_Int64s = npt.NDArray[np.int64]
+_Times = dict[str, float]  # nanoseconds per tuple, by operation
+
+
+class _Multimap(Protocol):
+    def __len__(self) -> int: ...
+    def insert(self, codes: _Int64s) -> object: ...
+    def probe(self, codes: _Int64s) -> object: ...
+    def count(self, codes: _Int64s) -> object: ...
+    def expire(self, count: int) -> object: ...
+    def delete(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]: ...
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Key codes of one distribution: a full map, an eighth of it to work with, and keys to delete."""
+
+    fill: _Int64s
+    portion: _Int64s
+    absent: _Int64s
+    deleted: _Int64s
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultimapTimes:
+    """Nanoseconds per tuple of every operation, for both distributions of keys.
+
+    Attributes
+    ----------
+    plain_entries
+        Of the plain twin, which is slow to fill.
+    """
+
+    entries: int
+    plain_entries: int
+    repeats: int
+
+    @property
+    def name(self) -> str:
+        return "multimap"
+
+    @property
+    def weight(self) -> float:
+        return 3.0 + 2e-6 * self.repeats * (self.entries + 8 * self.plain_entries)
+
+    def run(self, context: Context) -> list[Point]:
+        _times(FifoMultimap, _keys(1000, hot_share=0.05, seed=context.seed))  # compiles
+        makers: dict[str, tuple[Callable[[int], _Multimap], int]] = {
+            "compiled": (FifoMultimap, self.entries),
+            "plain Python": (PlainFifoMultimap, self.plain_entries),
+        }
+        sides: dict[str, Callable[[], _Times]] = {}
+        places: dict[str, tuple[str, str]] = {}
+        for distribution, hot_share in _HOT_SHARES.items():
+            for series, (make, entries) in makers.items():
+                side = f"{series}, {distribution}"
+                sides[side] = partial(_times, make, _keys(entries, hot_share, context.seed))
+                places[side] = series, distribution
+        found = in_turns(sides, self.repeats, context.report)
+        return [
+            Point(
+                series=series,
+                x=OPERATIONS.index(operation),
+                y={VALUE: median(times[operation] for times in found[side])},
+                details={
+                    "entries": makers[series][1],
+                    "all_ns_per_tuple": [times[operation] for times in found[side]],
+                },
+                group=f"multi-map, {distribution}",
+            )
+            for side, (series, distribution) in places.items()
+            for operation in OPERATIONS
+        ]
+
+
+def _keys(entries: int, hot_share: float, seed: int) -> _Keys:
+    # As many keys as entries: about as many tuples per key as a stream window has over a master table.
+    rng = np.random.default_rng(seed)
+    hot_key = entries
+
+    def draw(count: int) -> _Int64s:
+        codes = rng.integers(0, entries, size=count, dtype=np.int64)
+        codes[rng.random(count) < hot_share] = hot_key
+        return codes
+
+    fill = draw(entries)
+    some_keys = rng.permutation(entries)[: max(1, entries // 8)]
+    deleted = np.array([hot_key]) if hot_share else some_keys
+    portion = draw(max(1, entries // 8))
+    absent = rng.integers(2 * entries, 2**62, size=portion.size, dtype=np.int64)
+    return _Keys(fill, portion, absent, deleted)
+
+
+def _times(make: Callable[[int], _Multimap], keys: _Keys) -> _Times:
+    """Return the nanoseconds per tuple of every operation on a new map."""
+    multimap = make(keys.fill.size)
+    portion = keys.portion.size
+    times: _Times = {}
+
+    def measure(operation: str, tuples: int, work: Callable[[], object]) -> None:
+        started_ns = time.perf_counter_ns()
+        work()
+        times[operation] = (time.perf_counter_ns() - started_ns) / tuples
+
+    with _no_collection():
+        measure("first fill", keys.fill.size, lambda: multimap.insert(keys.fill))
+        measure("expire", portion, lambda: multimap.expire(portion))
+        # Into memory that was in use before: what a window does for ever after.
+        measure("insert", portion, lambda: multimap.insert(keys.portion))
+        measure("probe, hits", portion, lambda: multimap.probe(keys.portion))
+        measure("probe, misses", portion, lambda: multimap.probe(keys.absent))
+        measure("count", portion, lambda: multimap.count(keys.portion))
+        before = len(multimap)
+        measure("delete", 1, lambda: multimap.delete(keys.deleted))
+    times["delete"] /= max(1, before - len(multimap))
+    return times
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    # A collection would cost the plain twin, with its many small objects, more than the kernels.
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

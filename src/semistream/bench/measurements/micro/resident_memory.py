@@ -1,0 +1,178 @@
+"""Resident memory of a process that runs MESHJOIN for more than a scan, against its budget.
+
+It is measured in a process of its own: ``python -m semistream.bench.measurements.micro.resident_memory TABLE
+BUDGET_SHARE SEED`` warms up, joins, and prints one JSON object.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.bench.framework.extras import import_extra
+from semistream.bench.framework.measurement import VALUE, Context, Point
+from semistream.bench.measurements.micro.service_rate import meshjoin_with_share
+from semistream.operators.feeder import Feeder
+from semistream.storage import MasterTable, open_table, stage
+from semistream.workloads import master_table, stream, synthetic
+
+__all__ = ["ResidentMemory", "probe"]
+
+_SAMPLE_INTERVAL_S = 0.02
+_STREAM_TUPLES = 1_000_000
+_WARM_UP_ROWS = 5000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidentMemory:
+    """By how much the process grows while it joins, and the operator's budget.
+
+    Attributes
+    ----------
+    budget_share
+        Of the table's bytes.
+    """
+
+    budget_share: float
+    rows: int
+    page_bytes: int
+
+    @property
+    def name(self) -> str:
+        return "resident-memory"
+
+    @property
+    def weight(self) -> float:
+        return 5.0 + 5e-7 * self.rows
+
+    def run(self, context: Context) -> list[Point]:
+        table = context.table(synthetic(self.rows, zipf_exponent=0.0, seed=context.seed), "heap", self.page_bytes)
+        arguments = [table.path, str(self.budget_share), str(context.seed)]
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, *arguments], stdout=subprocess.PIPE, text=True, check=True
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        sizes = {
+            "growth of the process": found["peak_rss_bytes"] - found["rss_before_bytes"],
+            "budget": found["budget_bytes"],
+        }
+        return [
+            Point(
+                series=series,
+                x=self.budget_share,
+                y={VALUE: size / 2**20},
+                details={} if series == "budget" else found,
+                group="resident memory",
+            )
+            for series, size in sizes.items()
+        ]
+
+
+class _PeakRss:
+    """Samples the resident memory of this process while the block runs."""
+
+    def __init__(self) -> None:
+        self._process = import_extra("psutil", "bench", "measuring resident memory").Process()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self.before_bytes = self._now_bytes()
+        self.peak_bytes = self.before_bytes
+        self.samples = 0
+
+    def _now_bytes(self) -> int:
+        return int(self._process.memory_info().rss)
+
+    def _sample(self) -> None:
+        while not self._stop.wait(_SAMPLE_INTERVAL_S):
+            self.peak_bytes = max(self.peak_bytes, self._now_bytes())
+            self.samples += 1
+
+    def __enter__(self) -> "_PeakRss":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.peak_bytes = max(self.peak_bytes, self._now_bytes())
+
+
+def probe(table: MasterTable, budget_share: float, seed: int) -> dict[str, object]:
+    """Run the join and return what was measured."""
+    _warm_up(seed)
+    # In memory before the first sample: the stream is not part of what the operator holds.
+    batches = list(stream(min(_STREAM_TUPLES, table.num_rows), key_domain=table.num_rows, seed=seed))
+    kernel_counts = _reset_high_water_mark()
+    with _PeakRss() as rss:
+        counts = _run(table, budget_share, batches)
+    high_water_bytes = _high_water_bytes() if kernel_counts else 0
+    return {
+        "rss_before_bytes": rss.before_bytes,
+        "peak_rss_bytes": max(rss.peak_bytes, high_water_bytes),
+        "peak_sampled_rss_bytes": rss.peak_bytes,
+        "high_water_rss_bytes": high_water_bytes,
+        "samples": rss.samples,
+        "table_bytes": table.num_bytes,
+        "arrow_allocator": pa.default_memory_pool().backend_name,
+        **counts,
+    }
+
+
+def _run(table: MasterTable, budget_share: float, batches: list[pa.RecordBatch]) -> dict[str, object]:
+    feeder = Feeder(cycle(batches))
+    with meshjoin_with_share(table, budget_share, "buffered") as op:
+        for _ in range(op.iterations_per_cycle + 1):
+            feeder.fill(op)
+            for _ in op.step():
+                pass
+        memory = op.memory()
+        for _ in op.drain():
+            pass
+        return {
+            "budget_bytes": memory.budget_bytes,
+            "reported_bytes": memory.total_bytes,
+            "memory_bytes": memory.components,
+            "tuples_answered": op.metrics.tuples_answered,
+            "rows_out": op.metrics.rows_out,
+            "cycles": op.metrics.cycles,
+        }
+
+
+def _warm_up(seed: int) -> None:
+    """Compile the kernels and load what is loaded at first use."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = stage(master_table(_WARM_UP_ROWS, seed=seed), f"{folder}/table", key="key", layout="heap")
+        _run(table, 0.5, list(stream(_WARM_UP_ROWS, key_domain=_WARM_UP_ROWS, seed=seed)))
+
+
+def _reset_high_water_mark() -> bool:
+    """Begin anew with the kernel's own peak; False where that is not possible.
+
+    ``ru_maxrss`` cannot be used: a process inherits it from the one that started it.
+    """
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _high_water_bytes() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe(open_table(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))))

@@ -1,0 +1,87 @@
+"""A stream of files: one micro-batch's rows at a time are put where Spark's file source finds them."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semistream.workloads import Bursts, Sales
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["FileFeed"]
+
+_COLUMNS = ["key", "sale", "quantity"]  # 20 bytes
+
+
+class FileFeed:
+    """Gives a query its rows batch by batch, so that a batch has the same rows in every plan.
+
+    Parameters
+    ----------
+    parts
+        Files of a batch: each is read by a task of its own.
+    first
+        The number of the first sale: feeds that differ in it alone have the same hot keys and other sales.
+    """
+
+    def __init__(
+        self, folder: Path, *, key_domain: int, skew: float, batch_rows: int, parts: int, seed: int, first: int = 0
+    ) -> None:
+        self.folder = folder
+        self._made = folder / "made"
+        self._watched = folder / "watched"
+        shutil.rmtree(self._watched, ignore_errors=True)
+        for path in (self._made, self._watched):
+            path.mkdir(parents=True, exist_ok=True)
+        self.batch_rows = batch_rows
+        self._parts = parts
+        self.first = first
+        self._next = 0
+        self._sales = Sales(Bursts(1000), key_domain=key_domain, zipf_exponent=skew, seed=seed)
+
+    def rewind(self) -> None:
+        """Begin again with the first batch, for another query."""
+        shutil.rmtree(self._watched)
+        self._watched.mkdir()
+        self._next = 0
+
+    def add_batch(self) -> None:
+        """Put the next batch where the query finds it."""
+        part_rows = -(-self.batch_rows // self._parts)
+        paths = [self._made / f"{self._next:06d}-{part}.parquet" for part in range(self._parts)]
+        if not all(path.exists() for path in paths):
+            first = self.first + self._next * self.batch_rows
+            for part, path in enumerate(paths):
+                rows = min(part_rows, self.batch_rows - part * part_rows)
+                batch = self._sales.part(first + part * part_rows, rows).select(_COLUMNS)
+                unfinished = path.with_suffix(".tmp")
+                pq.write_table(pa.Table.from_batches([batch]), unfinished, compression="none")
+                unfinished.rename(path)
+        for path in paths:
+            os.link(path, self._watched / path.name)
+        self._next += 1
+
+    def add_batches(self, count: int) -> None:
+        """Put the first ``count`` batches there at once, for a query that takes them one by one."""
+        self.rewind()
+        for _ in range(count):
+            self.add_batch()
+
+    def keys(self) -> npt.NDArray[np.int64]:
+        """Return the keys of all sales that a query finds."""
+        tables = [pq.read_table(path, columns=["key"]) for path in sorted(self._watched.iterdir())]
+        return np.asarray(pa.concat_tables(tables)["key"], dtype=np.int64)
+
+    def source(self, spark: "SparkSession", *, one_by_one: bool = False) -> "DataFrame":
+        """Return the stream: all that is there in a micro-batch, or one batch of the feed in each."""
+        reader = spark.readStream.schema("key bigint, sale bigint, quantity int")
+        if one_by_one:
+            reader = reader.option("maxFilesPerTrigger", self._parts)
+        return reader.parquet(str(self._watched))

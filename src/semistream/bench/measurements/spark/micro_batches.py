@@ -1,0 +1,164 @@
+"""Measures one plan: a query that is given one micro-batch after the other."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semistream.bench.measurements.page_cache import drop_from_page_cache, read_into_page_cache
+from semistream.bench.measurements.spark.feed import FileFeed
+from semistream.bench.measurements.spark.plans import OURS, Plan
+from semistream.bench.measurements.spark.session import checkpoint_in
+from semistream.bench.measurements.spark.settings import SparkSettings
+from semistream.bench.measurements.spark.tables import MasterForms
+from semistream.runtime.spark.join_metrics import JoinMetrics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["MicroBatches", "measure_plan"]
+
+_MOST_START_S = 120.0
+_MOST_ATTEMPTS = 3
+_HOST = re.compile(r"\(\S+ executor ")
+
+
+@dataclass
+class MicroBatches:
+    """How the micro-batches of a query went.
+
+    Attributes
+    ----------
+    batch_s
+        What each measured micro-batch took from trigger to commit, as Spark tells it.
+    observed
+        What the join counted in the measured batches, for ours.
+    failure
+        Why the plan did not run, in a line; there are no times then.
+    """
+
+    load_average: float
+    batch_s: list[float] = field(default_factory=list)
+    observed: dict[str, int] = field(default_factory=dict)
+    failure: str | None = None
+
+
+class _Query:
+    """A running query to the noop sink."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        plan: Plan,
+        feed: FileFeed,
+        master: MasterForms,
+        memory_bytes: int,
+        checkpoint: Path,
+    ) -> None:
+        self._feed = feed
+        feed.rewind()
+        frame = plan.build(feed.source(spark), master, memory_bytes)
+        self._query = (
+            frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("append")
+        ).start()
+        self._last_batch = -1
+
+    def run_batch(self) -> tuple[float, dict[str, Any]]:
+        """Give it a batch, and return what Spark says it took, in seconds, and what was observed."""
+        for _ in range(_MOST_ATTEMPTS):
+            told = self._give_batch()
+            if told[0]["numInputRows"] == self._feed.batch_rows:
+                return told[0]["durationMs"]["triggerExecution"] / 1000, _observed(told[0])
+            # Spark looked between two files of the batch and made two micro-batches of them: no time to go by.
+        raise AssertionError(f"a batch of the feed was {_MOST_ATTEMPTS} times not a micro-batch")
+
+    def _give_batch(self) -> list[Any]:
+        """Return what is told of the micro-batches that a batch of the feed became."""
+        self._feed.add_batch()
+        self._query.processAllAvailable()
+        deadline_s = time.monotonic() + _MOST_START_S
+        while True:
+            # The progress of a batch is told a little after the batch.
+            told = [
+                progress
+                for progress in self._query.recentProgress
+                if progress["numInputRows"] > 0 and progress["batchId"] > self._last_batch
+            ]
+            if sum(progress["numInputRows"] for progress in told) >= self._feed.batch_rows:
+                self._last_batch = told[-1]["batchId"]
+                return told
+            assert time.monotonic() < deadline_s, "a batch that is done has its progress"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._query.stop()
+
+
+def _observed(progress: Any) -> dict[str, Any]:
+    found = JoinMetrics.from_progress(progress)
+    return {} if found is None else found.counters
+
+
+def measure_plan(
+    spark: "SparkSession",
+    settings: SparkSettings,
+    plan: Plan,
+    feed: FileFeed,
+    master: MasterForms,
+    *,
+    is_cold: bool = False,
+    warm_up_batches: int | None = None,
+    measured_batches: int | None = None,
+    after_batch: Callable[[], None] = lambda: None,
+) -> MicroBatches:
+    """Return the times of a plan; a slow one is measured on fewer batches, and one that fails says why.
+
+    Parameters
+    ----------
+    is_cold
+        Whether the table's files are taken out of the page cache before every measured batch.
+    warm_up_batches, measured_batches
+        Instead of those of the settings.
+    """
+    from pyspark.errors import PySparkException
+
+    memory_bytes = int(master.ours.num_bytes * settings.memory_share)
+    warm_up = settings.warm_up_batches if warm_up_batches is None else warm_up_batches
+    measured = settings.measured_batches if measured_batches is None else measured_batches
+    found = MicroBatches(round(os.getloadavg()[0], 2))
+    query = None
+    if plan.name == OURS and not is_cold:
+        # A table of Spark's may have driven it out. Spark's plans read all of their files in every batch.
+        read_into_page_cache(master.our_files())
+    with checkpoint_in(feed.folder) as checkpoint:
+        try:
+            query = _Query(spark, plan, feed, master, memory_bytes, checkpoint)
+            for number in range(warm_up):
+                seconds, _ = query.run_batch()
+                if seconds > settings.slow_batch_s and number > 0:  # a first batch compiles and opens files
+                    measured = min(measured, settings.slow_batches)
+                    break
+                after_batch()
+            for _ in range(measured):
+                if is_cold:
+                    drop_from_page_cache(master.files())
+                seconds, observed = query.run_batch()
+                found.batch_s.append(seconds)
+                for name, value in observed.items():
+                    found.observed[name] = found.observed.get(name, 0) + value
+                after_batch()
+        except (PySparkException, AssertionError) as error:
+            return MicroBatches(found.load_average, failure=_in_a_line(error))
+        finally:
+            if query is not None:
+                query.stop()
+    return found
+
+
+def _in_a_line(error: Exception) -> str:
+    """Return what went wrong, without the host's name."""
+    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return _HOST.sub("(executor ", line)[:300]

@@ -1,0 +1,115 @@
+"""The plans that are compared: ours, all that Spark can be made to do, and pipelines that only pass rows through."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import semistream as ss
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from semistream.bench.measurements.spark.tables import MasterForms
+
+__all__ = ["COLD_PLANS", "OURS", "PLANS", "Plan", "plan_named"]
+
+OURS = "semistream"
+COLD_PLANS = (OURS, "stream broadcast")
+"""Those that are measured with the table out of the page cache, too."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a stream is joined with the master table.
+
+    Attributes
+    ----------
+    note
+        What it is, in a line.
+    typical_only
+        Whether it is measured at the typical size of a micro-batch alone: it takes long, whatever the size.
+    """
+
+    name: str
+    note: str
+    build: "Callable[[DataFrame, MasterForms, int], DataFrame]"
+    typical_only: bool = False
+
+
+def _ours(stream: "DataFrame", master: "MasterForms", memory_bytes: int) -> "DataFrame":
+    return ss.join(stream, master.ours, on="key", memory=memory_bytes)
+
+
+def _identity(stream: "DataFrame", master: "MasterForms", shuffle: bool) -> "DataFrame":
+    """Pass rows through Python with the width of the join's output."""
+    from pyspark.sql.types import StructType
+
+    added = [field for field in master.plain().schema if field.name != "key"]
+    schema = StructType([*stream.schema.fields, *added])
+    types = [pa.int64(), pa.float64(), pa.float64(), pa.binary()]
+    values = [1, 1.0, 1.0, bytes(88)]
+
+    def widen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        constants: list[pa.Array] = []
+        for batch in batches:
+            rows = batch.num_rows
+            if not constants or len(constants[0]) < rows:
+                constants = [
+                    pa.repeat(pa.scalar(value, dtype), rows) for value, dtype in zip(values, types, strict=True)
+                ]
+            columns = [*batch.columns, *(constant.slice(0, rows) for constant in constants)]
+            yield pa.RecordBatch.from_arrays(columns, schema.names)
+
+    if shuffle:
+        partitions = stream.sparkSession.conf.get("spark.sql.shuffle.partitions")
+        stream = stream.repartition(int(partitions or 2), "key")
+    return stream.mapInArrow(widen, schema)
+
+
+PLANS = (
+    Plan(OURS, "ss.join(stream, table)", _ours),
+    Plan(
+        "identity",
+        "mapInArrow that adds constants, no shuffle",
+        lambda stream, master, _: _identity(stream, master, shuffle=False),
+    ),
+    Plan(
+        "identity with shuffle",
+        "the same behind a shuffle by key",
+        lambda stream, master, _: _identity(stream, master, shuffle=True),
+    ),
+    Plan("plain Parquet", "stream.join(parquet)", lambda stream, master, _: stream.join(master.plain(), "key")),
+    Plan(
+        "plain Parquet, size unknown",
+        "the same as Spark joins a stream of unknown size, such as Kafka's: the table is shuffled and sorted",
+        lambda stream, master, _: stream.join(master.plain().hint("merge"), "key"),
+        typical_only=True,
+    ),
+    Plan(
+        "bucketed merge",
+        "the table bucketed and sorted by key, sort-merge join",
+        lambda stream, master, _: stream.join(master.by_key().hint("merge"), "key"),
+    ),
+    Plan(
+        "bucketed hash",
+        "the table bucketed, shuffled hash join, the stream as build side",
+        lambda stream, master, _: stream.hint("shuffle_hash").join(master.by_key(), "key"),
+    ),
+    Plan(
+        "stream broadcast",
+        "the stream's batch broadcast against a scan of the table",
+        lambda stream, master, _: stream.hint("broadcast").join(master.plain(), "key"),
+    ),
+    Plan(
+        "table broadcast",
+        "the table broadcast, where it fits",
+        lambda stream, master, _: stream.join(master.plain().hint("broadcast"), "key"),
+    ),
+)
+
+
+def plan_named(name: str) -> Plan:
+    """Return one of `PLANS`."""
+    return next(plan for plan in PLANS if plan.name == name)

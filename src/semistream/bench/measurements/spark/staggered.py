@@ -1,0 +1,148 @@
+"""Staggered completion beside batch completion on one heap: how many rows a second, and how soon hot rows leave."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import semistream as ss
+from semistream.bench.framework.measurement import Context, Point
+from semistream.bench.measurements.spark.feed import FileFeed
+from semistream.bench.measurements.spark.session import checkpoint_in
+from semistream.bench.measurements.spark.settings import SparkSettings
+from semistream.bench.measurements.spark.tables import MasterForms
+from semistream.bench.measurements.spark.warm_tables import warm_tables
+from semistream.core.errors import InvalidArgument
+from semistream.runtime.spark.join_metrics import JoinMetrics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["StaggeredCompletion"]
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+_MEASURED_CYCLES = 2
+_HOT_KEYS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaggeredCompletion:
+    """Our join with both completions, on the table as a heap.
+
+    Attributes
+    ----------
+    cycle_batches, cycles
+        How many micro-batches a scan takes, and how many scans there are, of which the last two are measured.
+    """
+
+    rows: int
+    batch_rows: int
+    first_sale: int
+    cycle_batches: int
+    cycles: int
+    settings: SparkSettings
+
+    def __post_init__(self) -> None:
+        if self.cycle_batches < 1 or self.cycles < _MEASURED_CYCLES:
+            raise InvalidArgument(
+                f"cycle_batches={self.cycle_batches} must be at least 1, "
+                f"staggered_cycles={self.cycles} at least {_MEASURED_CYCLES}"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"{self.rows:,} rows as a heap: staggered completion"
+
+    @property
+    def weight(self) -> float:
+        return 5.0 + self.rows * 2e-6 + self._batches * (1.0 + self.rows * 1.5e-7)
+
+    @property
+    def _batches(self) -> int:
+        return self.cycle_batches * self.cycles
+
+    @property
+    def _first_measured(self) -> int:
+        return self._batches - self.cycle_batches * _MEASURED_CYCLES
+
+    def run(self, context: Context) -> list[Point]:
+        tables = warm_tables(context, self.settings)
+        master = tables.forms(self.rows, context.report)
+        tables.spark.conf.set(_PROVIDER, _ROCKSDB)
+        tables.spark.conf.set(_CHANGELOG, "true")
+        feed = tables.feed(self.rows, self.batch_rows, first=self.first_sale)
+        feed.add_batches(self._batches)
+        points: list[Point] = []
+        for completion in ("batch", "staggered"):
+            context.report(f"{self.rows:,} rows as a heap: {completion} completion")
+            rate, details = self._rate(tables.spark, feed, master, completion)
+            if completion == "staggered":
+                context.report(f"{self.rows:,} rows as a heap: how soon hot rows leave")
+                details |= self._delays(tables.spark, feed, master)
+            group = f"{self.rows:,} rows, heap"
+            points.append(Point(f"{completion} completion", self.batch_rows, {"rows a second": rate}, details, group))
+        return points
+
+    def _rate(
+        self, spark: "SparkSession", feed: FileFeed, master: MasterForms, completion: str
+    ) -> tuple[float, dict[str, Any]]:
+        """Return the rows answered a second in the measured micro-batches, while there is something to read."""
+        query = self._join(spark, feed, master, completion, lambda frame: frame.writeStream.format("noop"))
+        told = [(each, JoinMetrics.from_progress(each)) for each in query.recentProgress]
+        measured = [each for each in told if self._first_measured <= each[0]["batchId"] < self._batches]
+        assert all(each["numInputRows"] >= feed.batch_rows for each, _ in measured), "a batch of the feed in each"
+        batches = [(each["durationMs"]["triggerExecution"] / 1000, found.counters) for each, found in measured if found]
+        seconds = sum(seconds for seconds, _ in batches)
+        answered = sum(counters["tuples_answered"] for _, counters in batches)
+        details = {
+            "cycle_batches": self.cycle_batches,
+            "measured_batches": self._batches - self._first_measured,
+            "mean_batch_s": seconds / len(batches),
+            "hit_ratio": sum(counters["tuples_through_cache"] for _, counters in batches) / max(1, answered),
+        }
+        return answered / seconds, details
+
+    def _delays(self, spark: "SparkSession", feed: FileFeed, master: MasterForms) -> dict[str, Any]:
+        """Return how many rows left how many micro-batches after they came: those of the hottest keys, and others."""
+        from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
+
+        keys, counts = np.unique(feed.keys(), return_counts=True)
+        hot_keys = keys[np.argsort(-counts, kind="stable")[:_HOT_KEYS]].tolist()
+        found: dict[bool, dict[int, int]] = {True: {}, False: {}}
+
+        def see(rows: "DataFrame", batch: int) -> None:
+            came = F.floor((F.col("sale") - feed.first) / feed.batch_rows).cast("int")
+            grouped = rows.groupBy(came.alias("came"), F.col("key").isin(hot_keys).alias("hot")).count()
+            for row in grouped.collect():
+                if row["came"] >= self._first_measured:
+                    by_delay, delay = found[row["hot"]], batch - row["came"]
+                    by_delay[delay] = by_delay.get(delay, 0) + row["count"]
+
+        self._join(spark, feed, master, "staggered", lambda frame: frame.writeStream.foreachBatch(see))
+        soon = sum(rows for delay, rows in found[True].items() if delay <= 1)
+        return {
+            "hot_rows_soon_share": soon / max(1, sum(found[True].values())),
+            "hot_rows_by_delay": {str(delay): rows for delay, rows in sorted(found[True].items())},
+            "other_rows_by_delay": {str(delay): rows for delay, rows in sorted(found[False].items())},
+        }
+
+    def _join(
+        self,
+        spark: "SparkSession",
+        feed: FileFeed,
+        master: MasterForms,
+        completion: str,
+        write: "Callable[[DataFrame], Any]",
+    ) -> Any:
+        """Join all that the feed has put there, and return the query when it has ended."""
+        memory_bytes = int(master.ours.num_bytes * self.settings.memory_share)
+        arguments: dict[str, Any] = {"completion": completion, "cycle_batches": self.cycle_batches}
+        stream = feed.source(spark, one_by_one=True)
+        joined = ss.join(stream, master.heap(), on="key", memory=memory_bytes, **arguments)
+        with checkpoint_in(feed.folder) as checkpoint:
+            query = write(joined).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+            query.awaitTermination()
+        return query

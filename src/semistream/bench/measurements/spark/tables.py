@@ -1,0 +1,122 @@
+"""The master table in every form that a plan reads, made once into a folder and used again."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import semistream as ss
+from semistream.bench.measurements.spark.settings import SparkSettings
+from semistream.core.errors import SemistreamError
+from semistream.storage import MasterTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["MasterForms", "make_forms"]
+
+
+@dataclass(frozen=True)
+class MasterForms:
+    """One master table: ours, as plain Parquet, and as Parquet bucketed and sorted by key."""
+
+    rows: int
+    ours: MasterTable
+    parquet: Path
+    bucketed: Path
+    spark: "SparkSession"
+    buckets: int
+
+    def plain(self) -> "DataFrame":
+        """Return the Parquet table."""
+        return self.spark.read.parquet(str(self.parquet))
+
+    def by_key(self) -> "DataFrame":
+        """Return the table that is bucketed and sorted by key."""
+        name = f"bucketed_{self.rows}"
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in self.plain().schema)
+        self.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING parquet CLUSTERED BY (key) SORTED BY (key) "
+            f"INTO {self.buckets} BUCKETS LOCATION '{self.bucketed}'"
+        )
+        return self.spark.table(name)
+
+    def heap(self) -> MasterTable:
+        """Return our table as a heap, which is staged at the first call."""
+        path = Path(self.ours.path).with_name("heap")
+        try:
+            return ss.open_table(path)
+        except SemistreamError:
+            shutil.rmtree(path, ignore_errors=True)
+            return ss.stage(self.plain(), path, key="key", layout="heap", buckets=self.ours.buckets)
+
+    def our_files(self) -> list[Path]:
+        """Return the data files of our table."""
+        return _files(Path(self.ours.path))
+
+    def files(self) -> list[Path]:
+        """Return all data files of all forms."""
+        return [*self.our_files(), *_files(self.parquet), *_files(self.bucketed)]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def make_forms(
+    spark: "SparkSession",
+    settings: SparkSettings,
+    rows: int,
+    seed: int,
+    data_dir: Path,
+    report: Callable[[str], None],
+) -> MasterForms:
+    """Return the table of ``rows`` rows in all forms; what is not in ``data_dir`` yet is made."""
+    ss.register_sources(spark)
+    source = (
+        spark.read.format("semistream-products")
+        .options(rows=str(rows), seed=str(seed), partitions=str(4 * settings.cores))
+        .load()
+    )
+    folder = data_dir / f"spark-{rows}-rows-seed-{seed}"
+    parquet, bucketed = folder / "parquet", folder / f"parquet-{settings.parquet_buckets}-buckets"
+    if not (parquet / "_SUCCESS").exists():
+        report(f"writing {rows:,} rows as Parquet")
+        source.write.mode("overwrite").parquet(str(parquet))
+    if not (bucketed / "_SUCCESS").exists():
+        report(f"writing {rows:,} rows as Parquet, bucketed and sorted")
+        shutil.rmtree(bucketed, ignore_errors=True)
+        # One task a bucket, so that a bucket is one sorted file.
+        (
+            spark.read.parquet(str(parquet))
+            .repartition(settings.parquet_buckets, "key")
+            .write.bucketBy(settings.parquet_buckets, "key")
+            .sortBy("key")
+            .option("path", str(bucketed))
+            .mode("overwrite")
+            .saveAsTable(f"bucketed_{rows}")
+        )
+    return MasterForms(
+        rows, _ours(spark, settings, parquet, folder, report), parquet, bucketed, spark, settings.parquet_buckets
+    )
+
+
+def _ours(
+    spark: "SparkSession", settings: SparkSettings, parquet: Path, folder: Path, report: Callable[[str], None]
+) -> MasterTable:
+    path = folder / f"clustered-{settings.page_bytes}-bytes"
+    try:
+        table = ss.open_table(path)
+    except SemistreamError:
+        report("staging")
+        shutil.rmtree(path, ignore_errors=True)
+        table = ss.stage(
+            spark.read.parquet(str(parquet)),
+            path,
+            key="key",
+            layout="clustered",
+            buckets=settings.cores,
+            page_bytes=settings.page_bytes,
+        )
+    return table

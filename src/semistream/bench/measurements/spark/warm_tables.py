@@ -1,0 +1,141 @@
+"""A Spark session with master tables that our join has been used on: opened once, for all measurements of a run."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import semistream as ss
+from semistream.bench.framework.extras import import_extra
+from semistream.bench.framework.measurement import Context
+from semistream.bench.measurements.spark.feed import FileFeed
+from semistream.bench.measurements.spark.micro_batches import measure_plan
+from semistream.bench.measurements.spark.plans import OURS, Plan, plan_named
+from semistream.bench.measurements.spark.session import bench_session
+from semistream.bench.measurements.spark.settings import SparkSettings
+from semistream.bench.measurements.spark.tables import MasterForms, make_forms
+from semistream.storage import stage
+from semistream.workloads import master_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["WarmTables", "warm_tables", "worker_bytes"]
+
+_FIRST_OF_WARM_UP = 10_000_000_000
+_TINY_BATCHES, _TINY_BATCH_ROWS = 3, 10_000
+
+_Report = Callable[[str], None]
+
+
+class WarmTables:
+    """The session and its tables.
+
+    Attributes
+    ----------
+    base_bytes
+        What the Python workers take after a join with a tiny table and a tiny budget, before any other join.
+    """
+
+    def __init__(self, spark: "SparkSession", settings: SparkSettings, data_dir: Path, seed: int) -> None:
+        self.spark = spark
+        self._settings = settings
+        self._data_dir = data_dir
+        self._seed = seed
+        self._forms: dict[int, MasterForms] = {}
+        self._warm: set[int] = set()
+        self.base_bytes: int | None = None
+
+    def forms(self, rows: int, report: _Report) -> MasterForms:
+        """Return the table of ``rows`` rows."""
+        if rows not in self._forms:
+            self._forms[rows] = make_forms(self.spark, self._settings, rows, self._seed, self._data_dir, report)
+        if self.base_bytes is None:
+            report("memory of Python workers with a tiny table")
+            self.base_bytes = self._tiny_join_bytes(self._forms[rows])
+        return self._forms[rows]
+
+    def warmed(self, rows: int, report: _Report) -> MasterForms:
+        """Return the table when our cache has seen sales of the kind that are measured, but other ones.
+
+        Spark's plans keep nothing between batches that could be warm.
+        """
+        master = self.forms(rows, report)
+        if rows not in self._warm:
+            batch_rows = self._settings.cache_batch_rows
+            batches = -(-self._settings.cache_rows // batch_rows)
+            report(f"{rows:,} rows: warming the cache with {batches} batches of {batch_rows:,}")
+            feed = self.feed(rows, batch_rows, first=_FIRST_OF_WARM_UP)
+            done = measure_plan(
+                self.spark,
+                self._settings,
+                plan_named(OURS),
+                feed,
+                master,
+                warm_up_batches=0,
+                measured_batches=batches,
+            )
+            assert done.failure is None, done.failure
+            self._warm.add(rows)
+        return master
+
+    def feed(self, rows: int, batch_rows: int, *, first: int) -> FileFeed:
+        """Return the stream for the table of ``rows`` rows, from the sale ``first`` on."""
+        skew, seed = self._settings.skew, self._seed
+        name = f"spark-stream-{rows}-rows-batches-of-{batch_rows}-skew-{skew:g}-seed-{seed}-from-{first}"
+        return FileFeed(
+            self._data_dir / name,
+            key_domain=rows,
+            skew=skew,
+            batch_rows=batch_rows,
+            parts=self._settings.cores,
+            seed=seed,
+            first=first,
+        )
+
+    def _tiny_join_bytes(self, master: MasterForms) -> int:
+        path = self._data_dir / "tiny"
+        shutil.rmtree(path, ignore_errors=True)
+        tiny = stage(master_table(1000), path, key="key", page_bytes=self._settings.page_bytes)
+        plan = Plan("tiny", "next to no memory", lambda stream, *_: ss.join(stream, tiny, on="key", memory="8MB"))
+        sizes: list[int] = []
+        done = measure_plan(
+            self.spark,
+            self._settings,
+            plan,
+            self.feed(master.rows, _TINY_BATCH_ROWS, first=_FIRST_OF_WARM_UP),
+            master,
+            warm_up_batches=0,
+            measured_batches=_TINY_BATCHES,
+            after_batch=lambda: sizes.append(worker_bytes()),
+        )
+        assert done.failure is None, done.failure
+        return max(sizes)
+
+
+def warm_tables(context: Context, settings: SparkSettings) -> WarmTables:
+    """Return the tables of this run."""
+
+    @contextmanager
+    def opened() -> Iterator[WarmTables]:
+        data_dir = context.data_dir.resolve()
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with bench_session(data_dir, cores=settings.cores, driver_memory=settings.driver_memory) as spark:
+            yield WarmTables(spark, settings, data_dir, context.seed)
+
+    opened_tables: WarmTables = context.resource("tables on Spark", opened)
+    return opened_tables
+
+
+def worker_bytes() -> int:
+    """Return the resident bytes of all Python workers below this process; what they share is counted once."""
+    psutil = import_extra("psutil", "bench", "the memory of Python workers")
+    total = 0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if any("pyspark" in argument and "daemon" in argument for argument in process.cmdline()):
+                total += int(process.memory_full_info().pss)
+        except psutil.Error:
+            continue  # it has just ended
+    return total

@@ -1,0 +1,171 @@
+"""The kinds ``sales by product`` and ``arrivals over time``: S1's stream generator (Figs. 10 and 11)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.bench.framework.measurement import Context, Measurement, Point
+from semistream.bench.framework.spec import Spec
+from semistream.workloads import Bursts, stream
+
+__all__ = [
+    "RANKS",
+    "SHARES",
+    "ArrivalsOverTime",
+    "SalesByProduct",
+    "arrivals_measurements",
+    "sales_measurements",
+]
+
+SHARES, RANKS = "by share of keys", "by rank"
+_SHOWN_RANKS = 40
+
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SalesByProduct:
+    """How many tuples the most frequent keys have, counted in a stream.
+
+    Attributes
+    ----------
+    keys, tuples
+        Of the stream.
+    shares
+        The shares of the keys at which the share of the tuples is shown.
+    """
+
+    series: str
+    keys: int
+    tuples: int
+    zipf_exponent: float
+    shares: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        return self.series
+
+    @property
+    def weight(self) -> float:
+        return 0.2 + 3e-7 * self.tuples
+
+    def run(self, context: Context) -> list[Point]:
+        context.report(f"counting {self.tuples:,} tuples, skew {self.zipf_exponent:g}")
+        counts = np.sort(self._counts(context.seed))[::-1]
+        before = np.concatenate([[0], np.cumsum(counts)])
+        points = [
+            Point(
+                series=self.series,
+                x=100 * share,
+                y={"value": 100 * float(before[round(share * self.keys)]) / self.tuples},
+                details={"keys": round(share * self.keys)},
+                group=SHARES,
+            )
+            for share in self.shares
+        ]
+        ranks = np.unique(np.geomspace(1, self.keys, _SHOWN_RANKS).astype(np.int64))
+        return points + [
+            # A straight line in logarithms, which the other group does not have.
+            Point(
+                series=self.series,
+                x=math.log10(rank),
+                y={"value": math.log10(counts[rank - 1])},
+                details={"rank": int(rank), "tuples": int(counts[rank - 1])},
+                group=RANKS,
+            )
+            for rank in ranks[counts[ranks - 1] > 0]
+        ]
+
+    def _counts(self, seed: int) -> _Int64s:
+        counts = np.zeros(self.keys, dtype=np.int64)
+        batches = stream(
+            self.tuples, key_domain=self.keys, zipf_exponent=self.zipf_exponent, seed=seed, batch_rows=1 << 20
+        )
+        for batch in batches:
+            counts += np.bincount(batch.column("key").to_numpy(), minlength=self.keys)
+        return counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrivalsOverTime:
+    """How many tuples arrive in each interval of a period, and in each of a part of it: bursts inside of bursts.
+
+    Attributes
+    ----------
+    intervals
+        How many are shown of the period, and of its part.
+    part
+        The part is this share of the period: the one in which most tuples arrive.
+    """
+
+    series: str
+    rate: float
+    burstiness: float
+    period_s: float
+    intervals: int
+    part: float
+
+    @property
+    def name(self) -> str:
+        return self.series
+
+    @property
+    def weight(self) -> float:
+        return 0.1
+
+    def run(self, context: Context) -> list[Point]:
+        bursts = Bursts(self.rate, burstiness=self.burstiness, period_s=self.period_s, seed=context.seed)
+        ticks = round(self.period_s / bursts.tick_s)
+        part_ticks = max(1, round(self.part * ticks))
+        arrived = bursts.arrived_before(np.arange(0, ticks + 1, part_ticks, dtype=np.int64))
+        busiest = int(np.argmax(np.diff(arrived))) * part_ticks
+        return [
+            *self._shown(bursts, 0, ticks, "whole period"),
+            *self._shown(bursts, busiest, part_ticks, "busiest part"),
+        ]
+
+    def _shown(self, bursts: Bursts, first: int, ticks: int, group: str) -> list[Point]:
+        per_interval = max(1, ticks // self.intervals)
+        bounds = np.arange(first, first + ticks + 1, per_interval, dtype=np.int64)
+        counts = np.diff(bursts.arrived_before(bounds))
+        interval_s = per_interval * bursts.tick_s
+        details = {
+            "interval_s": interval_s,
+            "busiest_to_mean": float(counts.max() / counts.mean()),
+            # The share of the time in which four fifths of the tuples arrive; 0.8 when they come evenly.
+            "time_share_of_80_percent": _least_share(counts, 0.8),
+        }
+        return [
+            Point(
+                series=self.series,
+                x=float(bound * bursts.tick_s),
+                y={"value": float(count / interval_s)},
+                details=details if position == 0 else {},
+                group=group,
+            )
+            for position, (bound, count) in enumerate(zip(bounds[:-1].tolist(), counts.tolist(), strict=True))
+        ]
+
+
+def _least_share(counts: _Int64s, of_tuples: float) -> float:
+    """Return the least share of the intervals that has this share of the tuples."""
+    reached = np.cumsum(np.sort(counts)[::-1])
+    return float(np.searchsorted(reached, of_tuples * reached[-1]) + 1) / counts.size
+
+
+def sales_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
+    """Return a measurement for every series; parameters are the fields of `SalesByProduct`, ``x`` the shares."""
+    shared = {name: parameters[name] for name in ("keys", "tuples") if name in parameters}
+    return [
+        SalesByProduct(series=series, shares=tuple(parameters["x"]), **{**shared, **settings})
+        for series, settings in spec.series.items()
+    ]
+
+
+def arrivals_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
+    """Return a measurement for every series; parameters are the fields of `ArrivalsOverTime`."""
+    return [ArrivalsOverTime(series=series, **{**parameters, **settings}) for series, settings in spec.series.items()]

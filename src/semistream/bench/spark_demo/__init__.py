@@ -1,1 +1,0 @@
-"""The demonstration on Spark: a bursty stream of sales, enriched while it comes, and checked."""
