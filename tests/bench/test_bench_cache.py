@@ -15,14 +15,14 @@ from semistream.bench.framework.plot import plot_result
 from semistream.bench.framework.result_file import read_result
 from semistream.bench.framework.runner import Run, run_spec
 from semistream.bench.framework.spec import load_spec
-from semistream.bench.framework.staged import staged_table
+from semistream.bench.framework.staged import staged_workload
 from semistream.bench.framework.targets import judge_targets
 from semistream.bench.measurements.cache import HitRatios, Hits, interval_optimum, measure_hits, static_optimum
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
-from semistream.workloads import STREAM_SCHEMA
+from semistream.workloads import STREAM_SCHEMA, synthetic
 
 SPEC = load_spec("cache")
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -84,7 +84,9 @@ class _FakeJoin(StepOperator):
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
-    return staged_table(tmp_path_factory.mktemp("cache"), rows=2000, layout="clustered", page_bytes=4096, seed=0)
+    return staged_workload(
+        tmp_path_factory.mktemp("cache"), synthetic(2000, zipf_exponent=0.0), layout="clustered", page_bytes=4096
+    )
 
 
 def _measurement(workload: str) -> HitRatios:

@@ -12,7 +12,7 @@ from semistream.bench.framework.measurement import VALUE, Point, key_of
 from semistream.bench.framework.result_file import Result, read_result
 from semistream.bench.framework.runner import Run, run_spec
 from semistream.bench.framework.spec import load_spec
-from semistream.bench.framework.staged import staged_table
+from semistream.bench.framework.staged import staged_workload
 from semistream.bench.framework.targets import judge_targets
 from semistream.bench.measurements.micro.multimap import OPERATIONS
 from semistream.bench.measurements.micro.raw_scan import BLOCK_BYTES, fastest_block_bytes, raw_scan_s, table_files
@@ -20,7 +20,7 @@ from semistream.bench.measurements.micro.service_rate import meshjoin_with_share
 from semistream.core.errors import InvalidArgument
 from semistream.operators.feeder import Feeder
 from semistream.storage import MasterTable
-from semistream.workloads import stream
+from semistream.workloads import stream, synthetic
 
 ROWS = 20_000
 SPEC = load_spec("micro").with_parameters(
@@ -41,7 +41,7 @@ def result(data_dir: Path) -> Result:
 
 @pytest.fixture(scope="module")
 def table(data_dir: Path) -> MasterTable:
-    return staged_table(data_dir, rows=ROWS, layout="heap", page_bytes=65_536, seed=0)
+    return staged_workload(data_dir, synthetic(ROWS, zipf_exponent=0.0), layout="heap", page_bytes=65_536)
 
 
 def _points(result: Result, group: str, series: str) -> list[Point]:

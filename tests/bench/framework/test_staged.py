@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from semistream.bench.framework.staged import staged_table, staged_workload
+from semistream.bench.framework.staged import staged_workload
 from semistream.storage import MasterTable
 from semistream.workloads import repeated, synthetic
 
@@ -20,9 +20,8 @@ def test_workloads_with_the_same_table_share_it(tmp_path: Path) -> None:
 def test_the_synthetic_table_is_that_of_the_other_benchmarks(tmp_path: Path, layout: str) -> None:
     workload = synthetic(1000, zipf_exponent=1.0, seed=3)
     found = staged_workload(tmp_path, workload, layout=layout, page_bytes=1024)
-    same = staged_table(
-        tmp_path, rows=1000, layout="heap" if layout == "heap" else "clustered", page_bytes=1024, seed=3
-    )
+    again = synthetic(1000, zipf_exponent=0.0, seed=3)
+    same = staged_workload(tmp_path, again, layout=layout, page_bytes=1024)
     assert found.table_id == same.table_id
     assert [path.name for path in tmp_path.iterdir()] == [f"{layout}-1000-rows-1024-bytes-seed-3"]
 
@@ -40,7 +39,7 @@ def test_another_layout_page_size_or_workload_is_another_table(tmp_path: Path) -
 
 def test_a_table_is_staged_once_and_a_half_staged_one_again(tmp_path: Path) -> None:
     def staged() -> MasterTable:
-        return staged_table(tmp_path, rows=1000, layout="heap", page_bytes=1024, seed=0)
+        return staged_workload(tmp_path, synthetic(1000, zipf_exponent=0.0), layout="heap", page_bytes=1024)
 
     table = staged()
     assert staged().table_id == table.table_id

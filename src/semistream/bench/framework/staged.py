@@ -8,25 +8,11 @@ from typing import Literal, cast
 
 from semistream.core.errors import SemistreamError
 from semistream.storage import MasterTable, open_table, stage
-from semistream.workloads import Workload, synthetic
+from semistream.workloads import Workload
 
-__all__ = ["staged_table", "staged_workload"]
+__all__ = ["staged_workload"]
 
 _PERMUTED = re.compile(r"permuted-(\d+-rows)-(seed-\d+)")
-
-
-def staged_table(
-    data_dir: Path,
-    *,
-    rows: int,
-    layout: Literal["heap", "clustered"],
-    page_bytes: int,
-    seed: int,
-    progress: Callable[[int], None] | None = None,
-) -> MasterTable:
-    """Return a table of ``rows`` generated rows inside ``data_dir``; ``progress`` is told the rows staged so far."""
-    workload = synthetic(rows, zipf_exponent=0.0, seed=seed)
-    return staged_workload(data_dir, workload, layout=layout, page_bytes=page_bytes, progress=progress)
 
 
 def staged_workload(
