@@ -15,6 +15,8 @@ from tests.spark.sessions import quick_builder
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable  # workers run what the tests run
+    root = str(Path(__file__).parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))  # for tests.spark
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     scratch: Path = tmp_path_factory.mktemp("spark")
     session = (

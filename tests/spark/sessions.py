@@ -17,6 +17,7 @@ def quick_builder(folder: Path, master: str = "local[2]") -> SparkSession.Builde
         SparkSession.builder.master(master)
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
         .config("spark.executor.extraJavaOptions", QUICK_JVM)  # of a local cluster
+        .config("spark.python.daemon.module", "tests.spark.warm_daemon")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
