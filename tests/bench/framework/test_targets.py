@@ -1,7 +1,8 @@
 """Targets: the rules, and what results say of them."""
 
+import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -43,6 +44,29 @@ def test_of_every_place_the_weakest_counts() -> None:
     target = Target(text="t", kind="ratio", of="a", over="b", at="every", group="", least=2.5)
     assert lines(target, points) == {"memory 5": 2.0}
     assert lines(replace(target, least=None, most=2.5), points) == {"memory 1": 3.0}
+
+
+@pytest.mark.parametrize("at", [1.0, 5.0])
+def test_a_place_that_cannot_be_told_or_has_nothing_below_it_is_not_left_out(at: float) -> None:
+    ours = {1.0: 2.0, 5.0: 2.0}
+    target = Target(text="t", kind="ratio", of="a", over="b", at="every", group="", most=1.5)
+    unknown = curve("a", ours) + curve("b", {1.0: 2.0, 5.0: 2.0, at: math.nan})
+    assert [line.met for line in target.lines(result_of(unknown))] == [False]
+    nothing = curve("a", ours) + curve("b", {1.0: 2.0, 5.0: 2.0, at: 0.0})
+    assert lines(target, nothing) == {f"memory {at:g}": math.inf}
+    growth = Target(text="t", kind="growth", of="a", group="", most=1.5)
+    assert lines(growth, curve("a", {1.0: 0.0, 5.0: 2.0})) == {"": math.inf}
+    assert lines(growth, curve("a", {1.0: 0.0, 5.0: 0.0})) == {"": None}
+
+
+@pytest.mark.parametrize("errors", [(0.1, math.nan), (math.nan, 0.1)])
+@pytest.mark.parametrize("take", ["median", "worst"])
+def test_an_error_that_cannot_be_told_is_no_small_one(
+    errors: tuple[float, float], take: Literal["median", "worst"]
+) -> None:
+    points = [Point("A", x, {"value": 1.0}, {"error": {"disk": error}}) for x, error in enumerate(errors)]
+    target = Target(text="t", kind="error", of="A", on="error", clock="disk", take=take, most=0.4)
+    assert [line.met for line in target.lines(result_of(points))] == [False]
 
 
 def test_each_series_and_group_that_fits_is_a_line_or_the_weakest_of_all_groups() -> None:

@@ -142,7 +142,8 @@ class Target:
     def weakest(self, values: dict[str, float]) -> tuple[str, float]:
         """Return the value that is the least good, with its name."""
         pick = min if self.least is not None else max
-        return pick(values.items(), key=lambda item: item[1])
+        unknown = [item for item in values.items() if math.isnan(item[1])]
+        return unknown[0] if unknown else pick(values.items(), key=lambda item: item[1])
 
     def lines(self, result: Result) -> Iterator[Judged]:
         """Yield a line for every series and group that was measured."""
@@ -190,9 +191,10 @@ def _compared(target: Target, result: Result) -> _Found:
             values = {}
             for x in _places(of, target.at):
                 upper, lower = of.at(x), 1.0 if over is None else over.at(x)
-                if upper is not None and lower:
+                ratio = None if upper is None or lower is None else _ratio(upper, lower)
+                if ratio is not None:
                     shows_place = target.at in ("every", "each")
-                    values[_joined(grouped, _place(axis, x) if shows_place else "")] = upper / lower
+                    values[_joined(grouped, _place(axis, x) if shows_place else "")] = ratio
             if target.at == "each":
                 yield from ((_joined(named, place), value) for place, value in values.items())
             elif values and not target.together:
@@ -208,8 +210,9 @@ def _growth(target: Target, result: Result) -> _Found:
     curves = Curves(result.points, target.on)
     for group in _fitting(curves.groups, target.group):
         of = _side(curves, group, target.of)
-        if of is not None and len(of.x) > 1 and of.y[0]:
-            yield ("" if group == target.group else group), of.y[-1] / of.y[0]
+        growth = None if of is None or len(of.x) < 2 else _ratio(of.y[-1], of.y[0])
+        if growth is not None:
+            yield ("" if group == target.group else group), growth
 
 
 def _crossing(target: Target, result: Result) -> _Found:
@@ -250,7 +253,8 @@ def _error(target: Target, result: Result) -> _Found:
         and target.clock in point.details.get(target.on, {})
     ]
     if errors:
-        yield f"{len(errors)} cells", statistics.median(errors) if target.take == "median" else max(errors)
+        taken = statistics.median(errors) if target.take == "median" else max(errors)
+        yield f"{len(errors)} cells", math.nan if any(map(math.isnan, errors)) else taken
 
 
 def _near_best(target: Target, result: Result) -> _Found:
@@ -278,6 +282,13 @@ _RULES: dict[str, Callable[[Target, Result], _Found]] = {
     "error": _error,
     "near best": _near_best,
 }
+
+
+def _ratio(upper: float, lower: float) -> float | None:
+    """Return upper / lower: infinity over nothing, so that no place is left out; None for nothing over nothing."""
+    if lower:
+        return upper / lower
+    return math.copysign(math.inf, upper) if upper else None
 
 
 def _fitting(names: Sequence[str], pattern: str) -> list[str]:
