@@ -1,7 +1,9 @@
 """Result files: read as they were written, and told from other files; the ones that the docs show."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +47,52 @@ def test_foreign_files_are_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "foreign.json").write_text(content)
     with pytest.raises(InvalidArgument, match=r"foreign\.json"):
         read_result(tmp_path / "foreign.json")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec",), 5),
+        (("spec", "x"), None),
+        (("spec", "x", "ticks"), 5),
+        (("spec", "parameters"), [1]),
+        (("scale",), ["full"]),
+        (("scale",), "huge"),
+        (("provenance", "commit"), 5),
+        (("provenance", "memory_bytes"), "many"),
+        (("measurements", 0, "key"), [1]),
+        (("measurements", 0, "points", 0, "series"), [1]),
+        (("measurements", 0, "points", 0, "x"), "a"),
+        (("measurements", 0, "points", 0, "x"), float("nan")),
+        (("measurements", 0, "points", 0, "y"), [1]),
+        (("measurements", 0, "points", 0, "y"), {"value": "a"}),
+        (("measurements", 0, "points", 0, "details"), None),
+    ],
+)
+def test_values_of_another_type_are_refused(
+    result: Result, path: tuple[str | int, ...], value: Any, tmp_path: Path
+) -> None:
+    content: Any = json.loads(result.to_json())
+    part = content
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = value
+    (tmp_path / "foreign.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidArgument, match="not a result file"):
+        read_result(tmp_path / "foreign.json")
+
+
+def test_brackets_without_end_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "foreign.json").write_text("[" * 200_000)
+    with pytest.raises(InvalidArgument, match="not a result file"):
+        read_result(tmp_path / "foreign.json")
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_a_value_that_no_axis_can_show_does_not_stop_the_picture(result: Result, value: float, tmp_path: Path) -> None:
+    points = [replace(result.points[0], x=x, y={"7200 rpm disk": y}) for x, y in ((1.0, value), (2.0, 3.0))]
+    plot_result(replace(result, finished=(replace(result.finished[0], points=tuple(points)),)), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").exists()
 
 
 def test_absent_files_and_folders_are_named(result: Result, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Draws a result file: a panel for each group and clock, and how far targets are met. Nothing is measured here."""
 
+import math
 import os
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +40,7 @@ def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
     from matplotlib.figure import Figure
 
     spec = result.spec_as_run
-    points = [point for point in result.points if point.y]
+    points = [point for point in map(_drawable, result.points) if point.y]
     if not points:
         raise InvalidArgument(f"the result of {result.benchmark} has no points: there is nothing to draw")
     panels = _panels(points)
@@ -68,6 +70,11 @@ def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
         figure.savefig(Path(path), dpi=120)
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"cannot write a picture to {os.fspath(path)!r}: {error}") from None
+
+
+def _drawable(point: Point) -> Point:
+    """Return a point without values that no axis can show."""
+    return replace(point, y={clock: value for clock, value in point.y.items() if math.isfinite(value)})
 
 
 def _base(series: str) -> str:
@@ -187,6 +194,8 @@ def _draw_targets(axes: "Axes", judged: Sequence[Judged]) -> None:
 
 def _margin(line: Judged) -> float:
     assert line.value is not None
+    if math.isnan(line.value):
+        return 0.01
     limit, value = line.target.limit, max(line.value, 1e-9)
     return min(max(value / limit if line.target.least is not None else limit / value, 0.01), 100.0)
 

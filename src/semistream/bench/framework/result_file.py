@@ -1,6 +1,7 @@
 """Result files: the points, beside the spec as it was run and the provenance. Verdicts, plots and tables read these."""
 
 import json
+import math
 import os
 import uuid
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Any
 
 from semistream.bench.framework.measurement import Point
 from semistream.bench.framework.provenance import Provenance
-from semistream.bench.framework.spec import Spec
+from semistream.bench.framework.spec import SCALES, Spec
 from semistream.core.errors import InvalidArgument
 
 __all__ = ["Finished", "Result", "read_result", "write_result", "write_whole"]
@@ -103,7 +104,7 @@ def write_whole(target: Path, text: str) -> None:
     unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(text)
+        unfinished.write_text(text, encoding="utf-8", newline="")
         unfinished.replace(target)
     except OSError as error:
         raise InvalidArgument(f"cannot write {os.fspath(target)!r}: {error.strerror}") from None
@@ -127,7 +128,7 @@ def read_result(path: str | os.PathLike[str]) -> Result:
             raise InvalidArgument(
                 f"{name!r} has format {content['format']}, this version reads {_FORMAT}: measure again"
             )
-        return Result(
+        result = Result(
             benchmark=content["benchmark"],
             scale=content["scale"],
             spec=content["spec"],
@@ -138,9 +139,40 @@ def read_result(path: str | os.PathLike[str]) -> Result:
             ),
             is_complete=content["is_complete"],
         )
+        _check(result)
     except OSError as error:
         raise InvalidArgument(f"cannot read {name!r}: {error.strerror}") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         if isinstance(error, InvalidArgument):
             raise
         raise InvalidArgument(f"{name!r} is not a result file: write one with 'semistream bench'") from None
+    return result
+
+
+def _check(result: Result) -> None:
+    """Raise `TypeError` or `ValueError` where a value is not of its type: what reads a result relies on them."""
+    spec, provenance = result.spec_as_run, result.provenance
+    _require(str, result.benchmark, result.scale, spec.id, spec.title, spec.kind, spec.about, spec.paper, spec.lines)
+    _require(str, provenance.date, provenance.semistream, provenance.cpu, provenance.commit or "")
+    _require(int, provenance.seed, provenance.cores, result.is_complete)
+    _require((int, float), provenance.memory_bytes, provenance.load_average)
+    _require(dict, result.spec["parameters"])
+    for axis in (spec.x, spec.y):
+        _require(str, axis.label, axis.unit, *axis.ticks, *axis.labels, *axis.labels.values())
+    if result.scale not in SCALES:
+        raise ValueError(result.scale)
+    for done in result.finished:
+        _require(str, done.name, done.key)
+        _require((int, float), done.seconds)
+    for point in result.points:
+        _require(str, point.series, point.group, *point.y)
+        _require((int, float), point.x, *point.y.values())
+        _require(dict, point.y, point.details)
+        if not math.isfinite(point.x):
+            raise ValueError(point.x)
+
+
+def _require(kind: type | tuple[type, ...], *values: object) -> None:
+    for value in values:
+        if not isinstance(value, kind):
+            raise TypeError(value)

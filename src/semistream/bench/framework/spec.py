@@ -132,7 +132,8 @@ class Spec:
         """Whether a run with ``parameters`` is of the size that the targets speak of; lists may be shorter."""
         wanted = self.scales.get(self.scale_of_targets, {})
         return set(parameters) == set(wanted) and all(
-            set(value) <= set(wanted[name]) if isinstance(value, list) and value else value == wanted[name]
+            value == wanted[name]
+            or (isinstance(value, list) and isinstance(wanted[name], list) and _is_part(value, wanted[name]))
             for name, value in parameters.items()
         )
 
@@ -228,6 +229,10 @@ def _read(name: str) -> dict[str, Any]:
 
 def _toml() -> ModuleType:
     return import_extra("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench", "reading spec files")
+
+
+def _is_part(values: list[Any], wanted: list[Any]) -> bool:
+    return bool(values) and all(value in wanted for value in values)
 
 
 def _order(figure_id: str) -> tuple[str, int, str]:
