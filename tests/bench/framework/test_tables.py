@@ -39,6 +39,35 @@ def test_a_page_is_filled_between_its_comments_and_nowhere_else(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    "page",
+    [
+        "{begin}\nprose\n{begin}\nold\n{end}\n",
+        "{begin}\nold\n{end}\n{begin}\nprose\n",
+        "prose\n{end}\n",
+        "<!-- table of docs/results/shedding.json -->\nold\n{end}\n",
+    ],
+)
+def test_a_comment_without_its_other_half_is_named_and_the_page_kept(page: str, tmp_path: Path) -> None:
+    text = page.format(begin="<!-- table of docs/results/shedding.json: targets -->", end="<!-- end of table -->")
+    (tmp_path / "page.md").write_text(text)
+    with pytest.raises(InvalidArgument, match="belongs to no table"):
+        fill_page(tmp_path / "page.md", ROOT)
+    assert (tmp_path / "page.md").read_text() == text
+
+
+def test_a_page_keeps_its_line_ends_and_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    block = b"<!-- table of docs/results/shedding.json: targets -->\r\nold\r\n<!-- end of table -->"
+    page.write_bytes(b"before\r\n" + block + b"\r\nafter\r\n")
+    assert fill_page(page, ROOT) == 1
+    content = page.read_bytes()
+    assert content.count(b"\n") == content.count(b"\r\n") > 5
+    page.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidArgument, match="no text in UTF-8"):
+        fill_page(page, ROOT)
+
+
+@pytest.mark.parametrize(
     ("view", "message"),
     [("docs/results/absent.json: targets", "cannot read"), ("docs/results/shedding.json: moon", "nothing for 'moon'")],
 )

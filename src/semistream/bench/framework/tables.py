@@ -26,7 +26,8 @@ __all__ = ["Table", "fill_page", "filled", "origin", "points_table", "targets_ta
 
 _MOST_PLACES = 12  # of a curve with more, the last one is shown
 _VERDICTS = {True: "met", False: "missed", None: "-"}
-_BLOCK = re.compile(r"<!-- table of (?P<file>\S+): (?P<view>.+?) -->\n.*?<!-- end of table -->", re.DOTALL)
+_BEGIN, _END = "<!-- table of ", "<!-- end of table -->"
+_BLOCK = re.compile(rf"{_BEGIN}(?P<file>\S+): (?P<view>[^\n]+?) -->\n(?:(?!{_BEGIN}).)*?{_END}", re.DOTALL)
 
 
 class Table(NamedTuple):
@@ -97,17 +98,28 @@ def filled(text: str, folder: Path) -> str:
             raise InvalidArgument(
                 f"{found['file']!r} has nothing for {found['view']!r}: correct the comment in the page"
             )
-        begin, end = found[0].split("\n", 1)[0], "<!-- end of table -->"
-        return f"{begin}\n{table.as_markdown()}\n\n{origin(result.provenance)}\n{end}"
+        begin = found[0].split("\n", 1)[0]
+        return f"{begin}\n{table.as_markdown()}\n\n{origin(result.provenance)}\n{_END}"
 
+    rest = _BLOCK.sub("", text)
+    for comment in (_BEGIN, _END):
+        if comment in rest:
+            line = rest[rest.index(comment) :].split("\n", 1)[0]
+            raise InvalidArgument(
+                f"{line!r} belongs to no table: a table stands between '{_BEGIN}FILE: VIEW -->' and '{_END}'"
+            )
     return _BLOCK.sub(block, text)
 
 
 def fill_page(page: Path, folder: Path) -> int:
     """Write the tables of a page again, and return how many there are."""
     try:
-        text = page.read_text(encoding="utf-8")
+        as_it_is = page.read_bytes().decode()
     except OSError as error:
         raise InvalidArgument(f"cannot read {os.fspath(page)!r}: {error.strerror}") from None
-    write_whole(page, filled(text, folder))
+    except UnicodeDecodeError:
+        raise InvalidArgument(f"{os.fspath(page)!r} is no text in UTF-8: give a Markdown page") from None
+    text = as_it_is.replace("\r\n", "\n")
+    new = filled(text, folder)
+    write_whole(page, new if text == as_it_is else new.replace("\n", "\r\n"))
     return len(_BLOCK.findall(text))
