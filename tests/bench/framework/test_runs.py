@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from semistream.bench.framework import runner
+from semistream.bench.framework import provenance, runner
 from semistream.bench.framework.kinds import KINDS
 from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
 from semistream.bench.framework.plot import plot_result
@@ -107,6 +107,32 @@ def test_another_seed_or_code_shares_nothing(
     monkeypatch.setattr(runner, "collect_provenance", other_code)
     run_spec(figure(x=(1,)), "quick", Run(tmp_path))
     assert measured.numbers == [1] * 3
+
+
+def test_one_state_of_changes_shares_nothing_with_another(
+    measured: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = iter(("first", "first", "second", "second", "second", "second"))
+
+    def changed_code(seed: int) -> Provenance:
+        return replace(collect_provenance(seed), commit="0" * 40, commit_is_clean=False, changes=next(states))
+
+    monkeypatch.setattr(runner, "collect_provenance", changed_code)
+    first = run_spec(figure(x=(1,)), "quick", Run(tmp_path))
+    run_spec(figure(x=(1,)), "quick", Run(tmp_path))
+    assert measured.numbers == [1] * 2
+    with pytest.raises(InvalidArgument, match="another code"):
+        run_spec(figure(x=(1,)), "quick", Run(tmp_path), resumed=first)
+
+
+def test_changes_are_told_apart_by_what_is_in_the_package(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("a = 1")
+    before = provenance._digest(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "module.nbi").write_text("compiled")
+    assert provenance._digest(tmp_path) == before
+    (tmp_path / "module.py").write_text("a = 2")
+    assert provenance._digest(tmp_path) != before
 
 
 def test_measuring_again_leaves_earlier_runs_aside_but_shares_within_the_run(

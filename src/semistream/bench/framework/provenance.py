@@ -1,5 +1,6 @@
 """Where a figure comes from: commit, machine, versions, seed and date. No host name and no path."""
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -29,6 +30,8 @@ class Provenance:
         Whether the checkout had no changes beyond the commit.
     load_average
         Processes that wanted a core in the minute before: what else the machine was doing.
+    changes
+        A digest of the package, where the checkout had changes: tells one state of them from another.
     """
 
     date: str
@@ -43,6 +46,7 @@ class Provenance:
     system: str
     python: str
     libraries: dict[str, str]
+    changes: str | None = None
 
 
 def collect_provenance(seed: int) -> Provenance:
@@ -68,6 +72,7 @@ def collect_provenance(seed: int) -> Provenance:
         system=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
         libraries=_library_versions(),
+        changes=_digest(Path(semistream.__file__).parent) if is_clean is False else None,
     )
 
 
@@ -90,6 +95,14 @@ def _commit() -> tuple[str | None, bool | None]:
         return commit, _git(package, "status", "--porcelain", "--", ".") == ""
     except (OSError, subprocess.CalledProcessError):
         return None, None
+
+
+def _digest(package: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and path.parent.name != "__pycache__":  # numba writes there while it runs
+            digest.update(f"{path.relative_to(package)} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -79,4 +79,4 @@ def code_of(provenance: Provenance) -> str:
     """Return which code measured: the commit, or the version of an installed package."""
     if provenance.commit is None:
         return f"version {provenance.semistream}"
-    return provenance.commit if provenance.commit_is_clean else f"{provenance.commit} with changes"
+    return provenance.commit if provenance.commit_is_clean else f"{provenance.commit} with changes {provenance.changes}"
