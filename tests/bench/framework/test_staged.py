@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from semistream.bench.framework.staged import staged_workload
+from semistream.core.errors import ConcurrentWrite
 from semistream.storage import MasterTable
+from semistream.storage.store import LocalStore
 from semistream.workloads import repeated, synthetic
 
 
@@ -35,6 +37,20 @@ def test_another_layout_page_size_or_workload_is_another_table(tmp_path: Path) -
         staged_workload(tmp_path, repeated(1000, zipf_exponent=0.0, seed=1), layout="heap", page_bytes=1024),
     ]
     assert len({table.table_id for table in tables}) == 4
+
+
+def test_a_table_that_another_run_stages_is_left_to_it(tmp_path: Path) -> None:
+    def staged() -> MasterTable:
+        return staged_workload(tmp_path, synthetic(1000, zipf_exponent=0.0), layout="heap", page_bytes=1024)
+
+    table = staged()
+    for manifest in (Path(table.path) / "versions").iterdir():
+        manifest.unlink()
+    files = sorted(Path(table.path).rglob("*"))
+    with LocalStore(table.path).writing(), pytest.raises(ConcurrentWrite, match="another writer"):
+        staged()
+    assert sorted(Path(table.path).rglob("*")) == files
+    assert staged().num_rows == 1000
 
 
 def test_a_table_is_staged_once_and_a_half_staged_one_again(tmp_path: Path) -> None:

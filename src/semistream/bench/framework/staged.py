@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, cast
 
-from semistream.core.errors import SemistreamError
+from semistream.core.errors import SemistreamError, TableExists
 from semistream.storage import MasterTable, open_table, stage
 from semistream.workloads import Workload
 
@@ -25,25 +25,32 @@ def staged_workload(
 ) -> MasterTable:
     """Return the master table of ``workload`` inside ``data_dir``; ``progress`` is told the rows staged so far."""
     path = data_dir / _folder(workload, layout, page_bytes)
+
+    def staged() -> MasterTable:
+        return stage(
+            workload.master(),
+            path,
+            key=workload.key,
+            layout=cast(Literal["heap", "clustered"], layout),
+            page_bytes=page_bytes,
+            progress=progress,
+        )
+
     if path.exists():
         try:
             table = open_table(path)
         except SemistreamError:
-            shutil.rmtree(path)  # staging was interrupted
+            try:
+                return staged()  # staging was interrupted; what another run stages just now is left to it
+            except TableExists:
+                shutil.rmtree(path)
         else:
             is_like_it = (table.num_rows, table.page_bytes, table.layout) == (workload.num_rows, page_bytes, layout)
             if is_like_it and table.schema.equals(workload.master_schema):
                 return table
             shutil.rmtree(path)
     data_dir.mkdir(parents=True, exist_ok=True)
-    return stage(
-        workload.master(),
-        path,
-        key=workload.key,
-        layout=cast(Literal["heap", "clustered"], layout),
-        page_bytes=page_bytes,
-        progress=progress,
-    )
+    return staged()
 
 
 def _folder(workload: Workload, layout: str, page_bytes: int) -> str:
