@@ -101,10 +101,31 @@ def test_parameters_of_a_benchmark_are_options_and_another_size_gives_no_verdict
 def test_missing_a_target_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stored = read_result(RESULTS / "shedding.json")
     monkeypatch.setattr(bench_command, "run_spec", lambda *_: stored)
-    result = bench("shedding", "--out", str(tmp_path / "result.json"))
+    result = bench("shedding", "--out", str(tmp_path / "result.json"), "--data-dir", str(tmp_path))
     assert result.exit_code == 0, result.output
     assert "missed" in result.stdout
     assert "No verdict" not in result.stdout
+
+
+def test_an_unfinished_run_says_that_its_verdicts_may_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stored = read_result(RESULTS / "shedding.json")
+    part = replace(stored, finished=stored.finished[:2], is_complete=False)
+    monkeypatch.setattr(bench_command, "run_spec", lambda *_: part)
+    result = bench("shedding", "--out", str(tmp_path / "result.json"), "--data-dir", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "The run is not finished: verdicts are of what is measured so far" in result.stdout
+
+
+def test_names_with_brackets_are_printed_as_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stored = read_result(RESULTS / "shedding.json")
+    done = stored.finished[0]
+    points = tuple(replace(point, series="[/a]", group="[b]") for point in done.points)
+    renamed = replace(stored, finished=(replace(done, points=points),))
+    monkeypatch.setattr(bench_command, "run_spec", lambda *_: renamed)
+    result = bench("shedding", "--out", str(tmp_path / "result.json"), "--data-dir", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "[/a]" in result.stdout
+    assert "[b]" in result.stdout
 
 
 @pytest.mark.usefixtures("never_measured")
@@ -168,6 +189,12 @@ def test_of_all_figures_those_that_fail_are_named_and_the_others_run(
         (["bench", "operators", "--rows", "many"], "rows='many' is not a whole number: give one"),
         (["bench", "operators", "--arrival-share", "most"], "arrival_share='most' is not a number: give one"),
         (["bench", "validation", "--advises", "yes"], "advises='yes' is neither true nor false"),
+        (["bench", "operators", "--quick", "--x", "nan"], "x='nan' is not a number: give one"),
+        (["bench", "operators", "--quick", "--x", "1e999"], "x='1e999' is not a number: give one"),
+        (["bench", "operators", "--quick", "--rows", "0"], "rows=0 must be at least 1"),
+        (["bench", "operators", "--quick", "--scale", "full"], "--quick and --scale full are two scales"),
+        (["bench", "operators", "--quick", "--out", "result.png"], "'result.png' is where the picture goes"),
+        (["bench", "operators", "--quick", "--data-dir", "/proc/absent"], "cannot make the folder '/proc/absent'"),
         (["bench", "operators", "--rows"], "'--rows' cannot be read"),
         (["bench", "operators", "rows"], "'rows' cannot be read"),
         (["bench", "operators", "--only", "magic"], "--only magic names no measurement"),

@@ -1,5 +1,6 @@
 """``semistream bench`` and ``semistream figure``: measure, draw, report."""
 
+import math
 from collections.abc import Sequence
 from glob import escape
 from pathlib import Path
@@ -110,7 +111,7 @@ def _run(
     """
     names = spec_ids() if name == "all" else [name]
     run = Run(data_dir, _real_data(real_data), seed, tuple(only or ()), measure_again=overwrite)
-    _run_all(names, "quick" if quick else scale, context.args, run, out, plot, as_json)
+    _run_all(names, _scale(scale, quick), context.args, run, out, plot, as_json)
 
 
 def figure(
@@ -136,7 +137,7 @@ def figure(
         raise InvalidArgument("which figure is not said: give its id; 'semistream figure --list' shows them all")
     names = figure_ids() if figure_id == "all" else [figure_id]
     run = Run(data_dir, _real_data(real_data), seed, tuple(only or ()), measure_again=overwrite)
-    _run_all(names, "quick" if quick else scale, context.args, run, out, plot, as_json)
+    _run_all(names, _scale(scale, quick), context.args, run, out, plot, as_json)
 
 
 @app.command("plot", epilog=example("semistream bench plot bench-data/results/micro.json --out micro.png"))
@@ -194,6 +195,10 @@ def _run_all(
         here = scale or spec.scale_of_targets
         specs.append((spec.with_parameters(here, _parameters(spec.parameters(here), extra)), here))
     require_folder_path(run.data_dir, "data_dir")
+    try:
+        run.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgument(f"cannot make the folder {str(run.data_dir)!r}: {error.strerror}") from None
     store = run.store()
     failed = []
     for spec, here in specs:
@@ -214,6 +219,9 @@ def _run_one(
     if spec.needs_spark:
         require_local_spark(f"the benchmark {spec.id}")
     path = out or run.data_dir / "results" / f"{spec.id}{'' if scale == 'full' else f'-{scale}'}.json"
+    picture = path.with_suffix(".png")
+    if plot and picture == path:
+        raise InvalidArgument(f"out={str(path)!r} is where the picture goes: give the result file a name in .json")
     if out is not None:
         require_output_path(path, overwrite=True)
     resumed = read_result(path) if path.exists() and not run.measure_again else None
@@ -225,7 +233,6 @@ def _run_one(
         where = f"what is finished is kept in {path}" if path.exists() else "nothing was finished"
         typer.echo(f"semistream: interrupted, {where}: the same command without --overwrite goes on", err=True)
         raise typer.Exit(_INTERRUPTED) from None
-    picture = path.with_suffix(".png")
     if plot:
         plot_result(result, picture)
     if as_json:
@@ -233,6 +240,12 @@ def _run_one(
         return
     _print(result)
     typer.echo(f"{path}{f' and {picture}' if plot else ''} written")
+
+
+def _scale(scale: str | None, quick: bool) -> str | None:
+    if quick and scale not in (None, "quick"):
+        raise InvalidArgument(f"--quick and --scale {scale} are two scales: give one of them")
+    return "quick" if quick else scale
 
 
 def _parameters(known: dict[str, Any], extra: Sequence[str]) -> dict[str, Any]:
@@ -260,8 +273,11 @@ def _value(name: str, text: str, known: Any) -> Any:
         return text == "true"
     if isinstance(known, int | float):
         try:
-            return type(known)(text.replace("_", ""))
-        except ValueError:
+            number = type(known)(text.replace("_", ""))
+            if not math.isfinite(number):
+                raise ValueError
+            return number
+        except (OverflowError, ValueError):
             kind = "a whole number" if isinstance(known, int) else "a number"
             raise InvalidArgument(f"{name}={text!r} is not {kind}: give one") from None
     if not isinstance(known, str):
@@ -283,20 +299,27 @@ def _print_specs(names: Sequence[str]) -> None:
     for name in names:
         spec = load_spec(name)
         table.add_row(spec.id, spec.title, spec.about)
-    Console().print(table)
+    _console().print(table)
 
 
 def _print(result: Result) -> None:
     spec = result.spec_as_run
     for group, shown in dict.fromkeys((point.group, name) for point in result.points for name in point.y):
         title = ", ".join(part for part in (spec.id, group, "" if shown == VALUE else shown) if part)
-        Console().print(_rich(points_table(result, shown, escape(group)), f"{title}: {spec.y.label_of(shown, group)}"))
+        _console().print(_rich(points_table(result, shown, escape(group)), f"{title}: {spec.y.label_of(shown, group)}"))
     targets = targets_table(result)
     if targets.rows:
-        Console().print(_rich(targets, f"{spec.id}: targets"))
+        _console().print(_rich(targets, f"{spec.id}: targets"))
     if targets_of(spec.id) and not load_spec(spec.id).has_size_of_targets(spec.parameters(result.scale)):
         typer.echo("No verdict: the targets speak of the full size.")
+    elif targets.rows and not result.is_complete:
+        typer.echo("The run is not finished: verdicts are of what is measured so far, and the rest may change them.")
     typer.echo(f"The paper: {spec.about}" if spec.is_figure else spec.about)
+
+
+def _console() -> Console:
+    """Return a console that takes brackets in names for what they are."""
+    return Console(markup=False)
 
 
 def _rich(content: Table, title: str) -> RichTable:

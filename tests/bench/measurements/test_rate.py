@@ -145,3 +145,9 @@ def test_a_cell_that_time_cut_short_is_not_steady(data_dir: Path) -> None:
     assert not _warm_up(
         data_dir, "meshjoin", "heap", share_tolerance=1.0, io_tolerance=1e9, most_warm_up_s=0.0
     ).is_steady
+
+
+def test_no_memory_at_all_is_named_as_such() -> None:
+    spec = load_spec("operators").with_parameters("quick", {"x": [0.0]})
+    [cell, *_] = [each.cell for each in measurements_of(spec, "quick") if isinstance(each, RateMeasurement)]
+    assert "memory 0% of R" in str(cell)

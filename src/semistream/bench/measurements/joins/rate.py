@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from semistream.bench.framework.measurement import MACHINE, VALUE, Context, Measurement, Point
+from semistream.bench.framework.parameters import check_least
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.joins.arrivals import measure_times
 from semistream.bench.measurements.joins.groups import groups_of
@@ -77,7 +78,9 @@ class RateCell:
         return 2.0 + windows * rows * (0.2e-6 if is_scan(self.algorithm, self.layout) else 0.4e-6)
 
     def __str__(self) -> str:
-        memory = f"{100 * self.memory_share:.3g}% of R" if self.memory_share else f"{self.memory_bytes:,} bytes"
+        memory = (
+            f"{100 * self.memory_share:.3g}% of R" if self.memory_share is not None else f"{self.memory_bytes:,} bytes"
+        )
         options = "".join(f", {name} {value}" for name, value in self.options.items())
         of_workload = "".join(f", {name} {value}" for name, value in self.workload.arguments.items())
         return f"{self.algorithm} on {self.layout}, {self.workload.name}{of_workload}, memory {memory}{options}"
@@ -175,6 +178,7 @@ def rate_cell(parameters: Mapping[str, Any]) -> RateCell:
         )
     efforts = {effort: parameters[effort] for effort in _EFFORTS if effort in parameters}
     if "measured_rows" in parameters:
+        check_least(parameters, rows=1)
         efforts["measured_windows"] = max(1, round(parameters["measured_rows"] / parameters["rows"]))
     if isinstance(scans := efforts.get("most_warm_up_scans"), Mapping):
         efforts["most_warm_up_scans"] = scans.get(name, scans["others"])
