@@ -167,7 +167,7 @@ def test_figures_of_spark_are_worked_out_from_courses(tmp_path: Path) -> None:
     ]
     spec = ON_SPARK.as_run("full")
     finished = (Finished("", "", 0.0, tuple(points)),)
-    made = Result("punctuated-spark", "full", spec, collect_provenance(0), finished, True)
+    made = Result("punctuated-spark", "full", spec, collect_provenance(0), finished)
     rate, flat, grows = judge_targets(made)
     assert rate.value == pytest.approx((1 / 1.0 + 1 / 1.5) / 2 * 3.0), "medians of rates"
     assert (rate.met, rate.where) == (True, "batches of 249,997 tuples")

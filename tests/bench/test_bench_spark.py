@@ -194,9 +194,7 @@ def test_a_failure_is_a_line_without_the_host() -> None:
 
 def _result(points: list[Point], change: dict[str, Any]) -> Result:
     spec = SPEC.with_parameters("full", change)
-    return Result(
-        "spark", "full", spec.as_run("full"), collect_provenance(0), (Finished("", "", 0, tuple(points)),), True
-    )
+    return Result("spark", "full", spec.as_run("full"), collect_provenance(0), (Finished("", "", 0, tuple(points)),))
 
 
 def _by_name(result: Result) -> dict[str, Judged]:

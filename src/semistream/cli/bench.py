@@ -77,6 +77,7 @@ app = typer.Typer(
     invoke_without_command=True,
     no_args_is_help=True,
     rich_markup_mode=None,
+    subcommand_metavar="NAME|COMMAND [OPTIONS]...",
     epilog=_EXAMPLE,
 )
 
@@ -295,10 +296,9 @@ def _real_data(given: Path | None) -> Path | None:
 
 
 def _print_specs(names: Sequence[str]) -> None:
-    table = RichTable("name", "title", "shows", box=None, pad_edge=False)
+    table = RichTable("name", "title", box=None, pad_edge=False)
     for name in names:
-        spec = load_spec(name)
-        table.add_row(spec.id, spec.title, spec.about)
+        table.add_row(name, load_spec(name).title)
     _console().print(table)
 
 
@@ -313,7 +313,7 @@ def _print(result: Result) -> None:
     if targets_of(spec.id) and not load_spec(spec.id).has_size_of_targets(spec.parameters(result.scale)):
         typer.echo("No verdict: the targets speak of the full size.")
     elif targets.rows and not result.is_complete:
-        typer.echo("The run is not finished: verdicts are of what is measured so far, and the rest may change them.")
+        typer.echo(f"The run is not finished, {len(result.missing)} measurements are missing: some verdicts are open.")
     typer.echo(f"The paper: {spec.about}" if spec.is_figure else spec.about)
 
 

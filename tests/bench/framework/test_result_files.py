@@ -22,7 +22,9 @@ DOCS = Path(__file__).parents[3] / "docs"
 def result() -> Result:
     points = (Point("HYBRIDJOIN, keep", 3.0, {"7200 rpm disk": 10.0}, {"budget_bytes": 5}, "1,000 rows"),)
     spec = load_spec("shedding").as_run("full")
-    return Result("shedding", "full", spec, collect_provenance(9), (Finished("keep", "k", 0.5, points),), False)
+    return Result(
+        "shedding", "full", spec, collect_provenance(9), (Finished("keep", "k", 0.5, points),), ("considering",)
+    )
 
 
 def test_a_result_file_is_read_as_it_was_written(result: Result, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def _lines(target: Target, **courses: Sequence[float]) -> list[Judged]:
     ]
     spec = load_spec("punctuated").as_run("full")
     finished = (Finished("", "", 0.0, tuple(points)),)
-    return list(target.lines(Result("punctuated", "full", spec, collect_provenance(0), finished, True)))
+    return list(target.lines(Result("punctuated", "full", spec, collect_provenance(0), finished)))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def result_of(points: list[Point], **parameters: Any) -> Result:
     spec = load_spec("operators")
     spec = spec.with_parameters("full", parameters)
     finished = (Finished("", "", 0.0, tuple(points)),)
-    return Result("operators", "full", spec.as_run("full"), collect_provenance(0), finished, True)
+    return Result("operators", "full", spec.as_run("full"), collect_provenance(0), finished)
 
 
 def curve(series: str, values: dict[float, float], group: str = "") -> list[Point]:
@@ -147,6 +147,23 @@ def test_only_the_size_of_the_targets_is_judged() -> None:
     assert [line.met for line in target.lines(result_of(points, page_bytes=4096))] == [None]
     assert list(target.lines(result_of([]))) == [Judged(target, None)]
     assert Judged(target, 1.0, "here").name == "three, here"
+
+
+def test_what_is_measured_in_part_is_not_judged_by_what_is_missing() -> None:
+    points = curve("x", {1.0: 5.0}, "small") + curve("y", {1.0: 3.0}, "small") + curve("x", {1.0: 5.0}, "large")
+    target = Target(text="t", kind="value", of=["x", "y"], least=2.0)
+    whole = result_of(points)
+
+    def verdicts(target: Target, *missing: str) -> list[bool | None]:
+        return [line.met for line in target.lines(replace(whole, missing=missing))]
+
+    assert verdicts(target) == [True, True]
+    assert verdicts(target, "z, large, 1") == [True, None]  # z may be the lowest there
+    assert verdicts(replace(target, of="x", at=1.0), "z, large, 1") == [True, True]
+    assert verdicts(replace(target, of="x", at="every"), "x, large, 2") == [True, None]
+    assert verdicts(replace(target, of="x", at="every", together=True), "x, large, 2") == [None]
+    assert verdicts(replace(target, of="x", group="large"), "x, large, 2") == [None]
+    assert verdicts(replace(target, of="x", group="large"), "x, small, 2") == [True]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ def _result(ratio_on_disk: float, ratio_here: float = 7.5) -> Result:
         spec=load_spec("S0-5a").as_run("laptop"),
         provenance=collect_provenance(seed=0),
         finished=(Finished("SSBJ", "key", 1.0, tuple(points)),),
-        is_complete=True,
     )
 
 
@@ -78,7 +77,7 @@ def test_of_two_results_the_later_counts(tmp_path: Path) -> None:
 
 def test_figures_that_were_not_measured_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "README.md"
-    write_report([_written(tmp_path, replace(_result(7.5), scale="laptop", is_complete=False))], folder)
+    write_report([_written(tmp_path, replace(_result(7.5), scale="laptop", missing=("SSBJ",)))], folder)
     text = folder.read_text()
     assert "The run is not finished." in text
 

@@ -47,8 +47,8 @@ class Result:
         As it was run: with the parameters of ``scale`` alone.
     finished
         The measurements that are done, in the order of the spec.
-    is_complete
-        Whether these are all.
+    missing
+        The names of the measurements that are not done.
     """
 
     benchmark: str
@@ -56,7 +56,12 @@ class Result:
     spec: dict[str, Any]
     provenance: Provenance
     finished: tuple[Finished, ...]
-    is_complete: bool
+    missing: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all measurements are done."""
+        return not self.missing
 
     @property
     def name(self) -> str:
@@ -79,7 +84,7 @@ class Result:
             "format": _FORMAT,
             "benchmark": self.benchmark,
             "scale": self.scale,
-            "is_complete": self.is_complete,
+            "missing": self.missing,
             "spec": self.spec,
             "provenance": asdict(self.provenance),
             "measurements": [],
@@ -137,7 +142,7 @@ def read_result(path: str | os.PathLike[str]) -> Result:
                 Finished(done["name"], done["key"], done["seconds"], tuple(Point(**point) for point in done["points"]))
                 for done in content["measurements"]
             ),
-            is_complete=content["is_complete"],
+            missing=tuple(content["missing"]),
         )
         _check(result)
     except OSError as error:
@@ -154,7 +159,8 @@ def _check(result: Result) -> None:
     spec, provenance = result.spec_as_run, result.provenance
     _require(str, result.benchmark, result.scale, spec.id, spec.title, spec.kind, spec.about, spec.paper, spec.lines)
     _require(str, provenance.date, provenance.semistream, provenance.cpu, provenance.commit or "")
-    _require(int, provenance.seed, provenance.cores, result.is_complete)
+    _require(int, provenance.seed, provenance.cores)
+    _require(str, *result.missing)
     _require((int, float), provenance.memory_bytes, provenance.load_average)
     _require(dict, result.spec["parameters"])
     for axis in (spec.x, spec.y):

@@ -108,7 +108,8 @@ def run_spec(
 
     def result() -> Result:
         done = tuple(finished[key_of(each)] for each in measurements if key_of(each) in finished)
-        return Result(spec.id, scale, spec.as_run(scale), provenance, done, len(done) == len(measurements))
+        missing = tuple(each.name for each in measurements if key_of(each) not in finished)
+        return Result(spec.id, scale, spec.as_run(scale), provenance, done, missing)
 
     with _Measuring(run, store) as measuring:
         for number, measurement in enumerate(chosen, 1):

@@ -51,8 +51,8 @@ class Judged:
     where
         Which series, group and place it is of, as far as the target leaves it open.
     met
-        None when nothing was measured, when the target has no limit, or when the run was not of the size that it
-        speaks of.
+        None when nothing was measured, or not all that the line is of; when the target has no limit; or when the run
+        was not of the size that it speaks of.
     """
 
     target: "Target"
@@ -152,9 +152,21 @@ class Target:
         found = False
         for where, value in _RULES[self.kind](self, result):
             found = True
-            yield Judged(self, value, where, self.is_met_by(value) if is_judged else None)
+            is_whole = self._is_whole(where, result)
+            yield Judged(self, value, where, self.is_met_by(value) if is_judged and is_whole else None)
         if not found:
             yield Judged(self, None)
+
+    def _is_whole(self, where: str, result: Result) -> bool:
+        """Whether all is measured that a line is of: one place of two series, or else all of its group, or of all."""
+        is_one_place = isinstance(self.at, float | int) and not isinstance(self.of, list)
+        if self.kind in ("value", "ratio") and is_one_place and not self.together and not isinstance(self.over, list):
+            return True
+        if self.together or self.kind in ("error", "near best"):
+            return result.is_complete
+        groups = _fitting(list(dict.fromkeys(point.group for point in result.points)), self.group)
+        named = [group for group in groups if group in where] if self.group not in groups else [self.group]
+        return not any(group in name for group in named for name in result.missing)
 
 
 def targets_of(benchmark: str) -> list[Target]:
