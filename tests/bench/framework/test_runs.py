@@ -162,6 +162,7 @@ def test_a_damaged_measurement_is_measured_again(measured: Measured, tmp_path: P
         (lambda result: replace(result, spec={**result.spec, "title": "?"}), "spec"),
         (lambda result: replace(result, provenance=replace(result.provenance, seed=9)), "seed: 9, not 0"),
         (lambda result: replace(result, provenance=replace(result.provenance, commit="f" * 40)), "code: ffff"),
+        (lambda result: replace(result, provenance=replace(result.provenance, cpu="6502")), "machine: 6502"),
     ],
 )
 def test_only_a_result_of_the_same_run_is_gone_on_with(

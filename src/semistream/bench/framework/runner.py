@@ -12,7 +12,7 @@ from semistream.bench.framework.provenance import Provenance, collect_provenance
 from semistream.bench.framework.result_file import Finished, Result
 from semistream.bench.framework.spec import Spec
 from semistream.bench.framework.staged import staged_workload
-from semistream.bench.framework.store import MeasurementStore, code_of
+from semistream.bench.framework.store import MeasurementStore, code_of, machine_of
 from semistream.core.errors import InvalidArgument
 from semistream.storage import MasterTable
 from semistream.workloads import Workload
@@ -179,6 +179,7 @@ def _finished(resumed: Result, spec: Spec, scale: str, provenance: Provenance) -
         ("seed", resumed.provenance.seed, provenance.seed),
         ("spec", resumed.spec_as_run, Spec.from_run(spec.as_run(scale), scale)),
         ("code", code_of(resumed.provenance), code_of(provenance)),
+        ("machine", machine_of(resumed.provenance), machine_of(provenance)),
     ):
         if theirs != ours:
             shown = f": {theirs}, not {ours}" if isinstance(theirs, str | int) else ""

@@ -10,7 +10,7 @@ from semistream.bench.framework.measurement import Point
 from semistream.bench.framework.provenance import Provenance
 from semistream.bench.framework.result_file import write_whole
 
-__all__ = ["MeasurementStore", "Stored", "code_of"]
+__all__ = ["MeasurementStore", "Stored", "code_of", "machine_of"]
 
 
 class Stored(NamedTuple):
@@ -33,7 +33,7 @@ class MeasurementStore:
 
     def __init__(self, folder: Path, provenance: Provenance, *, only_new: bool = False) -> None:
         self._folder = folder
-        self._conditions = f"{code_of(provenance)}, seed {provenance.seed}"
+        self._conditions = f"{code_of(provenance)}, seed {provenance.seed}, {machine_of(provenance)}"
         self._new: set[str] | None = set() if only_new else None
 
     def find(self, key: str) -> Stored | None:
@@ -80,3 +80,9 @@ def code_of(provenance: Provenance) -> str:
     if provenance.commit is None:
         return f"version {provenance.semistream}"
     return provenance.commit if provenance.commit_is_clean else f"{provenance.commit} with changes {provenance.changes}"
+
+
+def machine_of(provenance: Provenance) -> str:
+    """Return what measured beside the code: the processor, and the versions of the libraries."""
+    libraries = ", ".join(f"{name} {version}" for name, version in sorted(provenance.libraries.items()))
+    return f"{provenance.cpu}, {provenance.cores} cores, Python {provenance.python}, {libraries}"
