@@ -129,7 +129,7 @@ def test_a_replayed_batch_lets_the_same_rows_out(name: str, table: MasterTable) 
     query = Query(make_plan(table, name))
     query.batch(None, query.tick())
     replays: list[Query] = []
-    for seed in range(12):
+    for seed in range(8):
         replays.append(copy.deepcopy(query))
         rows = stream_rows(300, seed)
         tick = query.tick() if seed % 3 == 0 else None

@@ -34,7 +34,6 @@ def run(joined: DataFrame, folder: Path, sink: KnowingSink) -> list[ss.StreamJoi
     return [metrics for metrics in found if metrics is not None]
 
 
-# An inner join has a test below, with a checkpoint that another join does not get.
 @pytest.mark.parametrize("how", [pytest.param("inner", marks=pytest.mark.slow), "left"])
 def test_rows_are_those_of_the_batch_join_and_state_stays_small(spark: SparkSession, tmp_path: Path, how: str) -> None:
     files, sink = PunctuatedFiles(tmp_path), KnowingSink()
@@ -51,6 +50,10 @@ def test_rows_are_those_of_the_batch_join_and_state_stays_small(spark: SparkSess
     counted = run(files.join(spark, how, memory="9MB", goal="memory"), tmp_path, sink)
     assert sink.rows == files.joined(how)
     assert counted[-1].rows_held == files.open_tuples()
+    # Another join does not go on with the checkpoint.
+    files.write(seed=4)
+    with pytest.raises(StreamingQueryException, match=r"the checkpoint is of a join with buckets 3, this one has 4"):
+        run(files.join(spark, how, buckets=4), tmp_path, sink)
 
 
 def test_state_beyond_the_memory_is_worked_on_in_parts(spark: SparkSession, tmp_path: Path) -> None:
@@ -124,16 +127,6 @@ def test_a_contradicting_tuple_stops_the_query_or_is_set_aside(spark: SparkSessi
     assert counted[-1].contradicting == 1
     [file] = (aside / "left").iterdir()
     assert pq.read_table(file).to_pylist() == [{"id": 1, "n": 99}]
-
-
-def test_another_join_does_not_go_on_with_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    files, sink = PunctuatedFiles(tmp_path), KnowingSink()
-    files.write(seed=4)
-    run(files.join(spark), tmp_path, sink)
-    assert sink.rows == files.joined()
-    files.write(seed=4)
-    with pytest.raises(StreamingQueryException, match=r"the checkpoint is of a join with buckets 3, this one has 4"):
-        run(files.join(spark, buckets=4), tmp_path, sink)
 
 
 @pytest.mark.slow  # a query that fails takes its Python workers along

@@ -118,6 +118,7 @@ def test_hot_rows_leave_at_once_and_all_rows_in_the_end(spark: SparkSession, tmp
     assert all(metrics.memory_bytes <= metrics.budget_bytes <= 1_000_000 for metrics in counted if metrics.tuples_in)
 
 
+@pytest.mark.slow  # the next test goes on without new rows too
 def test_a_silent_stream_drains_then_rests_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     run = Run(spark, tmp_path, staged(tmp_path / "table", "ssbj"), "anti", algorithm="ssbj")
     run.write(stream_rows(300, 1))
