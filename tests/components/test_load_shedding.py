@@ -244,6 +244,17 @@ def test_every_shed_tuple_is_reloaded_once(
         shedding.close()
 
 
+@pytest.mark.parametrize("to", ["disk", "network"])
+def test_what_found_no_room_comes_next_and_nothing_else_again(to: Literal["disk", "network"]) -> None:
+    with _shedding(to=to) as shedding:
+        _shed(shedding, list(range(10)))
+        first, second = _Buffer(4), _Buffer(100)
+        assert shedding.reload(8, first.accept) == 4
+        assert shedding.reload(10, second.accept) == 6
+        assert sorted(first.values + second.values) == list(range(10))
+        assert shedding.tuples_inside == 0
+
+
 def test_what_the_store_refuses_stays_with_the_caller() -> None:
     with _shedding(spool_bytes="2KB") as shedding:
         taken = _shed(shedding, list(range(1_000)))

@@ -9,7 +9,9 @@ import pytest
 import semistream as ss
 from semistream.core.errors import BudgetTooSmall, DamagedTable, OperatorMisuse, SchemaMismatch, SnapshotMismatch
 from semistream.operators.registry import algorithm
-from semistream.storage import MasterTable
+from semistream.storage import MasterTable, PageReader, ReadAhead
+from tests import oracle
+from tests.components.test_front_stage import collide
 
 MASTER = pa.table({"id": list(range(500)), "city": [f"city {n}" for n in range(500)]})
 STREAM = pa.record_batch({"id": [n * 7 % 600 for n in range(300)], "amount": [float(n) for n in range(300)]})
@@ -222,6 +224,39 @@ def test_long_rows_among_short_ones_do_not_break_the_budget(
         assert op.memory().total_bytes <= memory
     op.close()
     assert seen == 1000
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+def test_different_keys_with_one_code_are_told_apart(
+    name: str, how: Literal["inner", "left", "semi", "anti"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collide(monkeypatch)
+    master = pa.table({"id": [f"key {n % 30}" for n in range(60)], "label": range(60)})
+    stream = pa.record_batch({"id": [f"key {n % 50}" for n in range(400)], "number": range(400)})
+    table = ss.stage(master, tmp_path / "master", key="id", layout=algorithm(name).layouts[0], page_bytes=1024)
+    op = ss.operator(name, table, stream.schema, on="id", how=how, memory="1MB")
+    results = oracle.rows_of(ss.run(op, [stream.slice(0, 200), stream.slice(200)]))
+    expected = oracle.join([stream], master, [("id", "id")], how, None, ["label"])
+    assert oracle.multiset(results) == oracle.multiset(expected)
+
+
+def test_what_is_read_at_once_is_no_more_than_the_report_counts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report goes by the plan; the memory to read into is taken apart from it."""
+    reading: list[int] = []
+    make_read_ahead = ReadAhead.__init__
+
+    def noting(self: ReadAhead, reader: PageReader, buffer_bytes: int) -> None:
+        reading.append(ReadAhead.bytes_for(len(reader.header), buffer_bytes))
+        make_read_ahead(self, reader, buffer_bytes)
+
+    monkeypatch.setattr(ReadAhead, "__init__", noting)
+    wide = pa.table({"id": range(200), "label": ["w" * 3000] * 200})  # pages are large beside what is kept for a row
+    table = ss.stage(wide, tmp_path / "wide", key="id", layout=algorithm(name).layouts[0], page_bytes=4096)
+    op = make(name, table, memory="2MB")
+    assert all(nbytes <= op.memory().components["disk buffer"] for nbytes in reading)
+    op.close()
 
 
 @pytest.mark.parametrize("column", ["__number__", "__matched__", "number", "matched", ""])

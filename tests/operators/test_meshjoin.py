@@ -126,6 +126,31 @@ def test_b_and_w_change_in_flight_without_changing_the_result(
     assert sorted(met) == [(s, r) for s in range(number) for r in range(rows)]
 
 
+@pytest.mark.parametrize("on", [None, "id"], ids=["condition alone", "key and condition"])
+@pytest.mark.parametrize(
+    ("condition", "matching"),
+    [
+        (ss.between("value", "low", "high"), [10, 11, 19, 20]),
+        (ss.between("value", "low", "high", closed="low"), [10, 11, 19]),
+        (ss.between("value", "low", "high", closed="high"), [11, 19, 20]),
+        (ss.between("value", "low", "high", closed="neither"), [11, 19]),
+        (ss.compare("value", "<", "high"), [9, 10, 11, 19]),
+        (ss.compare("value", "<=", "high"), [9, 10, 11, 19, 20]),
+        (ss.compare("value", ">", "low"), [11, 19, 20, 21]),
+        (ss.compare("value", ">=", "low"), [10, 11, 19, 20, 21]),
+    ],
+    ids=str,
+)
+def test_an_end_belongs_to_a_condition_only_where_it_says_so(
+    tmp_path: Path, on: str | None, condition: Any, matching: list[int]
+) -> None:
+    table = ss.stage(pa.table({"id": [1], "low": [10], "high": [20]}), tmp_path / "r", key="id", layout="heap")
+    values = [9, 10, 11, 19, 20, 21, None]
+    stream = pa.record_batch({"id": [1] * len(values), "value": pa.array(values, pa.int64())})
+    op = meshjoin(table, stream.schema, on=on, condition=condition, columns=["low"])
+    assert [row["value"] for batch in ss.run(op, [stream]) for row in batch.to_pylist()] == matching
+
+
 def test_retuning_that_leaves_no_room_for_pending_tuples_is_refused_and_harmless(tmp_path: Path) -> None:
     master = pa.table({"id": range(20_000), "payload": ["p" * 100] * 20_000})
     table = ss.stage(master, tmp_path / "r", key="id", layout="heap", page_bytes="16KB")

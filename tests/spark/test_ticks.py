@@ -110,6 +110,17 @@ def test_a_new_version_and_new_settings_tick(plan: JoinPlan) -> None:
     assert next_offset(larger, newer)["epoch"]["task_bytes"] == 2_000_000
 
 
+def test_a_replayed_batch_gets_the_tick_of_its_first_attempt(plan: JoinPlan) -> None:
+    reader = reader_of(plan)
+    start = reader.initialOffset()
+    end = next_offset(reader, start)
+    second = plan.table.replace(master(tag="town"))
+    restarted = reader_of(dataclasses.replace(plan, table=second, task_bytes=2_000_000))
+    (first,), (again,) = reader.partitions(start, end), restarted.partitions(start, end)
+    assert list(restarted.read(again)) == list(reader.read(first))
+    assert Tick.from_bytes(again.value[1]).epoch == Epoch.of(plan, 1)
+
+
 def test_a_run_that_has_to_end_keeps_to_the_version_it_began_with(plan: JoinPlan) -> None:
     reader = reader_of(plan)
     reader.prepareForTriggerAvailableNow()

@@ -127,6 +127,31 @@ def test_a_version_is_published_once(tmp_path: Path) -> None:
     assert sorted(files_under(tmp_path / "t" / "versions")) == [f"{1:020d}.json"]
 
 
+def test_everything_is_on_disk_before_the_version_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = small_table(tmp_path / "t")
+    old = set(files_under(tmp_path / "t" / "data"))
+    done: list[str] = []
+    link = os.link
+
+    def synced(fd: int) -> None:
+        done.append(os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), tmp_path / "t"))
+
+    def linked(source: str, target: str) -> None:
+        done.append("published")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "link", linked)
+    table.append(make_rows(5))
+    new = {f"data/{name}" for name in set(files_under(tmp_path / "t" / "data")) - old}
+    published = done.index("published")
+    assert len(new) == 2
+    assert new <= set(done[: done.index("data")]), "a file, then its name"
+    assert done.index("data") < published
+    assert any(name.startswith("versions/.") for name in done[:published])
+    assert "versions" in done[published:]
+
+
 def _write_bucket(arguments: tuple[str, TableForm, int]) -> DataFile:
     path, form, bucket = arguments
     rows = make_rows(200, seed=bucket).combine_chunks().to_batches()
@@ -143,6 +168,9 @@ def test_files_written_by_other_processes_are_published_by_one(tmp_path: Path) -
     publish_version(table.store, form, 2, tuple(files))
     stored = read_all(open_table(tmp_path / "t"))
     assert stored.equals(pa.concat_tables([make_rows(200, seed=bucket) for bucket in range(3)]))
+
+
+_PUBLISHING_STEPS = 10
 
 
 class Crash(BaseException):
@@ -188,11 +216,22 @@ def test_a_crash_at_any_step_leaves_a_whole_version(
         stage(rows, tmp_path / "before", key="k", **options)
     if operation == "expire":
         open_table(tmp_path / "before").replace(more, memory=8_000)
-    survived = crashed = 0
-    for fail_at in range(0, 400, every):
-        path = tmp_path / str(fail_at)
+
+    def prepared(name: str) -> Path:
+        path = tmp_path / name
         if operation != "stage":
             shutil.copytree(tmp_path / "before", path)
+        return path
+
+    whole = prepared("whole")
+    with monkeypatch.context() as patch:
+        steps = crashing_store(patch, sys.maxsize)
+        run(whole)
+        last = steps()
+    survived = crashed = 0
+    # Every step around the moment in which the version comes into being, some of those before.
+    for fail_at in sorted({*range(0, last, every), *range(max(0, last - _PUBLISHING_STEPS), last + 1)}):
+        path = prepared(str(fail_at))
         finished = False
         with monkeypatch.context() as patch:
             crashing_store(patch, fail_at)
@@ -226,8 +265,6 @@ def test_a_crash_at_any_step_leaves_a_whole_version(
         assert sorted(p.name for p in path.iterdir()) == [".lock", "data", "versions"]
         named = {os.path.basename(p) for f in after.pages.files for p in (f.path, f.index_path)}
         assert {p.name for p in (path / "data").iterdir()} == named
-        if finished:
-            break
     assert survived == 1
     assert crashed * every > 5
 

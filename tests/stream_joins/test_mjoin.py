@@ -26,7 +26,7 @@ from semistream.stream_joins.shj import Shj
 from semistream.stream_joins.stream_join import StreamJoin
 from semistream.stream_joins.xjoin import Xjoin
 from semistream.workloads import ACCESS_SCHEMA, AUCTION_SCHEMA, BID_SCHEMA, NEWS_SCHEMA, Auctions, News
-from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA, batch
+from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA, Streams, batch
 
 _BUDGET = 2 << 20
 
@@ -135,6 +135,17 @@ def test_a_run_ends_where_a_purge_is_due(purge_every: int) -> None:
         assert sum(len(window) for window in op.state.windows) == 200 - purged
     # The last ten news leave at one place: they are purged together.
     assert op.metrics.purges == -(-191 // purge_every)
+
+
+def test_what_goes_first_does_not_bring_a_punctuation_before_the_tuples_that_precede_it() -> None:
+    op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", _BUDGET, tuple_order="value", purge_every=1)
+    streams = Streams(
+        [
+            (RIGHT, batch(RIGHT, [2, 1], 0, [(2, 1, 1)])),  # the output is over for key 1 when the left one has come
+            (LEFT, batch(LEFT, [2, 1], 0, [(2, 2, 2)])),  # so it goes first, and then the state is purged
+        ]
+    )
+    assert _rows(_run(op, streams.offers)[0]) == streams.joined("inner")
 
 
 def test_punctuations_are_kept_back_on_request() -> None:
