@@ -38,11 +38,13 @@ class MeasurementStore:
 
     def find(self, key: str) -> Stored | None:
         """Return what was kept under ``key``; None when it has to be measured."""
+        content = self._read(key)
         try:
-            content = self._read(key)
-            return Stored([Point(**point) for point in content["points"]], content["seconds"])
-        except (OSError, KeyError, TypeError, ValueError):
-            return None  # absent, or not ours: it is measured, and written anew
+            return (
+                None if content is None else Stored([Point(**each) for each in content["points"]], content["seconds"])
+            )
+        except (KeyError, TypeError):
+            return None  # not ours: it is measured, and written anew
 
     def keep(self, key: str, points: Sequence[Point], seconds: float) -> None:
         """Keep what was measured."""
@@ -50,19 +52,23 @@ class MeasurementStore:
 
     def remembered(self, key: str, make: Callable[[], Any]) -> Any:
         """Return the JSON values kept under ``key``; they are made and kept when there are none."""
-        try:
-            return self._read(key)["values"]
-        except (OSError, KeyError, TypeError, ValueError):
+        content = self._read(key)
+        if content is None or "values" not in content:
             self._write(key, {"values": make()})
-            return self._read(key)["values"]
+            content = self._read(key)
+            assert content is not None, "it has just been written"
+        return content["values"]
 
-    def _read(self, key: str) -> dict[str, Any]:
+    def _read(self, key: str) -> dict[str, Any] | None:
+        """Return what is kept under ``key``; None when there is nothing, or nothing of these conditions."""
         if self._new is not None and key not in self._new:
-            raise KeyError(key)
-        content: dict[str, Any] = json.loads(self._path(key).read_text())
-        if content["key"] != key or content["conditions"] != self._conditions:
-            raise KeyError(key)
-        return content
+            return None
+        try:
+            content: dict[str, Any] = json.loads(self._path(key).read_text())
+            is_ours = content["key"] == key and content["conditions"] == self._conditions
+        except (OSError, KeyError, TypeError, ValueError):
+            return None
+        return content if is_ours else None
 
     def _write(self, key: str, content: dict[str, Any]) -> None:
         content = {"key": key, "conditions": self._conditions, **content}
