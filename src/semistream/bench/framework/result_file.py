@@ -144,41 +144,37 @@ def read_result(path: str | os.PathLike[str]) -> Result:
             ),
             missing=tuple(content["missing"]),
         )
-        _check(result)
+        is_sound = _is_sound(result)
     except OSError as error:
         raise InvalidArgument(f"cannot read {name!r}: {error.strerror}") from None
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         if isinstance(error, InvalidArgument):
             raise
-        raise InvalidArgument(f"{name!r} is not a result file: write one with 'semistream bench'") from None
+        is_sound = False
+    if not is_sound:
+        raise InvalidArgument(f"{name!r} is not a result file: write one with 'semistream bench'")
     return result
 
 
-def _check(result: Result) -> None:
-    """Raise `TypeError` or `ValueError` where a value is not of its type: what reads a result relies on them."""
-    spec, provenance = result.spec_as_run, result.provenance
-    _require(str, result.benchmark, result.scale, spec.id, spec.title, spec.kind, spec.about, spec.paper, spec.lines)
-    _require(str, provenance.date, provenance.semistream, provenance.cpu, provenance.commit or "")
-    _require(int, provenance.seed, provenance.cores)
-    _require(str, *result.missing)
-    _require((int, float), provenance.memory_bytes, provenance.load_average)
-    _require(dict, result.spec["parameters"])
+def _is_sound(result: Result) -> bool:
+    """Whether values are of their types: what reads a result relies on them."""
+    spec, provenance, points = result.spec_as_run, result.provenance, result.points
+    texts: list[object] = [result.benchmark, result.scale, spec.id, spec.title, spec.kind, spec.about, spec.paper]
+    texts += [spec.lines, provenance.date, provenance.semistream, provenance.cpu, provenance.commit or ""]
+    texts += result.missing
     for axis in (spec.x, spec.y):
-        _require(str, axis.label, axis.unit, *axis.ticks, *axis.labels, *axis.labels.values())
-    if result.scale not in SCALES:
-        raise ValueError(result.scale)
+        texts += [axis.label, axis.unit, *axis.ticks, *axis.labels, *axis.labels.values()]
+    numbers: list[object] = [provenance.seed, provenance.cores, provenance.memory_bytes, provenance.load_average]
     for done in result.finished:
-        _require(str, done.name, done.key)
-        _require((int, float), done.seconds)
-    for point in result.points:
-        _require(str, point.series, point.group, *point.y)
-        _require((int, float), point.x, *point.y.values())
-        _require(dict, point.y, point.details)
-        if not math.isfinite(point.x):
-            raise ValueError(point.x)
-
-
-def _require(kind: type | tuple[type, ...], *values: object) -> None:
-    for value in values:
-        if not isinstance(value, kind):
-            raise TypeError(value)
+        texts += [done.name, done.key]
+        numbers.append(done.seconds)
+    for point in points:
+        texts += [point.series, point.group, *point.y]
+        numbers += [point.x, *point.y.values()]
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(number, int | float) for number in numbers)
+        and all(isinstance(point.details, dict) and math.isfinite(point.x) for point in points)
+        and isinstance(result.spec["parameters"], dict)
+        and result.scale in SCALES
+    )
