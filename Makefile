@@ -25,7 +25,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --doctest-modules --doctest-glob=README.md
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --doctest-modules --doctest-glob=README.md
 
 test: env ## Run the tests that protect every change, and the examples in docstrings and README: minutes.
 	$(PYTEST) -m "not slow" --hypothesis-profile=quick src tests README.md

@@ -13,6 +13,7 @@ settings.register_profile("deep", _SHARED, max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 _FSYNC = os.fsync
+_LONGEST = ("spark/test_staggered", "spark/test_punctuated", "tests/spark/", "tests/bench/", "tests/cost/")
 
 
 def _no_fsync(fd: object) -> None:
@@ -21,6 +22,11 @@ def _no_fsync(fd: object) -> None:
 
 def pytest_configure() -> None:
     os.fsync = _no_fsync
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no worker is left with one of them in the end."""
+    items.sort(key=lambda item: next((at for at, part in enumerate(_LONGEST) if part in item.nodeid), len(_LONGEST)))
 
 
 def pytest_unconfigure() -> None:

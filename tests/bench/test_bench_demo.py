@@ -24,7 +24,7 @@ from semistream.operators import algorithm_names
 ROOT = Path(__file__).parents[2]
 NAMES = [name.upper() for name in algorithm_names()]
 CACHED = ("CMESHJOIN", "CHYBRIDJOIN", "CINLJ", "SSBJ", "SWEEPJOIN")
-SPEC = DemoSpec(master_rows=20_000, stream_tuples=30_000, lookup_tuples=5000, budget_share=0.5)
+SPEC = DemoSpec(master_rows=20_000, stream_tuples=30_000, lookup_tuples=2000, budget_share=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_every_algorithm_is_run_and_exact(result: DemoResult) -> None:
     assert [run.name for run in result.runs] == NAMES
     assert result.exact
     for run in result.runs:
-        tuples = 5000 if run.name in ("INLJ", "CINLJ") else 30_000
+        tuples = 2000 if run.name in ("INLJ", "CINLJ") else 30_000
         assert run.metrics is not None
         assert run.memory_bytes is not None
         assert run.output is not None
@@ -127,7 +127,7 @@ def test_the_command_prints_the_runs_and_leaves_a_report(
     rows = {line.split()[0]: line.split()[1:] for line in lines if line.startswith(tuple(NAMES))}
     assert list(rows) == NAMES
     for name, cells in rows.items():
-        assert cells[:2] == ["5,000" if name in ("INLJ", "CINLJ") else "30,000"] * 2
+        assert cells[:2] == ["2,000" if name in ("INLJ", "CINLJ") else "30,000"] * 2
         assert (cells[3] != "0%") == (name in CACHED)
         assert cells[-1] == "yes"
     assert max(len(line) for line in lines if not line.startswith("Report")) <= 80

@@ -74,7 +74,7 @@ def test_a_java_home_without_java_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         ("join", ["in one process; on Spark use semistream.join in Python"]),
         ("doctor", ["Java", "PySpark"]),
         ("demo", ["Spark needs Java 17 or newer; --local does without"]),
-        ("bench spark", ["20000000, 80000000", "1000000, 100000, 10000", "largest first", "about an hour"]),
+        ("bench spark", ["--rows 20000000,80000000", "--batch-rows 1000000,100000,10000", "beside Spark's own"]),
         ("stage", ["8KB is good for look-ups"]),
     ],
 )

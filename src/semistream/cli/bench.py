@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from glob import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,9 +67,25 @@ class _Benchmarks(TyperGroup):
     """Takes the name of a benchmark or a figure for the command ``run`` on it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            args = ["run", *args]
-        return super().resolve_command(ctx, args)
+        if not args or args[0] in self.commands or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        _, command, rest = super().resolve_command(ctx, ["run", *args])
+        if command is not None and "--help" in args and args[0] in (*spec_ids(), *figure_ids()):
+            command = copy(command)
+            command.help, command.epilog = _help_of(load_spec(args[0])), example(f"semistream bench {args[0]} --quick")
+        return args[0], command, rest
+
+
+def _help_of(spec: Spec) -> str:
+    """Return what a spec shows, and the options that set its parameters."""
+    known = spec.parameters(spec.scale_of_targets)
+    options = [f"  --{name.replace('_', '-')} {_as_text(value)}" for name, value in known.items()]
+    heading = f"Parameters are options too, at scale {spec.scale_of_targets} with these values:"
+    return "\n".join([f"{spec.title}.", "", spec.about, "", heading, "", "\b", *options])
+
+
+def _as_text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 app = typer.Typer(
@@ -193,6 +210,8 @@ def _run_all(
     specs = []
     for name in names:
         spec = load_spec(name)
+        if spec.needs_spark and len(names) == 1:
+            _require_spark(spec)
         here = scale or spec.scale_of_targets
         specs.append((spec.with_parameters(here, _parameters(spec.parameters(here), extra)), here))
     require_folder_path(run.data_dir, "data_dir")
@@ -218,7 +237,7 @@ def _run_one(
     spec: Spec, scale: str, run: Run, out: Path | None, store: MeasurementStore, plot: bool, as_json: bool
 ) -> None:
     if spec.needs_spark:
-        require_local_spark(f"the benchmark {spec.id}")
+        _require_spark(spec)
     path = out or run.data_dir / "results" / f"{spec.id}{'' if scale == 'full' else f'-{scale}'}.json"
     picture = path.with_suffix(".png")
     if plot and picture == path:
@@ -247,6 +266,10 @@ def _scale(scale: str | None, quick: bool) -> str | None:
     if quick and scale not in (None, "quick"):
         raise InvalidArgument(f"--quick and --scale {scale} are two scales: give one of them")
     return "quick" if quick else scale
+
+
+def _require_spark(spec: Spec) -> None:
+    require_local_spark(f"the benchmark {spec.id} on Spark")
 
 
 def _parameters(known: dict[str, Any], extra: Sequence[str]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # Small, but memory is short and keys come again, so that caches fill, evict and are resized here too.
-_WARM_UP = DemoSpec(master_rows=20_000, stream_tuples=20_000, budget_share=0.5)
+_WARM_UP = DemoSpec(master_rows=20_000, stream_tuples=20_000, lookup_tuples=500, budget_share=0.5)
 _COLUMNS = "key, sale, quantity, epoch_us(time), supplier, price, weight, payload"
 
 
