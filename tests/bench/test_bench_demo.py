@@ -118,7 +118,7 @@ def test_the_command_prints_the_runs_and_leaves_a_report(
         return result
 
     monkeypatch.setattr("semistream.cli.demo.run_demo", small)
-    sizes = ["--master-rows", "20000", "--stream-tuples", "30000", "--lookup-tuples", "5000", "--seed", "7"]
+    sizes = ["--master-rows", "20000", "--stream-tuples", "30000", "--lookup-tuples", "2000", "--seed", "7"]
     done = CliRunner().invoke(app, ["demo", "--local", "--out", str(tmp_path), *sizes])
     assert done.exit_code == 0, done.output
     assert given == [(replace(SPEC, budget_share=DemoSpec.budget_share, seed=7), local_backend)]
