@@ -56,6 +56,7 @@ def test_rows_are_those_of_the_batch_join_and_state_stays_small(spark: SparkSess
         run(files.join(spark, how, buckets=4), tmp_path, sink)
 
 
+@pytest.mark.slow
 def test_state_beyond_the_memory_is_worked_on_in_parts(spark: SparkSession, tmp_path: Path) -> None:
     files, sink = PunctuatedFiles(tmp_path, window=3000, step=300, rows=3000), KnowingSink()
     for _ in range(3):

@@ -9,12 +9,15 @@ from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
 import semistream as ss
 from tests.spark.cases import by_rows, litter
 from tests.spark.joins import orders, staged, write_files
 from tests.spark.sessions import QUICK_JVM
 
 
+@pytest.mark.slow
 def test_staging_and_joins_through_connect(tmp_path: Path) -> None:
     for layout in ("heap", "clustered"):
         staged(tmp_path, layout)

@@ -295,6 +295,7 @@ def test_a_budget_that_is_too_small_leaves_the_point_out(data_dir: Path, tmp_pat
     plot_result(result, tmp_path / "picture.png")
 
 
+@pytest.mark.slow
 def test_groups_and_clocks_are_drawn_beside_each_other(data_dir: Path, tmp_path: Path) -> None:
     result = run_spec(load_spec("S1-6"), "quick", Run(data_dir))
     assert [(point.group, set(point.y)) for point in result.points[:2]] == [
