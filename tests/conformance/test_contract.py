@@ -240,6 +240,24 @@ def test_different_keys_with_one_code_are_told_apart(
     assert oracle.multiset(results) == oracle.multiset(expected)
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
+@pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
+def test_null_keys_match_nothing_on_either_side(
+    name: str, how: Literal["inner", "left", "semi", "anti"], kind: pa.DataType, tmp_path: Path
+) -> None:
+    def keys(numbers: list[int | None]) -> pa.Array:
+        return pa.array(numbers, pa.int64()).cast(kind)
+
+    # 0 stands below a NULL in an array, and is a key as well.
+    master = pa.table({"id": keys([None, 0, 1, None, 2, 2]), "label": range(6)})
+    stream = pa.record_batch({"id": keys([None, 0, 1, 2, None, 9] * 20), "number": range(120)})
+    table = ss.stage(master, tmp_path / "master", key="id", layout=algorithm(name).layouts[0], page_bytes=1024)
+    op = ss.operator(name, table, stream.schema, on="id", how=how, memory="1MB")
+    results = oracle.rows_of(ss.run(op, [stream.slice(0, 60), stream.slice(60)]))
+    expected = oracle.join([stream], master, [("id", "id")], how, None, ["label"])
+    assert oracle.multiset(results) == oracle.multiset(expected)
+
+
 def test_what_is_read_at_once_is_no_more_than_the_report_counts(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
