@@ -112,13 +112,6 @@ def test_the_package_ships_its_types() -> None:
     assert 'semistream = ["py.typed", ' in (ROOT / "pyproject.toml").read_text()
 
 
-def test_no_source_file_has_outgrown_its_concept() -> None:
-    lines = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in SOURCES}
-    assert len(lines) > 100
-    faults = [f"{path} has {count} lines" for path, count in lines.items() if count > 450]
-    assert not faults, "\n".join(faults)
-
-
 def test_no_module_is_a_catch_all() -> None:
     catch_all = {"utils", "util", "helpers", "helper", "common", "misc"}
     assert not catch_all & {path.stem for path in SOURCES} | catch_all & {path.parent.name for path in SOURCES}

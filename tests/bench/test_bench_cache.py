@@ -20,7 +20,7 @@ from semistream.bench.framework.targets import judge_targets
 from semistream.bench.measurements.cache import HitRatios, Hits, interval_optimum, measure_hits, static_optimum
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable
 from semistream.workloads import STREAM_SCHEMA, synthetic
 

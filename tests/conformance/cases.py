@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.core.conditions import Condition
 from semistream.core.semantics import How
+from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
-from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 from tests import oracle
 

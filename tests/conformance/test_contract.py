@@ -11,7 +11,7 @@ from semistream.core.errors import BudgetTooSmall, DamagedTable, OperatorMisuse,
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable, PageReader, ReadAhead
 from tests import oracle
-from tests.components.test_front_stage import collide
+from tests.operators.cache.test_front_stage import collide
 
 MASTER = pa.table({"id": list(range(500)), "city": [f"city {n}" for n in range(500)]})
 STREAM = pa.record_batch({"id": [n * 7 % 600 for n in range(300)], "amount": [float(n) for n in range(300)]})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from tests.conformance.cases import Case, cases, check_results
 from tests.depth import examples
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.core.errors import OperatorMisuse, SnapshotMismatch
+from semistream.operators.driver import StepOperator
 from semistream.operators.image import set_image, take_image
 from semistream.operators.registry import algorithm
-from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 from tests.conformance.cases import cases, check_results
 from tests.depth import examples

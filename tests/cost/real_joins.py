@@ -14,8 +14,8 @@ from semistream.cost.loop import Loop
 from semistream.cost.model import JoinCase
 from semistream.cost.stream_shape import StreamShape
 from semistream.cost.table_shape import TableShape
+from semistream.operators.driver import StepOperator
 from semistream.operators.feeder import Feeder
-from semistream.operators.step_operator import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable, stage
 from semistream.workloads.zipf import Zipf

@@ -11,7 +11,7 @@ from semistream.cost.loop import Loop
 from semistream.cost.model import JoinCase
 from semistream.cost.stream_shape import StreamShape
 from semistream.cost.table_shape import TableShape
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable, stage
 from semistream.workloads import STREAM_SCHEMA, master_table, synthetic

@@ -11,7 +11,7 @@ from semistream.cost.meshjoin import MeshjoinModel, least_w, reads_per_s, reads_
 from semistream.cost.model import JoinCase, predict
 from semistream.cost.stream_shape import StreamShape
 from semistream.cost.table_shape import TableShape
-from semistream.kernels.multimap import FifoMultimap
+from semistream.kernels.hashing.multimap import FifoMultimap
 
 # N_R = 100 pages of vP = 12,000 bytes, each with 100 rows of vR = 120 bytes.
 TABLE = TableShape(rows=10_000, pages=100, num_bytes=1_200_000)

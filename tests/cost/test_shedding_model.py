@@ -11,7 +11,7 @@ from semistream.cost.disk_profile import HDD
 from semistream.cost.model import JoinCase, predict
 from semistream.cost.part_rates import PartRates
 from semistream.cost.shedding import considered_share, predict_shedding
-from semistream.operators.load_shedding import SheddingConfig, Strategy
+from semistream.operators.shedding.load_shedding import SheddingConfig, Strategy
 from semistream.storage import MasterTable
 from tests.cost.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
 

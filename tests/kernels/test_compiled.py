@@ -9,8 +9,8 @@ import semistream.kernels
 
 
 def _modules() -> list[ModuleType]:
-    names = [info.name for info in pkgutil.iter_modules(semistream.kernels.__path__)]
-    return [importlib.import_module(f"semistream.kernels.{name}") for name in names]
+    found = pkgutil.walk_packages(semistream.kernels.__path__, "semistream.kernels.")
+    return [importlib.import_module(info.name) for info in found]
 
 
 def _dispatchers() -> list[Any]:

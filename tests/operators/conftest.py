@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.operators import overloaded
+from tests.operators.shedding import overloaded
 
 
 @pytest.fixture(autouse=True)

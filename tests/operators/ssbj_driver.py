@@ -12,9 +12,9 @@ import pytest
 
 import semistream as ss
 from semistream.operators import Ssbj
-from semistream.operators.front_stage import FrontStage
-from semistream.operators.inequality_policy import InequalityPolicy
-from semistream.operators.switching import State
+from semistream.operators.cache.front_stage import FrontStage
+from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
+from semistream.operators.cache.switching import State
 from semistream.storage.row_sizes import batch_overhead_bytes
 
 Int64s = npt.NDArray[np.int64]

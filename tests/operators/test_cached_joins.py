@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.core.semantics import How
 from semistream.operators import Chybridjoin, Cinlj, Cmeshjoin
-from semistream.operators.cached_config import CachePolicyName
+from semistream.operators.cache.cached_config import CachePolicyName
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
 from semistream.workloads import stream
 from tests import oracle
-from tests.components.test_front_stage import collide
 from tests.depth import covering, examples
+from tests.operators.cache.test_front_stage import collide
 
 CACHED = ["cmeshjoin", "chybridjoin", "cinlj"]
 POLICIES = get_args(CachePolicyName)

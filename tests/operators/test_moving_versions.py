@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.core.errors import BudgetTooSmall, OperatorMisuse, SchemaMismatch, SnapshotMismatch
 from semistream.core.semantics import How
+from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
-from semistream.operators.step_operator import StepOperator
 from semistream.storage import MasterTable
 from tests import oracle
 from tests.depth import examples

@@ -9,14 +9,14 @@ import pytest
 import semistream as ss
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
-from semistream.kernels.key_codes import KeyCodes
-from semistream.kernels.multimap import FifoMultimap
-from semistream.operators.cached_config import CachedConfig
-from semistream.operators.delivery import Delivery
-from semistream.operators.front_stage import FrontStage
-from semistream.operators.inequality_policy import InequalityPolicy
-from semistream.operators.matching import PairFilter
-from semistream.operators.switching import State, Switching
+from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.operators.cache.cached_config import CachedConfig
+from semistream.operators.cache.front_stage import FrontStage
+from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
+from semistream.operators.cache.switching import State, Switching
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import PairFilter
 from tests import oracle
 from tests.operators.ssbj_driver import cached_keys, cached_rows, finish, sizes, ssbj, step
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.core.semantics import How
-from semistream.kernels.key_codes import KeyCoder, KeyCodes
+from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
 from semistream.operators import Ssbj
-from semistream.operators.switching import State
+from semistream.operators.cache.switching import State
 from tests import oracle
 from tests.depth import covering, examples
 from tests.operators.ssbj_driver import cached_keys, feed, finish, ssbj, step

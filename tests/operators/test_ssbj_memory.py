@@ -10,7 +10,7 @@ import pytest
 import semistream as ss
 from semistream.core.errors import TupleTooLarge
 from semistream.operators import Ssbj
-from semistream.operators.balance import Balance
+from semistream.operators.cache.balance import Balance
 from tests import oracle
 from tests.operators.ssbj_driver import Int64s, cached_keys, feed, finish, sizes, ssbj, step, stream_of
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.core.errors import InvalidArgument
-from semistream.operators.inequality_policy import InequalityPolicy
-from semistream.operators.row_cache import CacheShape, RowCache, RowSets
+from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
+from semistream.operators.cache.row_cache import CacheShape, RowCache, RowSets
 from tests.operators.ssbj_driver import cached_keys, feed, finish, sizes, ssbj, stage_heap, step, stream_of
 
 Int32s = npt.NDArray[np.int32]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import semistream as ss
-from semistream.operators.switching import State
+from semistream.operators.cache.switching import State
 from tests.operators.ssbj_driver import (
     Int64s,
     cached_keys,

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.kernels.key_codes import KeyCodes
-from semistream.kernels.multimap import FifoMultimap
+from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators import Ssbj
 from semistream.operators import ssbj as ssbj_module
-from semistream.operators.inequality_policy import InequalityPolicy
-from semistream.operators.row_cache import RowCache
-from semistream.operators.switching import State, Switching
+from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
+from semistream.operators.cache.row_cache import RowCache
+from semistream.operators.cache.switching import State, Switching
 from tests.operators.ssbj_driver import (
     Int64s,
     cached_keys,

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
 import semistream as ss
-from semistream.kernels.key_codes import KeyCoder, bucket_ids
+from semistream.kernels.keys.key_codes import KeyCoder, bucket_ids
 from semistream.runtime.spark.arrow_schema import arrow_schema, relabel
 from semistream.runtime.spark.buckets import arrow_hash_column, bucket_column, bucket_of_hash, hash_column
 from tests.spark.cases import KEY_VALUES

@@ -26,8 +26,8 @@ from semistream.core.errors import (
 )
 from semistream.storage import MasterTable, open_table, stage
 from semistream.storage.manifest import DataFile, TableForm, publish_version, read_manifest
-from semistream.storage.page_writer import write_data_file
 from semistream.storage.store import LocalStore, open_store
+from semistream.storage.writing.page_writer import write_data_file
 from tests.depth import slow_unless
 from tests.storage.cases import by_arrival, files_under, make_rows, read_all
 

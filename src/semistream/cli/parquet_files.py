@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from semistream.cli.output_path import require_output_path
 from semistream.core.errors import InvalidArgument, SchemaMismatch
-from semistream.storage.sources import open_source
+from semistream.storage.writing.sources import open_source
 
 __all__ = ["ParquetStream", "num_parquet_rows", "require_parquet_output", "writing_parquet"]
 

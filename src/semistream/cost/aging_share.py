@@ -2,7 +2,7 @@
 
 A perfect cache holds the most frequent keys. One that has to learn from the tuples that it sees is worse: near its
 limit a key has few tuples in a turn, and by chance some have more and others fewer than they should. This follows a
-key through the rules of `semistream.operators.aging_policy`, by the number of its tuples in a turn:
+key through the rules of `semistream.operators.cache.policies.aging_policy`, by the number of its tuples in a turn:
 
 ::
 

@@ -12,10 +12,9 @@ from semistream.cost.inequality_share import CachedKeys, InequalityCache, Inequa
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import JoinCase
 from semistream.cost.scan_memory import window_shape
-from semistream.operators.balance import Balance
-from semistream.operators.matching import WindowCodes
-from semistream.operators.scan_plan import ScanPlan
-from semistream.operators.stream_window import WindowShape
+from semistream.operators.cache.balance import Balance
+from semistream.operators.phases.scan_plan import ScanPlan
+from semistream.state.tuple_window import WindowCodes, WindowShape
 
 __all__ = ["BalancedMemory"]
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from semistream.cost.model import JoinCase
-from semistream.operators.cache_sizes import CacheSizes
-from semistream.operators.cached_config import CachePolicyName, cached_columns
-from semistream.operators.matching import PairFilter
-from semistream.operators.row_cache import CacheShape
-from semistream.operators.stream_window import VarlenSizes
-from semistream.operators.tuple_store import TupleStore
+from semistream.operators.cache.cache_sizes import CacheSizes
+from semistream.operators.cache.cached_config import CachePolicyName, cached_columns
+from semistream.operators.cache.row_cache import CacheShape
+from semistream.operators.window.matching import PairFilter
+from semistream.state.tuple_store import TupleStore
+from semistream.state.tuple_window import VarlenSizes
 from semistream.storage.row_sizes import batch_overhead_bytes
 
 __all__ = ["CacheMemory", "master_text_bytes"]

@@ -42,8 +42,8 @@ from semistream.cost.model_settings import b_and_cache_share_to_try, known_setti
 from semistream.cost.part_rates import PartRates
 from semistream.cost.partition_loads import PartitionLoads, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
-from semistream.operators.cached_config import CachedConfig
-from semistream.operators.load_shedding import SheddingConfig
+from semistream.operators.cache.cached_config import CachedConfig
+from semistream.operators.shedding.load_shedding import SheddingConfig
 
 __all__ = ["ChybridjoinModel", "cached_partition_memory"]
 

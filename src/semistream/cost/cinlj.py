@@ -43,10 +43,10 @@ from semistream.cost.model_settings import known_settings, whole
 from semistream.cost.page_lookups import PageLookups, lookup_memory
 from semistream.cost.partition_memory import require_clustered
 from semistream.cost.recent_share import recent_share
-from semistream.operators.cached_config import CachedConfig
+from semistream.operators.cache.cached_config import CachedConfig
+from semistream.operators.cache.recent_keys import RecentKeys
 from semistream.operators.cinlj import DEFAULT_W, cinlj_split, recent_keys_for
-from semistream.operators.delivery import Delivery
-from semistream.operators.recent_keys import RecentKeys
+from semistream.operators.window.delivery import Delivery
 
 __all__ = ["CinljModel"]
 

@@ -42,8 +42,8 @@ from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_
 from semistream.cost.model_settings import b_and_cache_share_to_try, known_settings, whole
 from semistream.cost.scan_memory import ScanMemory
 from semistream.cost.scanning import scan_loop, scan_times
-from semistream.operators.cached_config import CachedConfig
-from semistream.operators.matching import EqualityMatching
+from semistream.operators.cache.cached_config import CachedConfig
+from semistream.operators.window.matching import EqualityMatching
 
 __all__ = ["CmeshjoinModel"]
 

@@ -2,7 +2,7 @@
 
 S0 caches a key when its m rows take less memory than its n waiting tuples: m vR < n vS. By chance a key has more or
 fewer tuples than it should when it is looked at. This follows a key through the rules of
-`semistream.operators.inequality_policy` and `semistream.operators.switching`, by its tuples in a turn:
+`InequalityPolicy` and `Switching` of `semistream.operators.cache`, by its tuples in a turn:
 
 ::
 

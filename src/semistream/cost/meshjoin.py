@@ -51,8 +51,8 @@ from semistream.cost.model import JoinCase, LoopPlan, Settings, Times, register_
 from semistream.cost.model_settings import b_to_try, known_settings, whole
 from semistream.cost.scan_memory import ScanMemory
 from semistream.cost.scanning import scan_loop, scan_times
-from semistream.operators.matching import matching_for
-from semistream.operators.stream_window import WindowShape
+from semistream.operators.window.matching import matching_for
+from semistream.state.tuple_window import WindowShape
 
 __all__ = ["MeshjoinModel", "least_w", "reads_per_s", "reads_per_tuple"]
 

@@ -10,8 +10,8 @@ from semistream.cost.pool_misses import pool_misses
 from semistream.cost.result_rows import results_per_tuple
 from semistream.cost.scan_memory import page_sizes
 from semistream.cost.table_shape import TableShape
-from semistream.operators.buffer_pool import BufferPool
-from semistream.operators.lookup_memory import LookupMemory
+from semistream.operators.phases.buffer_pool import BufferPool
+from semistream.operators.phases.lookup_memory import LookupMemory
 
 __all__ = ["PageLookups", "lookup_memory"]
 

@@ -11,14 +11,14 @@ from semistream.cost.model import JoinCase
 from semistream.cost.result_rows import results_per_tuple
 from semistream.cost.scan_memory import page_sizes, window_shape
 from semistream.cost.table_shape import TableShape
-from semistream.operators.delivery import Delivery
-from semistream.operators.hybrid_phase import HybridPhase
-from semistream.operators.load_shedding import ALL_STRATEGIES, LoadShedding, SheddingConfig
-from semistream.operators.matching import EqualityMatching
-from semistream.operators.partitions import Partitions
-from semistream.operators.scan_plan import ScanPlan
-from semistream.operators.stream_window import WindowShape
+from semistream.operators.phases.partition_phase import PartitionPhase
+from semistream.operators.phases.partitions import Partitions
+from semistream.operators.phases.scan_plan import ScanPlan
+from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, LoadShedding, SheddingConfig
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import EqualityMatching
 from semistream.operators.windowed_operator import WindowedOperator
+from semistream.state.tuple_window import WindowShape
 
 __all__ = ["PartitionMemory", "partitions_of", "require_clustered"]
 
@@ -82,7 +82,7 @@ class PartitionMemory:
                 shedding, spec.stream_schema, algorithm=name, strategies=ALL_STRATEGIES, message_bytes=message_bytes
             ) as store:
                 shedding_bytes = store.memory_bytes
-        planner = HybridPhase.planner(
+        planner = PartitionPhase.planner(
             f"{name} on {table.pages} pages",
             pages,
             table.buckets,
@@ -101,7 +101,7 @@ class PartitionMemory:
         memory = {
             "disk buffer": plan.disk_bytes,
             "index": pages.index_bytes + partitions_bytes,
-            "found": HybridPhase.found_bytes(delivery),
+            "found": PartitionPhase.found_bytes(delivery),
             "stream buffer": plan.stream_buffer_bytes,
             "H_S": hash_bytes,
             "queue": queue_bytes,

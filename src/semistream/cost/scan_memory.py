@@ -9,14 +9,13 @@ import pyarrow as pa
 
 from semistream.cost.model import JoinCase
 from semistream.cost.table_shape import TableShape
-from semistream.operators.chunk_queue import CHUNK_BYTES
-from semistream.operators.delivery import Delivery
-from semistream.operators.matching import WindowCodes
-from semistream.operators.page_sizes import PageSizes
-from semistream.operators.scan_plan import ScanPlan, ScanPlanner
-from semistream.operators.stream_buffer import StreamBuffer
-from semistream.operators.stream_window import VarlenSizes, WindowShape
-from semistream.operators.tuple_store import TupleStore
+from semistream.operators.phases.chunk_queue import CHUNK_BYTES
+from semistream.operators.phases.page_sizes import PageSizes
+from semistream.operators.phases.scan_plan import ScanPlan, ScanPlanner
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.stream_buffer import StreamBuffer
+from semistream.state.tuple_store import TupleStore
+from semistream.state.tuple_window import VarlenSizes, WindowCodes, WindowShape
 
 __all__ = ["ScanMemory", "buffer_tuples", "page_sizes", "window_shape"]
 

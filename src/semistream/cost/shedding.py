@@ -61,7 +61,7 @@ from semistream.cost.model import JoinCase, LoopPlan
 from semistream.cost.part_rates import PartRates
 from semistream.cost.partition_loads import PartitionLoads, increasing_root
 from semistream.cost.partition_memory import PartitionMemory
-from semistream.operators.load_shedding import SheddingConfig
+from semistream.operators.shedding.load_shedding import SheddingConfig
 
 __all__ = ["MODELLED", "SheddingPrediction", "considered_share", "predict_shedding"]
 

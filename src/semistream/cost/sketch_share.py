@@ -1,6 +1,6 @@
 """Which share of a stream's tuples SWEEPJOIN's cache answers, in the long run.
 
-The cache holds the keys that were counted most often (`semistream.operators.hot_rows`). Counts are of a sample of the
+The cache holds the keys that were counted most often (`HotRows`). Counts are of a sample of the
 stream: near the limit of the cache a key is counted a few times, and by chance some more and some less often than they
 should. A key's count is a Poisson number, and those above a bound are cached; with the bound the cache is just full.
 """

@@ -41,7 +41,7 @@ D1  MESHJOIN's model's D1-D4 and D6 hold here too: measured sizes, the disk buff
     and the fixed parts within M.
 D2  The cached keys are not all those for which the inequality holds, and some for which it does not: tuples come by
     chance, and only so many keys can be counted at once (`semistream.cost.inequality_share`).
-D3  H_R has a reserve for keys that come next, as `semistream.operators.balance` keeps it.
+D3  H_R has a reserve for keys that come next, as `semistream.operators.cache.balance` keeps it.
 D4  The cache is that of the long run, which is reached after some dozens of scans.
 D5  Eq. 6 equates bytes with tuples and is left out.
 D6  c_B, of moving a row into the cache, has no count of its own: few rows move in the long run.
@@ -65,10 +65,10 @@ from semistream.cost.partition_loads import PartitionLoads, times_between_loads
 from semistream.cost.partition_memory import PartitionMemory, partitions_of
 from semistream.cost.scan_memory import ScanMemory, buffer_tuples
 from semistream.cost.scanning import scan_loop, scan_times
-from semistream.operators.balance import Balance
-from semistream.operators.hybrid_phase import HybridPhase
-from semistream.operators.matching import EqualityMatching
-from semistream.operators.stream_window import WindowShape
+from semistream.operators.cache.balance import Balance
+from semistream.operators.phases.partition_phase import PartitionPhase
+from semistream.operators.window.matching import EqualityMatching
+from semistream.state.tuple_window import WindowShape
 
 __all__ = ["SsbjModel", "least_tuples"]
 
@@ -173,7 +173,7 @@ def _plan_by_partition(case: JoinCase, memory_bytes: int, b: int | None, factor:
             turns_between=turns,
             turns_gathering=turns,
             turns_collecting=0.0,
-            occupancy=HybridPhase.OCCUPANCY,
+            occupancy=PartitionPhase.OCCUPANCY,
             counts_first=False,
             least_waiting=2,
         )

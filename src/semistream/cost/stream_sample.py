@@ -19,8 +19,8 @@ from semistream.cost.stream_shape import StreamShape
 from semistream.cost.table_sample import TableSample
 from semistream.cost.zipf_fit import fit_zipf
 from semistream.operators import algorithm
-from semistream.operators.matching import EqualityMatching
-from semistream.operators.varlen_columns import varlen_bytes
+from semistream.operators.window.matching import EqualityMatching
+from semistream.state.varlen_columns import varlen_bytes
 from semistream.storage import MasterTable
 
 __all__ = ["StreamEstimate", "estimate_stream"]

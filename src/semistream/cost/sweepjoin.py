@@ -56,9 +56,9 @@ from semistream.cost.partition_memory import require_clustered
 from semistream.cost.result_rows import results_per_tuple
 from semistream.cost.scan_memory import page_sizes
 from semistream.cost.sketch_share import sketch_share
-from semistream.operators.hot_rows import HotRows
-from semistream.operators.sweep_memory import SweepMemory
-from semistream.operators.sweep_phase import SweepPhase
+from semistream.operators.cache.hot_rows import HotRows
+from semistream.operators.phases.sweep_memory import SweepMemory
+from semistream.operators.phases.sweep_phase import SweepPhase
 from semistream.operators.sweepjoin import next_w, row_bytes_of, sweep_delivery, sweep_results_bytes
 
 __all__ = ["SweepjoinModel"]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.cost.sampled_pages import sampled_runs
-from semistream.kernels.key_codes import KeyCoder
+from semistream.kernels.keys.key_codes import KeyCoder
 from semistream.storage import MasterTable, PageReader
 
 __all__ = ["TableSample"]

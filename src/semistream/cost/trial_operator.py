@@ -5,7 +5,7 @@ from typing import Any
 from semistream.core.errors import BudgetTooSmall
 from semistream.core.semantics import JoinSpec
 from semistream.operators import algorithm
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable, drop_pages
 
 __all__ = ["trial_operator"]

@@ -10,8 +10,8 @@ from semistream.cost.loop import Loop, searches_of
 from semistream.cost.trial_stream import TrialStream
 from semistream.cost.undisturbed import Aside, Stopwatch
 from semistream.cost.yardstick import Yardstick
+from semistream.operators.driver import StepOperator
 from semistream.operators.feeder import Feeder
-from semistream.operators.step_operator import StepOperator
 
 __all__ = ["LOOKUPS", "run_trial"]
 

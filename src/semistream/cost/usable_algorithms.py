@@ -3,8 +3,8 @@
 from semistream.core.semantics import JoinSpec
 from semistream.cost.table_shape import Layout
 from semistream.operators import algorithm
-from semistream.operators.tuple_store import TupleStore
 from semistream.operators.windowed_operator import WindowedOperator
+from semistream.state.tuple_store import TupleStore
 
 __all__ = ["why_unusable"]
 

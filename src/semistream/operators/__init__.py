@@ -5,9 +5,9 @@ from semistream.operators.cinlj import Cinlj, CinljConfig
 from semistream.operators.cmeshjoin import Cmeshjoin, CmeshjoinConfig
 from semistream.operators.hybridjoin import Hybridjoin, HybridjoinConfig
 from semistream.operators.inlj import Inlj, InljConfig
-from semistream.operators.load_shedding import SheddingConfig
 from semistream.operators.meshjoin import Meshjoin, MeshjoinConfig
 from semistream.operators.registry import algorithm, algorithm_names
+from semistream.operators.shedding.load_shedding import SheddingConfig
 from semistream.operators.ssbj import Ssbj, SsbjConfig
 from semistream.operators.sweepjoin import Sweepjoin, SweepjoinConfig
 

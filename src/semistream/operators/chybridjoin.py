@@ -29,7 +29,7 @@ paper           here                          unit
 ``w_B``         ``_room_for_new``             stream tuples that may enter per iteration: free places in H_S
 ``SB_1``        the buffer of ``_stream``     stream tuples that arrived
 ``SB_2``        --                            misses enter H_S at once
-``f``           ``waiting`` in `HybridPhase`  tuples of a key that wait when its rows come by
+``f``           ``waiting`` in `PartitionPhase`  tuples of a key that wait when its rows come by
 ==============  ============================  ==============================================
 
 Deviations
@@ -55,12 +55,12 @@ import pyarrow as pa
 
 from semistream.core.arguments import require_count
 from semistream.core.semantics import JoinSpec, Order, require_order
-from semistream.operators.admission import Admission
-from semistream.operators.cached_config import CachedConfig
-from semistream.operators.front_stage import FrontStage
-from semistream.operators.hybrid_phase import HybridPhase
-from semistream.operators.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy
+from semistream.operators.cache.cached_config import CachedConfig
+from semistream.operators.cache.front_stage import FrontStage
+from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.registry import register
+from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy
+from semistream.operators.window.admission import Admission
 from semistream.operators.windowed_operator import WindowedOperator
 from semistream.storage import Access, Io, MasterTable
 
@@ -120,7 +120,7 @@ class Chybridjoin(WindowedOperator):
     def _open(self) -> None:
         super()._open()
         table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
-        self._lookup = HybridPhase(
+        self._lookup = PartitionPhase(
             "chybridjoin",
             table,
             spec,
@@ -144,7 +144,7 @@ class Chybridjoin(WindowedOperator):
             tuple_bytes=lambda: self._stream.bytes_per_tuple,
             turn_tuples=lambda: self._stream.capacity_tuples,
             config=self.config,
-            occupancy=HybridPhase.OCCUPANCY,
+            occupancy=PartitionPhase.OCCUPANCY,
         )
         self._admission = Admission(self._stream, self._lookup.codes, self._delivery, self.metrics, self.front_stage)
 

@@ -51,16 +51,16 @@ from semistream.core.arguments import require_count
 from semistream.core.budget import require_at_least
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
-from semistream.kernels.key_codes import KeyCodes
-from semistream.operators.cached_config import CachedConfig
-from semistream.operators.delivery import Delivery
-from semistream.operators.front_stage import Collecting, FrontStage
-from semistream.operators.lookup_memory import LookupMemory, LookupSplit
-from semistream.operators.lookup_phase import LookupPhase
-from semistream.operators.recent_keys import RecentKeys
+from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.operators.cache.cached_config import CachedConfig
+from semistream.operators.cache.front_stage import Collecting, FrontStage
+from semistream.operators.cache.recent_keys import RecentKeys
+from semistream.operators.driver import StepOperator
+from semistream.operators.phases.lookup_memory import LookupMemory, LookupSplit
+from semistream.operators.phases.lookup_phase import LookupPhase
 from semistream.operators.registry import register
-from semistream.operators.step_operator import StepOperator
-from semistream.operators.stream_buffer import Arrivals, StreamBuffer
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
 from semistream.storage import Io, MasterTable
 
 __all__ = ["DEFAULT_W", "Cinlj", "CinljConfig", "cinlj_split", "recent_keys_for"]

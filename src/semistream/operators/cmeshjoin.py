@@ -56,17 +56,17 @@ import pyarrow as pa
 
 from semistream.core.arguments import require_count
 from semistream.core.semantics import JoinSpec, Order, require_order
-from semistream.kernels.multimap import FifoMultimap
-from semistream.operators.admission import Admission
-from semistream.operators.cached_config import CachedConfig
-from semistream.operators.front_stage import FrontStage
-from semistream.operators.load_shedding import SheddingConfig, Strategy
-from semistream.operators.matching import EqualityMatching
-from semistream.operators.mesh_phase import MeshPhase
-from semistream.operators.page_sizes import PageSizes
+from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.operators.cache.cached_config import CachedConfig
+from semistream.operators.cache.front_stage import FrontStage
+from semistream.operators.cache.scan_collector import ScanCollector
+from semistream.operators.phases.page_sizes import PageSizes
+from semistream.operators.phases.scan_phase import ScanPhase
+from semistream.operators.phases.scan_plan import ScanPlanner
 from semistream.operators.registry import register
-from semistream.operators.scan_collector import ScanCollector
-from semistream.operators.scan_plan import ScanPlanner
+from semistream.operators.shedding.load_shedding import SheddingConfig, Strategy
+from semistream.operators.window.admission import Admission
+from semistream.operators.window.matching import EqualityMatching
 from semistream.operators.windowed_operator import WindowedOperator
 from semistream.storage import Io, MasterTable
 
@@ -145,7 +145,7 @@ class Cmeshjoin(WindowedOperator):
             config=self.config,
         )
         self._admission = Admission(self._stream, self._keys, self._delivery, self.metrics, self.front_stage)
-        self._scan = MeshPhase(
+        self._scan = ScanPhase(
             self._reader, self._plan, self._stream, self._keys, self._filter, self._delivery, self.metrics
         )
         self._collector = ScanCollector(self.front_stage, self._scan.num_pages)

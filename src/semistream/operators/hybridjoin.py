@@ -51,10 +51,10 @@ import pyarrow as pa
 
 from semistream.core.arguments import require_count
 from semistream.core.semantics import JoinSpec, Order, require_order
-from semistream.operators.admission import Admission
-from semistream.operators.hybrid_phase import HybridPhase
-from semistream.operators.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy
+from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.registry import register
+from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy
+from semistream.operators.window.admission import Admission
 from semistream.operators.windowed_operator import WindowedOperator
 from semistream.storage import Access, Io, MasterTable
 
@@ -113,7 +113,7 @@ class Hybridjoin(WindowedOperator):
     def _open(self) -> None:
         super()._open()
         table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
-        self._lookup = HybridPhase(
+        self._lookup = PartitionPhase(
             "hybridjoin",
             table,
             spec,

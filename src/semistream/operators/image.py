@@ -24,18 +24,18 @@ from typing import Any
 from semistream.core.errors import OperatorMisuse, SnapshotMismatch
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
-from semistream.operators.delivery import Delivery
-from semistream.operators.hybrid_phase import ByPartition
-from semistream.operators.lookup_phase import LookupPhase
-from semistream.operators.matching import EqualityMatching, OrderMatching, PairFilter
-from semistream.operators.partitions import Partitions
-from semistream.operators.read_counts import ReadCounts
-from semistream.operators.scan_plan import ScanPlanner
-from semistream.operators.step_operator import StepOperator
-from semistream.operators.sweep_phase import SweepPhase
-from semistream.operators.sweep_results import SweepResults
+from semistream.operators.driver import StepOperator
+from semistream.operators.phases.lookup_phase import LookupPhase
+from semistream.operators.phases.partition_phase import ByPartition
+from semistream.operators.phases.partitions import Partitions
+from semistream.operators.phases.read_counts import ReadCounts
+from semistream.operators.phases.scan_plan import ScanPlanner
+from semistream.operators.phases.sweep_phase import SweepPhase
+from semistream.operators.phases.sweep_results import SweepResults
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import EqualityMatching, OrderMatching, PairFilter
 from semistream.storage import MasterTable, PageDirectory, PageReader, ReadAhead
-from semistream.storage.raw_pages import PageShape
+from semistream.storage.reading.raw_pages import PageShape
 
 __all__ = ["Image", "set_image", "take_image"]
 
@@ -64,7 +64,12 @@ _ENVIRONMENT = (
     MethodType,
     BuiltinMethodType,
 )
-_OWN_MODULES = ("semistream.operators.", "semistream.kernels.", "semistream.storage.raw_pages")
+_OWN_MODULES = (
+    "semistream.operators.",
+    "semistream.state.",
+    "semistream.kernels.",
+    "semistream.storage.reading.raw_pages",
+)
 _FOREIGN = {
     ("numpy", "dtype"),
     ("numpy", "ndarray"),

@@ -46,12 +46,12 @@ import pyarrow as pa
 from semistream.core.arguments import require_count
 from semistream.core.budget import require_at_least
 from semistream.core.semantics import JoinSpec, Order, require_order
-from semistream.kernels.key_codes import KeyCodes
-from semistream.operators.lookup_memory import LookupMemory, LookupSplit
-from semistream.operators.lookup_phase import LookupPhase
+from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.operators.driver import StepOperator
+from semistream.operators.phases.lookup_memory import LookupMemory, LookupSplit
+from semistream.operators.phases.lookup_phase import LookupPhase
 from semistream.operators.registry import register
-from semistream.operators.step_operator import StepOperator
-from semistream.operators.stream_buffer import StreamBuffer
+from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.storage import Io, MasterTable
 
 __all__ = ["DEFAULT_W", "Inlj", "InljConfig", "inlj_split"]

@@ -61,14 +61,14 @@ from semistream.core.arguments import require_count
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.core.sizes import parse_bytes
-from semistream.operators.admission import Admission
-from semistream.operators.load_shedding import SheddingConfig, Strategy
-from semistream.operators.matching import matching_for
-from semistream.operators.mesh_phase import MeshPhase
-from semistream.operators.page_sizes import PageSizes
+from semistream.operators.phases.page_sizes import PageSizes
+from semistream.operators.phases.scan_phase import ScanPhase
+from semistream.operators.phases.scan_plan import ScanPlanner
 from semistream.operators.registry import register
 from semistream.operators.retuned import Retuned
-from semistream.operators.scan_plan import ScanPlanner
+from semistream.operators.shedding.load_shedding import SheddingConfig, Strategy
+from semistream.operators.window.admission import Admission
+from semistream.operators.window.matching import matching_for
 from semistream.operators.windowed_operator import WindowedOperator
 from semistream.storage import Io, MasterTable
 
@@ -144,7 +144,7 @@ class Meshjoin(WindowedOperator):
             matching, self._plan, max_tuples=self._most_tuples, max_window_bytes=budget_bytes
         )
         self._admission = Admission(self._stream, matching, self._delivery, self.metrics)
-        self._scan = MeshPhase(
+        self._scan = ScanPhase(
             self._reader, self._plan, self._stream, matching, self._filter, self._delivery, self.metrics
         )
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeVar
 from semistream.core.budget import require_at_least
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import JoinSpec
-from semistream.operators.step_operator import StepOperator
-from semistream.operators.without_rows import WithoutRows
+from semistream.operators.driver import StepOperator
+from semistream.operators.empty_table import EmptyTableJoin
 from semistream.storage import MasterTable
 
 __all__ = ["Algorithm", "algorithm", "algorithm_names", "register"]
@@ -52,7 +52,7 @@ class Algorithm(NamedTuple):
                 )
         config = self.config(**options)
         if table.num_pages == 0:
-            return WithoutRows.named(self.name)(table, spec, budget_bytes)
+            return EmptyTableJoin.named(self.name)(table, spec, budget_bytes)
         try:
             return self.operator(table, spec, budget_bytes, config)
         except BudgetTooSmall as error:

@@ -69,19 +69,19 @@ import pyarrow as pa
 from semistream.core.arguments import require_count, require_number
 from semistream.core.errors import InvalidArgument, TupleTooLarge
 from semistream.core.semantics import JoinSpec, Order, require_order
-from semistream.kernels.multimap import FifoMultimap
-from semistream.operators.admission import Admission
-from semistream.operators.balance import Balance
-from semistream.operators.cached_config import CachedConfig
-from semistream.operators.chunk_queue import CHUNK_BYTES
-from semistream.operators.front_stage import FrontStage
-from semistream.operators.hybrid_phase import HybridPhase
-from semistream.operators.matching import EqualityMatching
-from semistream.operators.mesh_phase import MeshPhase
-from semistream.operators.page_sizes import PageSizes
+from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.operators.cache.balance import Balance
+from semistream.operators.cache.cached_config import CachedConfig
+from semistream.operators.cache.front_stage import FrontStage
+from semistream.operators.cache.switching import State, Switching
+from semistream.operators.phases.chunk_queue import CHUNK_BYTES
+from semistream.operators.phases.page_sizes import PageSizes
+from semistream.operators.phases.partition_phase import PartitionPhase
+from semistream.operators.phases.scan_phase import ScanPhase
+from semistream.operators.phases.scan_plan import ScanPlan, ScanPlanner
 from semistream.operators.registry import register
-from semistream.operators.scan_plan import ScanPlan, ScanPlanner
-from semistream.operators.switching import State, Switching
+from semistream.operators.window.admission import Admission
+from semistream.operators.window.matching import EqualityMatching
 from semistream.operators.windowed_operator import WindowedOperator
 from semistream.storage import Access, Io, MasterTable
 
@@ -147,9 +147,9 @@ class Ssbj(WindowedOperator):
         super()._open()
         table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
         self._keys = EqualityMatching(spec)
-        self._lookup: HybridPhase | None = None
+        self._lookup: PartitionPhase | None = None
         if self._is_by_partition:
-            self._lookup = HybridPhase(
+            self._lookup = PartitionPhase(
                 "ssbj",
                 table,
                 spec,
@@ -179,13 +179,13 @@ class Ssbj(WindowedOperator):
             config=CachedConfig(cache_policy="inequality"),
             max_bytes=pool_bytes,
             switching_factor=self.config.switching_factor,
-            occupancy=1.0 if self._lookup is None else HybridPhase.OCCUPANCY,
+            occupancy=1.0 if self._lookup is None else PartitionPhase.OCCUPANCY,
         )
         self._admission = Admission(self._stream, window_codes, self._delivery, self.metrics, self.front_stage)
         self._balance = Balance(self._stream, self.front_stage, pool_bytes)
-        self._scan: MeshPhase | None = None
+        self._scan: ScanPhase | None = None
         if self._lookup is None:
-            self._scan = MeshPhase(
+            self._scan = ScanPhase(
                 self._reader, self._plan, self._stream, self._keys, self._filter, self._delivery, self.metrics
             )
         self.switching = Switching(self.front_stage)
@@ -227,7 +227,7 @@ class Ssbj(WindowedOperator):
 
     # --- the loop on a heap: Algorithm 1 ----------------------------------------------------------------------------
 
-    def _step_by_scan(self, scan: MeshPhase) -> Iterator[pa.RecordBatch]:
+    def _step_by_scan(self, scan: ScanPhase) -> Iterator[pa.RecordBatch]:
         if scan.takes_chunk:
             scan.begin_chunk((yield from self._admission.read(self._room(self.w))))  # ll. 15-23
         if self._stream.tuples_in_window:
@@ -254,7 +254,7 @@ class Ssbj(WindowedOperator):
 
     # --- the loop on a clustered table (D8) ---------------------------------------------------------------------------
 
-    def _step_by_partition(self, lookup: HybridPhase) -> Iterator[pa.RecordBatch]:
+    def _step_by_partition(self, lookup: PartitionPhase) -> Iterator[pa.RecordBatch]:
         yield from self._admission.read(self._room(self._stream.capacity_tuples))
         if self._stream.tuples_in_window:
             partition = lookup.oldest_partition(self._stream.window)

@@ -60,16 +60,16 @@ import xxhash
 from semistream.core.arguments import require_count, require_number
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
-from semistream.operators.block_store import PrivateBlocks, SharedBlocks
-from semistream.operators.delivery import Delivery
-from semistream.operators.hot_rows import HotRows
-from semistream.operators.matching import PairFilter
+from semistream.operators.cache.block_store import PrivateBlocks, SharedBlocks
+from semistream.operators.cache.hot_rows import HotRows
+from semistream.operators.driver import StepOperator
+from semistream.operators.phases.sweep_memory import SweepMemory
+from semistream.operators.phases.sweep_phase import Found, SweepPhase
+from semistream.operators.phases.sweep_results import SweepResults
 from semistream.operators.registry import register
-from semistream.operators.step_operator import StepOperator
-from semistream.operators.stream_buffer import Arrivals, StreamBuffer
-from semistream.operators.sweep_memory import SweepMemory
-from semistream.operators.sweep_phase import Found, SweepPhase
-from semistream.operators.sweep_results import SweepResults
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import PairFilter
+from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
 from semistream.storage import Io, MasterTable
 
 __all__ = [

@@ -7,19 +7,20 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec, Order
-from semistream.operators.delivery import Delivery
-from semistream.operators.load_shedding import (
+from semistream.operators.driver import StepOperator
+from semistream.operators.phases.scan_plan import ScanPlan
+from semistream.operators.shedding.load_shedding import (
     UPFRONT_STRATEGIES,
     LoadShedding,
     SheddingConfig,
     Strategy,
     shedding_config,
 )
-from semistream.operators.matching import PairFilter, WindowCodes
-from semistream.operators.overload import Overload
-from semistream.operators.scan_plan import ScanPlan
-from semistream.operators.step_operator import StepOperator
-from semistream.operators.windowed_stream import WindowedStream
+from semistream.operators.shedding.overload import Overload
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import PairFilter
+from semistream.operators.window.stream_side import StreamSide
+from semistream.state.tuple_window import WindowCodes
 from semistream.storage import Access, Io, MasterTable, PageReader
 
 __all__ = ["WindowedOperator"]
@@ -28,7 +29,7 @@ __all__ = ["WindowedOperator"]
 class WindowedOperator(StepOperator):
     """Base of the joins that keep stream tuples in a window; the window is set by the algorithm."""
 
-    _stream: WindowedStream
+    _stream: StreamSide
 
     _shedding: LoadShedding | None = None
     _overload: Overload | None = None
@@ -87,9 +88,9 @@ class WindowedOperator(StepOperator):
         *,
         max_tuples: int | None = None,
         max_window_bytes: int | None = None,
-    ) -> WindowedStream:
+    ) -> StreamSide:
         """Return the stream side with its shares of ``plan``."""
-        return WindowedStream(
+        return StreamSide(
             self.spec,
             codes,
             ordered=self._delivery.ordered,

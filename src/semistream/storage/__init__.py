@@ -1,14 +1,14 @@
 """Master tables on disk: pages, versions, index, and reading ahead."""
 
-from semistream.storage.page_cache import drop_pages
-from semistream.storage.page_directory import PageDirectory
-from semistream.storage.page_reader import Io, PageReader
-from semistream.storage.random_file import Access
-from semistream.storage.read_ahead import ReadAhead
-from semistream.storage.read_position import ReadPosition
+from semistream.storage.reading.page_cache import drop_pages
+from semistream.storage.reading.page_directory import PageDirectory
+from semistream.storage.reading.page_reader import Io, PageReader
+from semistream.storage.reading.random_file import Access
+from semistream.storage.reading.read_ahead import ReadAhead
+from semistream.storage.reading.read_position import ReadPosition
 from semistream.storage.row_sizes import fixed_row_bits, row_bits
-from semistream.storage.staging import stage
 from semistream.storage.table import MasterTable, open_table
+from semistream.storage.writing.staging import stage
 
 __all__ = [
     "Access",

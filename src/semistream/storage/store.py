@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from semistream.core.errors import ConcurrentWrite, InvalidArgument
-from semistream.storage.random_file import LocalFile, RandomFile, RemoteFile
+from semistream.storage.reading.random_file import LocalFile, RandomFile, RemoteFile
 
 __all__ = [
     "DATA",

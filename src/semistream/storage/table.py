@@ -10,12 +10,12 @@ import pyarrow.fs as pafs
 from semistream.core.errors import InvalidArgument
 from semistream.core.sizes import parse_bytes
 from semistream.storage.manifest import Manifest, list_versions, manifest_name, read_manifest
-from semistream.storage.page_directory import PageDirectory
-from semistream.storage.page_index import read_page_index
-from semistream.storage.sources import open_source
+from semistream.storage.reading.page_directory import PageDirectory
+from semistream.storage.reading.page_index import read_page_index
+from semistream.storage.reading.verification import verify_table
 from semistream.storage.store import VERSIONS, Store, open_store
-from semistream.storage.verification import verify_table
-from semistream.storage.version_writer import Progress, remove_litter, write_version
+from semistream.storage.writing.sources import open_source
+from semistream.storage.writing.version_writer import Progress, remove_litter, write_version
 
 __all__ = ["MasterTable", "open_table"]
 

@@ -11,8 +11,8 @@ from semistream.core.casts import casts_without_loss
 from semistream.core.errors import InvalidArgument, KeyTypeMismatch, UnknownColumn, UnsupportedType
 from semistream.core.punctuated_batch import KeyMarks
 from semistream.core.semantics import On
-from semistream.kernels.key_codes import KeyCodes
-from semistream.kernels.order_codes import has_order_code, order_codes, values_of_order_codes
+from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.kernels.keys.order_codes import has_order_code, order_codes, values_of_order_codes
 
 __all__ = ["LEFT", "RIGHT", "SIDES", "JoinKey", "Side", "other"]
 

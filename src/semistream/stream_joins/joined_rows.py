@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument, SchemaMismatch
-from semistream.operators.results import batch_bytes_for
+from semistream.state.results import batch_bytes_for
 from semistream.stream_joins.join_key import LEFT, RIGHT, JoinKey, Side
 
 __all__ = ["JoinedRows", "StreamHow"]

@@ -68,9 +68,9 @@ from semistream.core.errors import InvalidArgument, StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.semantics import On
 from semistream.core.sizes import format_bytes
-from semistream.kernels.code_ranges import CodeRanges
-from semistream.kernels.codes_in_run import repeat_in_run
-from semistream.kernels.key_codes import KeyCodes
+from semistream.kernels.keys.code_ranges import CodeRanges
+from semistream.kernels.keys.codes_in_run import repeat_in_run
+from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.stream_joins.arrival import Arrival, ArrivalOrder, Implied
 from semistream.stream_joins.cost_choice import Clock, CostChoice, Settings, Standing
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from semistream.core.errors import SpoolWriteFailed
-from semistream.operators.spool_segments import SegmentReader, SegmentWriter
+from semistream.state.spool_segments import SegmentReader, SegmentWriter
 
 __all__ = ["PartFiles"]
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.kernels.code_ranges import CodeRanges
-from semistream.kernels.codes_in_run import follow_their_mark
+from semistream.kernels.keys.code_ranges import CodeRanges
+from semistream.kernels.keys.codes_in_run import follow_their_mark
 from semistream.stream_joins.stream_snapshot import range_rows, ranges_of_rows
 from semistream.stream_joins.unpassed import Unpassed, joined_ranges
 

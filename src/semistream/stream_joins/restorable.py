@@ -9,8 +9,8 @@ from semistream.core.budget import MemoryReport
 from semistream.core.errors import OperatorMisuse, SnapshotMismatch
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.sizes import format_bytes
-from semistream.operators.snapshots import pack_snapshot, unpack_snapshot
-from semistream.operators.stream_window import LiveTuples
+from semistream.state.snapshots import pack_snapshot, unpack_snapshot
+from semistream.state.tuple_window import LiveTuples
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side
 from semistream.stream_joins.joined_rows import StreamHow
 from semistream.stream_joins.promises import Promises

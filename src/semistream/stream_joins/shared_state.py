@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.kernels.key_codes import KeyCodes
-from semistream.kernels.multimap import FifoMultimap
-from semistream.operators.stream_window import StreamWindow, VarlenSizes, WindowShape
+from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.state.tuple_window import TupleWindow, VarlenSizes, WindowShape
 from semistream.stream_joins.join_key import SIDES, JoinKey, Side, other
 
 __all__ = ["SharedState"]
@@ -72,7 +72,7 @@ class SharedState:
             _FIRST_CAPACITY, self._largest(SIDES[0], state_bytes // 2), self._largest(SIDES[1], state_bytes // 2)
         )
         self.windows = [
-            StreamWindow(
+            TupleWindow(
                 schemas[side],
                 self._codes[side],
                 WindowShape(first, 0),
@@ -161,7 +161,7 @@ class SharedState:
             window.resize(self._shape_for(window, sizes, low))
 
     @staticmethod
-    def _shape_for(window: StreamWindow, sizes: VarlenSizes, rows: int) -> WindowShape:
+    def _shape_for(window: TupleWindow, sizes: VarlenSizes, rows: int) -> WindowShape:
         """Return a shape for the tuples that a window has, and some more with text of these sizes."""
         more = WindowShape.with_text(rows, sizes)
         return WindowShape(len(window) + rows, int(window.store.live_ring_bytes * _SPARE) + more.ring_bytes)

@@ -29,8 +29,8 @@ from semistream.core.errors import (
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.semantics import On, require_unique_names
 from semistream.core.sizes import format_bytes
-from semistream.kernels.key_codes import KeyCodes
-from semistream.operators.tuple_store import TupleStore
+from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.state.tuple_store import TupleStore
 from semistream.stream_joins.arrival import Implied
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
 from semistream.stream_joins.joined_rows import JoinedRows, StreamHow

@@ -24,8 +24,8 @@ import pyarrow as pa
 from semistream.core.errors import StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.sizes import format_bytes
-from semistream.kernels.multimap import FifoMultimap
-from semistream.kernels.xxh64 import SEED, hash_int64
+from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.kernels.keys.xxh64 import SEED, hash_int64
 from semistream.stream_joins.disk_parts import DiskParts, PartStore, PastTuples
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side, other
 from semistream.stream_joins.part_files import PartFiles

@@ -7,7 +7,7 @@ asked about again until tuples of its key have left: there may be many more of t
 import numpy as np
 import numpy.typing as npt
 
-from semistream.kernels.codes_in_run import follow_their_mark
+from semistream.kernels.keys.codes_in_run import follow_their_mark
 
 __all__ = ["Unpassed", "joined_ranges"]
 

@@ -13,7 +13,7 @@ from semistream.bench.framework.parameters import check_least
 from semistream.bench.framework.spec import Spec
 from semistream.core.errors import InvalidArgument
 from semistream.operators import algorithm, algorithm_names
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable
 from semistream.workloads import STREAM_SCHEMA, locality_stream, polluted_stream, stream, synthetic

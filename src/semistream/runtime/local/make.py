@@ -56,7 +56,7 @@ def operator(
         Settings of the algorithm, described in its config class in `semistream.operators`: `MeshjoinConfig`,
         `HybridjoinConfig`, `InljConfig`, `CmeshjoinConfig`, `ChybridjoinConfig`, `CinljConfig`, `SsbjConfig` or
         `SweepjoinConfig`. The three that cache before another algorithm have ``cache_share`` and ``cache_policy`` from
-        `CachedConfig` in `semistream.operators.cached_config`; ``shedding`` takes a strategy or a `SheddingConfig`.
+        `CachedConfig`; ``shedding`` takes a strategy or a `SheddingConfig`.
 
     Examples
     --------

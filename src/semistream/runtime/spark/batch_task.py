@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from semistream.core.semantics import JoinSpec
-from semistream.kernels.key_codes import KeyCoder, bucket_ids
-from semistream.operators.step_operator import StepOperator
+from semistream.kernels.keys.key_codes import KeyCoder, bucket_ids
+from semistream.operators.driver import StepOperator
 from semistream.runtime.spark.arrow_schema import relabel
 from semistream.runtime.spark.null_keys import count_null_keys
 from semistream.runtime.spark.operator_pool import WORKER_POOL

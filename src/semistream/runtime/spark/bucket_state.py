@@ -17,8 +17,8 @@ from typing import Any
 
 from semistream._version import __version__
 from semistream.core.errors import SnapshotMismatch
+from semistream.operators.driver import StepOperator
 from semistream.operators.image import set_image, take_image
-from semistream.operators.step_operator import StepOperator
 from semistream.runtime.spark.chunk_files import ChunkFiles, chunk_name
 from semistream.runtime.spark.chunk_store import ChunkStore
 from semistream.runtime.spark.epoch import Epoch, require_same_join

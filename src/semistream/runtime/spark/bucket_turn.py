@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from semistream._version import __version__
 from semistream.core.errors import TableNotFound
+from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
-from semistream.operators.step_operator import StepOperator
 from semistream.runtime.spark.bucket_state import BucketState, Header
 from semistream.runtime.spark.epoch import Epoch, Tick
 from semistream.runtime.spark.null_keys import count_null_keys

@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pyarrow as pa
 
-from semistream.kernels.key_codes import bucket_ids
+from semistream.kernels.keys.key_codes import bucket_ids
 from semistream.runtime.spark.arrow_schema import relabel
 from semistream.storage.manifest import DataFile, TableForm
-from semistream.storage.page_writer import key_coder, write_data_file
-from semistream.storage.schema_match import conformer
-from semistream.storage.write_job import WriteJob
+from semistream.storage.writing.page_writer import key_coder, write_data_file
+from semistream.storage.writing.schema_match import conformer
+from semistream.storage.writing.write_job import WriteJob
 
 __all__ = ["REPORT_SCHEMA", "WriteTask", "parse_report", "write_buckets"]
 

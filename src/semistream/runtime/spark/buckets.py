@@ -1,4 +1,4 @@
-"""The bucket of a key as a Spark column: the same number that `semistream.kernels.key_codes.bucket_ids` gives.
+"""The bucket of a key as a Spark column: the same number that `semistream.kernels.keys.key_codes.bucket_ids` gives.
 
 Spark's ``xxhash64`` and this library hash 8-byte integers, doubles, text, binary and decimals of up to 18 digits
 alike; each column's hash seeds the next one's. Narrower types are hashed here as the 8 bytes they are stored as.
@@ -16,7 +16,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import LongType
 
-from semistream.kernels.key_codes import KeyCoder, key_hashes
+from semistream.kernels.keys.key_codes import KeyCoder, key_hashes
 from semistream.runtime.spark.shipped import shipped
 from semistream.storage import MasterTable
 

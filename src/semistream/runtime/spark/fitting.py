@@ -5,7 +5,7 @@ from dataclasses import replace
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.sizes import format_bytes
 from semistream.operators import algorithm
-from semistream.operators.without_rows import WithoutRows
+from semistream.operators.empty_table import EmptyTableJoin
 from semistream.runtime.spark.packing import operator_bytes, task_bytes_for
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.storage import MasterTable
@@ -47,7 +47,7 @@ def require_fit(plan: JoinPlan, table: MasterTable) -> None:
             error.least_bytes,
         ) from None
     with op:
-        if staggered and op.steps_per_cycle is None and not isinstance(op, WithoutRows):
+        if staggered and op.steps_per_cycle is None and not isinstance(op, EmptyTableJoin):
             raise InvalidArgument(
                 f"completion='staggered' is for algorithms that read a part of the table in every micro-batch; "
                 f"{plan.algorithm} answers every row in its own: use completion='batch', or algorithm='ssbj'"

@@ -12,7 +12,7 @@ from copy import copy
 from typing import NamedTuple
 
 from semistream.operators import algorithm
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from semistream.runtime.spark.plan import JoinPlan
 from semistream.runtime.spark.shared_cache import cache_options
 from semistream.storage import MasterTable

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec
-from semistream.kernels.key_codes import bucket_ids
-from semistream.operators.matching import EqualityMatching
-from semistream.operators.results import byte_portions
+from semistream.kernels.keys.key_codes import bucket_ids
+from semistream.operators.window.matching import EqualityMatching
+from semistream.state.results import byte_portions
 from semistream.storage import MasterTable, row_bits
 
 __all__ = [

@@ -29,9 +29,9 @@ from semistream.runtime.spark.job_errors import clear_errors
 from semistream.runtime.spark.numbered_columns import column_name, with_numbered_columns
 from semistream.runtime.spark.shipped import shipped
 from semistream.storage.manifest import DataFile, TableForm
-from semistream.storage.page_writer import key_coder
 from semistream.storage.store import Store
-from semistream.storage.write_job import WriteJob
+from semistream.storage.writing.page_writer import key_coder
+from semistream.storage.writing.write_job import WriteJob
 
 __all__ = ["DataFrameSource", "open_data"]
 

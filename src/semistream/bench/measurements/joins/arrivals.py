@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from semistream.cost.disk_profile import HDD
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from semistream.runtime.local import Replay
 from semistream.runtime.local.replay import StepCost
 

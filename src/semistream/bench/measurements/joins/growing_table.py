@@ -20,7 +20,7 @@ from semistream.bench.measurements.joins.steady import make_operator
 from semistream.core.metrics import Metrics
 from semistream.cost.disk_profile import HDD
 from semistream.operators import algorithm
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable, drop_pages, stage
 from semistream.workloads import MASTER_SCHEMA, master_table, synthetic
 

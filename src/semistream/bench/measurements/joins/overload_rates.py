@@ -23,7 +23,7 @@ from semistream.bench.measurements.joins.rate import RateCell
 from semistream.core.errors import InvalidArgument
 from semistream.cost.disk_profile import HDD
 from semistream.cost.shedding import MODELLED, predict_shedding
-from semistream.operators.load_shedding import SheddingConfig
+from semistream.operators.shedding.load_shedding import SheddingConfig
 from semistream.runtime.local.replay import StepCost
 
 __all__ = ["OutsideStore", "OverloadRates", "Place", "Shedder", "shedding_measurements"]

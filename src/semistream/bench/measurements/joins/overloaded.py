@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from semistream.bench.measurements.joins.arrivals import StepSeconds, disk_step_s
 from semistream.core.metrics import Metrics
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from semistream.runtime.local import Replay
 
 __all__ = ["OverloadedRate", "overloaded_rate"]

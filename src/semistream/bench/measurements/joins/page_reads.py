@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
 from semistream.storage import MasterTable
-from semistream.storage.random_file import LocalFile, RandomFile
+from semistream.storage.reading.random_file import LocalFile, RandomFile
 from semistream.storage.store import LocalStore
 
 __all__ = ["PageReads"]

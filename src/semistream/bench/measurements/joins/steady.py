@@ -11,7 +11,7 @@ from semistream.bench.measurements.joins.saturated import Saturated, Work
 from semistream.core.budget import MemoryReport
 from semistream.cost.disk_profile import PROFILES, DiskProfile
 from semistream.cost.yardstick import Yardstick
-from semistream.operators.step_operator import StepOperator
+from semistream.operators.driver import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable, drop_pages
 from semistream.workloads import Workload, synthetic

@@ -14,7 +14,7 @@ from pyspark import TaskContext
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks
-from semistream.kernels.key_codes import KeyCodes
+from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.runtime.spark.arrow_schema import relabel
 from semistream.runtime.spark.packing import blob_array, blob_bytes, gathered_bytes, in_portions, pack, rows_by_bucket
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan

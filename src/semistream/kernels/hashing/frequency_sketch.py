@@ -1,0 +1,117 @@
+"""How often keys were seen lately: a count-min sketch with conservative update, halved as it ages.
+
+G. Einziger, R. Friedman, B. Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM TOS 13(4), 2017.
+
+Counters are bytes. The four counters of a key lie in one block of 64, so that a key costs one access to memory. When
+as many keys were counted as a sample has, all counters are halved and the oldest part of the past fades.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+from semistream.kernels.hashing.hash_directory import home_line, mix
+
+__all__ = ["FrequencySketch"]
+
+_BLOCK = 64
+_MOST = 255
+
+_Int64s = npt.NDArray[np.int64]
+_Counters = npt.NDArray[np.uint8]
+
+
+@kernel
+def _estimate(counters: _Counters, code: np.int64) -> int:
+    mixed = mix(code)
+    block = home_line(mixed, counters.shape[0])
+    least = counters[block, mixed & np.uint64(15)]
+    for row in range(1, 4):
+        at = np.uint64(16 * row) + ((mixed >> np.uint64(4 * row)) & np.uint64(15))
+        least = min(least, counters[block, at])
+    return int(least)
+
+
+@kernel
+def _add(counters: _Counters, codes: _Int64s) -> None:
+    for code in codes:
+        least = _estimate(counters, code)
+        if least == _MOST:
+            continue
+        mixed = mix(code)
+        block = home_line(mixed, counters.shape[0])
+        for row in range(4):
+            at = np.uint64(16 * row) + ((mixed >> np.uint64(4 * row)) & np.uint64(15))
+            if counters[block, at] == least:
+                counters[block, at] = np.uint8(least + 1)
+
+
+@kernel
+def _estimates(counters: _Counters, codes: _Int64s, out: npt.NDArray[np.int32]) -> None:
+    for at in range(codes.size):
+        out[at] = _estimate(counters, codes[at])
+
+
+def _blocks(num_counters: int) -> int:
+    return max(1, -(-num_counters // _BLOCK))
+
+
+class FrequencySketch:
+    """Approximate counts of keys among about the last ``sample`` ones.
+
+    Parameters
+    ----------
+    num_counters
+        Bytes of the sketch, rounded up to whole blocks.
+    sample
+        After how many keys all counts are halved.
+    memory
+        Zeroed bytes for it, `bytes_for` of them, which other processes may share: when they count at the same time, a
+        count may be lost, no more.
+
+    Examples
+    --------
+    >>> sketch = FrequencySketch(1024, sample=1000)
+    >>> sketch.add(np.array([7, 7, 9]))
+    >>> sketch.estimate(np.array([7, 9, 11])).tolist()
+    [2, 1, 0]
+    """
+
+    def __init__(self, num_counters: int, sample: int, memory: _Counters | None = None) -> None:
+        if memory is None:
+            counters, state = np.zeros(_BLOCK * _blocks(num_counters), dtype=np.uint8), np.zeros(2, dtype=np.int64)
+        else:
+            counters, state = memory[_BLOCK:], memory[:16].view(np.int64)
+        self._counters = counters.reshape(-1, _BLOCK)
+        # How many keys were counted since the last halving, and how many halvings there were.
+        self._seen, self._halvings = state[:1], state[1:]
+        self._sample = max(1, sample)
+
+    @staticmethod
+    def bytes_for(num_counters: int) -> int:
+        """Return how many bytes of given memory a sketch with so many counters takes."""
+        return _BLOCK * (1 + _blocks(num_counters))
+
+    @property
+    def nbytes(self) -> int:
+        return self._counters.nbytes
+
+    @property
+    def halvings(self) -> int:
+        """How often all counts have been halved."""
+        return int(self._halvings[0])
+
+    def add(self, codes: _Int64s) -> None:
+        """Count each of these keys once more."""
+        _add(self._counters, codes)
+        self._seen[0] += codes.size
+        if self._seen[0] >= self._sample:
+            self._counters >>= 1
+            self._seen[0] //= 2
+            self._halvings[0] += 1
+
+    def estimate(self, codes: _Int64s) -> npt.NDArray[np.int32]:
+        """Return about how often each of these keys was counted: never less, but for what has faded."""
+        out = np.empty(codes.size, dtype=np.int32)
+        _estimates(self._counters, codes, out)
+        return out

@@ -1,0 +1,405 @@
+"""Directory from unique key codes to dense slots: the index of a cache.
+
+Payload arrays of the caller are indexed by slot. A code stands once, at its slot, and a line of the directory only
+names the slot; a free slot holds the next free one where its code would be. So a key costs 8 bytes for its code and a
+line of 4 bytes and a tag, at a load factor of 0.7: about 15 bytes.
+
+::
+
+    tags   lines                      codes
+    0x1f   slot 2     ──►     slot 2   17
+    0      empty              slot 1   ─► 0, free
+    0x90   slot 3     ──►     slot 3   23
+
+Lines are probed, tagged and repaired as in `hash_directory`. A probe that finds nothing mostly
+reads eight tags and no more. The capacity can change in place, in time that grows with the capacity.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+from semistream.kernels.elastic import ElasticArray, Moves
+from semistream.kernels.hashing.hash_directory import (
+    BLOCK,
+    TAG_WORD,
+    home_line,
+    mix,
+    set_tag,
+    tag_of,
+    tag_word,
+    zero_bytes,
+)
+
+__all__ = ["KeySlots"]
+
+_LOAD_FACTOR = 0.7
+_LOW_BITS = np.uint64(0x0101010101010101)
+
+# Positions in the state array.
+_SIZE, _FREE_FIRST = range(2)
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+_Tags = npt.NDArray[np.uint8]
+
+
+@kernel
+def _insert(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, codes: _Int64s, slots: _Int32s) -> np.int64:
+    touched = np.int64(0)
+    for start in range(0, codes.size, BLOCK):
+        stop = min(start + BLOCK, codes.size)
+        for at in range(start, stop):
+            line = home_line(mix(codes[at]), lines.size)
+            touched ^= np.int64(lines[line] ^ tags[line])
+        for at in range(start, stop):
+            mixed = mix(codes[at])
+            line = home_line(mixed, lines.size)
+            while tags[line] != 0:
+                line += 1
+                if line == lines.size:
+                    line = np.int64(0)
+            slot = state[_FREE_FIRST]
+            state[_FREE_FIRST] = code_at[slot]
+            code_at[slot] = codes[at]
+            lines[line] = np.int32(slot + 1)
+            set_tag(tags, lines.size, line, np.uint8(tag_of(mixed)))
+            slots[at] = np.int32(slot)
+    state[_SIZE] += codes.size
+    return touched
+
+
+@kernel
+def _agreeing_line(tags: _Tags, lines: int, line: np.int64, tag: np.uint8) -> np.int64:
+    """Return the first line from ``line`` on in its run that has this tag, or -1."""
+    while tags[line] != tag:
+        if tags[line] == 0:
+            return np.int64(-1)
+        line += 1
+        if line == lines:
+            line = np.int64(0)
+    return line
+
+
+@kernel
+def _find(lines: _Int32s, tags: _Tags, code_at: _Int64s, codes: _Int64s, slots: _Int32s) -> None:
+    mixed = np.empty(BLOCK, dtype=np.uint64)
+    words = np.empty(BLOCK, dtype=np.uint64)
+    likely = np.empty(BLOCK, dtype=np.int64)
+    agreeing = np.empty(BLOCK, dtype=np.int64)
+    guess = np.empty(BLOCK, dtype=np.int32)
+    for start in range(0, codes.size, BLOCK):
+        count = min(BLOCK, codes.size - start)
+        for at in range(count):
+            mixed[at] = mix(codes[start + at])
+            words[at] = tag_word(tags, home_line(mixed[at], lines.size))
+            slots[start + at] = -1
+        # Keep the keys with an agreeing tag, and those whose run of full lines is longer than a word of tags.
+        num_likely = np.int64(0)
+        for at in range(count):
+            agrees = zero_bytes(words[at] ^ (tag_of(mixed[at]) * _LOW_BITS)) != 0
+            ends = zero_bytes(words[at]) != 0
+            likely[num_likely] = at
+            num_likely += np.int64(agrees | (not ends))
+        # Line, then code: each is read for all keys before it is needed for one.
+        for position in range(num_likely):
+            at = likely[position]
+            home = home_line(mixed[at], lines.size)
+            line = _agreeing_line(tags, lines.size, home, np.uint8(tag_of(mixed[at])))
+            agreeing[position] = line
+            guess[position] = 0 if line < 0 else lines[line]
+        for position in range(num_likely):
+            at = likely[position]
+            if guess[position] != 0 and code_at[guess[position] - 1] == codes[start + at]:
+                slots[start + at] = guess[position] - np.int32(1)
+                guess[position] = 0
+        for position in range(num_likely):
+            at = likely[position]
+            line = agreeing[position]
+            while guess[position] != 0:
+                line = np.int64(line + 1 if line + 1 < lines.size else 0)
+                line = _agreeing_line(tags, lines.size, line, np.uint8(tag_of(mixed[at])))
+                guess[position] = 0 if line < 0 else lines[line]
+                if guess[position] != 0 and code_at[guess[position] - 1] == codes[start + at]:
+                    slots[start + at] = guess[position] - np.int32(1)
+                    guess[position] = 0
+
+
+@kernel
+def _empty_line(lines: _Int32s, tags: _Tags, code_at: _Int64s, line: np.int64) -> None:
+    """Empty a line and move later lines of the same run back over the hole."""
+    hole = line
+    at = line
+    while True:
+        at += 1
+        if at == lines.size:
+            at = np.int64(0)
+        if tags[at] == 0:
+            break
+        home = home_line(mix(code_at[lines[at] - 1]), lines.size)
+        from_home = at - home if at >= home else at - home + lines.size
+        from_hole = at - hole if at >= hole else at - hole + lines.size
+        if from_home >= from_hole:
+            lines[hole] = lines[at]
+            set_tag(tags, lines.size, hole, tags[at])
+            hole = at
+    lines[hole] = 0
+    set_tag(tags, lines.size, hole, np.uint8(0))
+
+
+@kernel
+def _remove(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, slots: _Int32s) -> tuple[int, np.int64]:
+    touched = np.int64(0)
+    for start in range(0, slots.size, BLOCK):
+        stop = min(start + BLOCK, slots.size)
+        for at in range(start, stop):
+            line = home_line(mix(code_at[slots[at]]), lines.size)
+            touched ^= np.int64(lines[line] ^ tags[line])
+        for at in range(start, stop):
+            slot = slots[at]
+            line = home_line(mix(code_at[slot]), lines.size)
+            while lines[line] != slot + 1:
+                if lines[line] == 0:
+                    return at, touched
+                line += 1
+                if line == lines.size:
+                    line = np.int64(0)
+            _empty_line(lines, tags, code_at, line)
+            code_at[slot] = state[_FREE_FIRST]
+            state[_FREE_FIRST] = slot
+            state[_SIZE] -= 1
+    return slots.size, touched
+
+
+@kernel
+def _live(lines: _Int32s, slots: _Int32s) -> None:
+    count = 0
+    for line in range(lines.size):
+        if lines[line] != 0:
+            slots[count] = lines[line] - np.int32(1)
+            count += 1
+
+
+@kernel
+def _add_free_slots(code_at: _Int64s, state: _Int64s, first: int) -> None:
+    for slot in range(code_at.size - 1, first - 1, -1):
+        code_at[slot] = state[_FREE_FIRST]
+        state[_FREE_FIRST] = slot
+
+
+@kernel
+def _give_up_free_slots(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, capacity: int) -> int:
+    """Take the free slots from ``capacity`` on out of the free slots, and return how many.
+
+    Free slots are chained in any order, and following them would wait for memory at each. So the tags, which are built
+    anew afterwards, first say of each slot whether it is in use.
+    """
+    tags[:] = 0
+    for line in range(lines.size):
+        if lines[line] != 0:
+            tags[lines[line] - 1] = 1
+    given_up = 0
+    state[_FREE_FIRST] = -1
+    for slot in range(code_at.size - 1, -1, -1):
+        if tags[slot] == 0:
+            if slot >= capacity:
+                given_up += 1
+            else:
+                code_at[slot] = state[_FREE_FIRST]
+                state[_FREE_FIRST] = slot
+    return given_up
+
+
+@kernel
+def _move_keys(
+    lines: _Int32s, code_at: _Int64s, state: _Int64s, capacity: int, from_slots: _Int32s, to_slots: _Int32s
+) -> None:
+    """Move the keys in slots from ``capacity`` on to free slots, and say which went where."""
+    moved = 0
+    for line in range(lines.size):
+        if lines[line] > capacity:
+            new = state[_FREE_FIRST]
+            state[_FREE_FIRST] = code_at[new]
+            from_slots[moved] = lines[line] - np.int32(1)
+            to_slots[moved] = np.int32(new)
+            code_at[new] = code_at[from_slots[moved]]
+            lines[line] = np.int32(new + 1)
+            moved += 1
+
+
+@kernel
+def _lower_lines(lines: _Int32s, num_lines: int) -> None:
+    """Put the full lines from ``num_lines`` on into empty ones below, wherever; `_rehash` follows."""
+    empty = num_lines - 1
+    for line in range(num_lines, lines.size):
+        if lines[line] != 0:
+            while lines[empty] != 0:
+                empty -= 1
+            lines[empty] = lines[line]
+
+
+@kernel
+def _rehash(lines: _Int32s, tags: _Tags, code_at: _Int64s, grown: bool) -> np.int64:
+    """Put every line where it belongs after their number changed; see `hash_directory.rehash`."""
+    touched = np.int64(0)
+    for start in range(0, lines.size, BLOCK):
+        stop = min(start + BLOCK, lines.size)
+        for step in range(start, stop):
+            line = lines.size - 1 - step if grown else step
+            touched ^= code_at[max(lines[line] - 1, 0)] if code_at.size else 0
+        for step in range(start, stop):
+            line = lines.size - 1 - step if grown else step
+            if tags[line] != 0:
+                continue
+            named = lines[line]
+            lines[line] = 0
+            while named != 0:
+                mixed = mix(code_at[named - 1])
+                at = home_line(mixed, lines.size)
+                while tags[at] != 0:
+                    at += 1
+                    if at == lines.size:
+                        at = np.int64(0)
+                waiting = lines[at]
+                lines[at] = named
+                set_tag(tags, lines.size, at, np.uint8(tag_of(mixed)))
+                named = waiting
+    return touched
+
+
+class KeySlots:
+    """Slots ``0 ... capacity - 1`` for different key codes.
+
+    Parameters
+    ----------
+    max_capacity
+        The most that `resize` can ask for; None for a directory that is never resized.
+
+    Examples
+    --------
+    >>> keys = KeySlots(4)
+    >>> keys.insert(np.array([17, 23])).tolist()
+    [0, 1]
+    >>> keys.find(np.array([99, 23])).tolist()
+    [-1, 1]
+    >>> keys.remove(np.array([0], dtype=np.int32))
+    >>> len(keys), keys.free
+    (1, 3)
+    """
+
+    def __init__(self, capacity: int, max_capacity: int | None = None) -> None:
+        self.capacity = capacity
+        num_lines, max_lines, max_tags = self._num_lines(capacity), None, None
+        if max_capacity is not None:
+            max_lines = self._num_lines(max_capacity)
+            max_tags = max_lines + TAG_WORD
+        self._lines = ElasticArray(num_lines, np.int32, max_capacity=max_lines)
+        self._tags = ElasticArray(num_lines + TAG_WORD, np.uint8, max_capacity=max_tags)
+        self._code = ElasticArray(capacity, np.int64, max_capacity=max_capacity)
+        self._state = np.array([0, -1], dtype=np.int64)
+        # Touched here and not in the first insert, so that memory is there or is refused at once.
+        self._lines.values.fill(0)
+        self._tags.values.fill(0)
+        _add_free_slots(self._code.values, self._state, 0)
+
+    @staticmethod
+    def _num_lines(capacity: int) -> int:
+        return int(capacity / _LOAD_FACTOR) + TAG_WORD
+
+    @staticmethod
+    def bytes_for(capacity: int) -> int:
+        """Return the bytes of a directory of this capacity."""
+        return KeySlots._num_lines(capacity) * (4 + 1) + TAG_WORD + capacity * 8
+
+    @property
+    def nbytes(self) -> int:
+        return self._lines.values.nbytes + self._tags.values.nbytes + self._code.values.nbytes
+
+    def __len__(self) -> int:
+        return int(self._state[_SIZE])
+
+    @property
+    def free(self) -> int:
+        """How many more codes fit."""
+        return self.capacity - len(self)
+
+    def insert(self, codes: _Int64s) -> _Int32s:
+        """Give each code a slot; the codes are different and none has a slot yet."""
+        assert codes.size <= self.free, "the caller checks that the codes fit"
+        slots = np.empty(codes.size, dtype=np.int32)
+        _insert(self._lines.values, self._tags.values, self._code.values, self._state, codes, slots)
+        return slots
+
+    def find(self, codes: _Int64s) -> _Int32s:
+        """Return the slot of each code, -1 where it has none."""
+        slots = np.empty(codes.size, dtype=np.int32)
+        _find(self._lines.values, self._tags.values, self._code.values, codes, slots)
+        return slots
+
+    def remove(self, slots: _Int32s) -> None:
+        """Free these slots; all are in use."""
+        removed, _ = _remove(self._lines.values, self._tags.values, self._code.values, self._state, slots)
+        assert removed == slots.size, f"slot {slots[removed]} is not in use"
+
+    def resize(self, capacity: int) -> Moves:
+        """Change the capacity in place; keys in slots that are given up move to free ones."""
+        assert len(self) <= capacity, "the caller checks that the codes fit"
+        num_lines, lines_before = self._num_lines(capacity), self._lines.values.size
+        grown = capacity > self.capacity
+        moves = Moves.of(0) if grown else self._give_up_slots(capacity)
+        if not grown:
+            _lower_lines(self._lines.values, num_lines)
+        self._lines.resize(num_lines)
+        self._tags.resize(num_lines + TAG_WORD)
+        self._code.resize(capacity)
+        self._lines.values[lines_before:] = 0
+        self._tags.values.fill(0)
+        _rehash(self._lines.values, self._tags.values, self._code.values, grown)
+        _add_free_slots(self._code.values, self._state, self.capacity)
+        self.capacity = capacity
+        return moves
+
+    def _give_up_slots(self, capacity: int) -> Moves:
+        free = _give_up_free_slots(self._lines.values, self._tags.values, self._code.values, self._state, capacity)
+        moves = Moves.of(self.capacity - capacity - free)
+        if moves.from_slots.size:
+            _move_keys(self._lines.values, self._code.values, self._state, capacity, moves.from_slots, moves.to_slots)
+        return moves
+
+    def codes_at(self, slots: _Int32s) -> _Int64s:
+        """Return the code of each slot."""
+        return self._code.values[slots]
+
+    def live_slots(self) -> _Int32s:
+        """Return the slots in use, in no particular order."""
+        slots = np.empty(len(self), dtype=np.int32)
+        _live(self._lines.values, slots)
+        return slots
+
+    def _check(self) -> None:
+        """Assert all invariants; for tests."""
+        lines, tags, code_at = self._lines.values, self._tags.values, self._code.values
+        assert self.nbytes == self.bytes_for(self.capacity)
+        live = set(self.live_slots().tolist())
+        free = set()
+        slot = int(self._state[_FREE_FIRST])
+        while slot != -1:
+            assert slot not in free
+            free.add(slot)
+            slot = int(code_at[slot])
+        assert len(live) == len(self)
+        assert live | free == set(range(self.capacity))
+        assert not live & free
+        num_lines = lines.size
+        occupied = np.flatnonzero(lines)
+        assert occupied.size == len(self)
+        assert np.array_equal(occupied, np.flatnonzero(tags[:num_lines]))
+        assert (tags[-TAG_WORD:] == tags[:TAG_WORD]).all()
+        codes = code_at[lines[occupied] - 1]
+        assert np.unique(codes).size == codes.size
+        for line, code in zip(occupied.tolist(), codes, strict=True):
+            mixed = np.uint64(mix(code))
+            assert tags[line] == tag_of(mixed)
+            home = int(home_line(mixed, num_lines))
+            run = (home + np.arange((line - home) % num_lines)) % num_lines
+            assert lines[run].all(), "no empty line lies between a key and its home"

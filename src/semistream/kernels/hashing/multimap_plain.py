@@ -1,0 +1,87 @@
+"""The plain twin of `multimap`: the same contract in a dict and lists, to be read in a minute."""
+
+from collections import OrderedDict, deque
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["PlainFifoMultimap"]
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+class PlainFifoMultimap:
+    """See `semistream.kernels.hashing.multimap.FifoMultimap`."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._entries: dict[int, deque[int]] = {}
+        self._queue: OrderedDict[int, int] = OrderedDict()
+        self._free = deque(range(capacity))
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def insert(self, codes: _Int64s) -> _Int32s:
+        slots = []
+        for code in codes.tolist():
+            slot = self._free.popleft()
+            self._queue[slot] = code
+            self._entries.setdefault(code, deque()).append(slot)
+            slots.append(slot)
+        return np.array(slots, dtype=np.int32)
+
+    def probe(self, codes: _Int64s) -> tuple[_Int32s, _Int32s]:
+        rows, firsts = [], []
+        for row, code in enumerate(codes.tolist()):
+            entries = self._entries.get(code)
+            if entries:
+                rows.append(row)
+                firsts.append(entries[0])
+        return np.array(rows, dtype=np.int32), np.array(firsts, dtype=np.int32)
+
+    def count(self, codes: _Int64s) -> _Int32s:
+        return np.array([len(self._entries.get(code, ())) for code in codes.tolist()], dtype=np.int32)
+
+    def matches(self, codes: _Int64s) -> list[tuple[int, int]]:
+        return [(row, slot) for row, code in enumerate(codes.tolist()) for slot in self._entries.get(code, ())]
+
+    def oldest(self, count: int) -> _Int32s:
+        return np.array(list(self._queue)[:count], dtype=np.int32)
+
+    def newest(self, position: int, count: int) -> _Int32s:
+        return np.array(list(self._queue)[::-1][position:][:count], dtype=np.int32)
+
+    def keys_with_at_least(self, count: int) -> dict[int, int]:
+        return {code: len(slots) for code, slots in self._entries.items() if len(slots) >= count}
+
+    def expire(self, count: int) -> _Int32s:
+        slots = []
+        for _ in range(count):
+            slot, code = self._queue.popitem(last=False)
+            entries = self._entries[code]
+            entries.popleft()
+            if not entries:
+                del self._entries[code]
+            self._free.append(slot)
+            slots.append(slot)
+        return np.array(slots, dtype=np.int32)
+
+    def delete(self, codes: _Int64s) -> _Int32s:
+        slots: list[int] = []
+        for code in codes.tolist():
+            slots += self._entries.pop(code, ())
+        for slot in slots:
+            del self._queue[slot]
+            self._free.append(slot)
+        return np.array(slots, dtype=np.int32)
+
+    def resize(self, capacity: int) -> list[tuple[int, int]]:
+        self._free = deque([slot for slot in self._free if slot < capacity] + list(range(self.capacity, capacity)))
+        new_slot = {old: self._free.popleft() for old in sorted(self._queue) if old >= capacity}
+        self._queue = OrderedDict((new_slot.get(slot, slot), code) for slot, code in self._queue.items())
+        for code, slots in self._entries.items():
+            self._entries[code] = deque(new_slot.get(slot, slot) for slot in slots)
+        self.capacity = capacity
+        return list(new_slot.items())

@@ -1,0 +1,124 @@
+"""Rows in slots, chained by owner: the master rows of each cached key, in slots that are freed in any order.
+
+::
+
+    owner   first row        next
+      0        4      ──►    4 ─► 1 ─► (end)
+      1        2      ──►    2 ─► (end)
+                             free: 0 ─► 3 ─► (end)
+
+`semistream.kernels.hashing.multimap_lists.fill_pairs` walks along such chains.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+
+__all__ = [
+    "END",
+    "add_slots",
+    "chain_rows",
+    "free_chains",
+    "free_slots",
+    "give_up_slots",
+    "take_free",
+]
+
+END = np.int32(-1)
+
+_Int32s = npt.NDArray[np.int32]
+
+
+@kernel
+def take_free(next_row: _Int32s, first_free: int, out: _Int32s) -> int:
+    """Take slots off the free list and return its new beginning."""
+    slot = first_free
+    for at in range(out.size):
+        out[at] = slot
+        slot = next_row[slot]
+    return slot
+
+
+@kernel
+def chain_rows(next_row: _Int32s, first: _Int32s, count: _Int32s, owners: _Int32s, slots: _Int32s) -> None:
+    """Put every slot at the front of its owner's chain."""
+    for at in range(slots.size):
+        owner = owners[at]
+        next_row[slots[at]] = first[owner]
+        first[owner] = slots[at]
+        count[owner] += 1
+
+
+@kernel
+def free_chains(next_row: _Int32s, firsts: _Int32s, first_free: int, freed: _Int32s) -> int:
+    """Return whole chains to the free list; fill in the slots that came free and return the list's new beginning."""
+    count = 0
+    for at in range(firsts.size):
+        slot = firsts[at]
+        while slot != END:
+            following = next_row[slot]
+            next_row[slot] = first_free
+            first_free = slot
+            freed[count] = slot
+            count += 1
+            slot = following
+    return first_free
+
+
+@kernel
+def free_slots(next_row: _Int32s, first_free: int, is_free: npt.NDArray[np.bool_]) -> None:
+    """Mark the slots of the free list."""
+    slot = first_free
+    while slot != END:
+        is_free[slot] = True
+        slot = next_row[slot]
+
+
+@kernel
+def give_up_slots(
+    next_row: _Int32s, firsts: _Int32s, first_free: int, capacity: int, from_slots: _Int32s, to_slots: _Int32s
+) -> tuple[int, int]:
+    """Move chained rows out of the slots from ``capacity`` on; return the free list's new beginning and how many moved.
+
+    ``firsts`` are the beginnings of all chains, changed in place. Payload is moved by the caller.
+    """
+    # Free slots that stay, in a list of their own.
+    kept_free = np.int64(END)
+    slot = np.int64(first_free)
+    while slot != END:
+        following = np.int64(next_row[slot])
+        if slot < capacity:
+            next_row[slot] = np.int32(kept_free)
+            kept_free = slot
+        slot = following
+    moved = 0
+    for chain in range(firsts.size):
+        before = np.int64(END)
+        slot = np.int64(firsts[chain])
+        while slot != END:
+            following = np.int64(next_row[slot])
+            if slot >= capacity:
+                target = kept_free
+                kept_free = np.int64(next_row[target])
+                from_slots[moved] = np.int32(slot)
+                to_slots[moved] = np.int32(target)
+                moved += 1
+                next_row[target] = np.int32(following)
+                if before == END:
+                    firsts[chain] = np.int32(target)
+                else:
+                    next_row[before] = np.int32(target)
+                slot = target
+            before = slot
+            slot = following
+    return int(kept_free), moved
+
+
+@kernel
+def add_slots(next_row: _Int32s, first_free: int, before: int) -> int:
+    """Put the slots from ``before`` on on the free list and return its new beginning."""
+    for slot in range(before, next_row.size):
+        next_row[slot] = np.int32(first_free)
+        first_free = slot
+    return first_free

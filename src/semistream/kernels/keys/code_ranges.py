@@ -1,0 +1,171 @@
+"""A set of 64-bit codes as disjoint ranges, which grow together as neighbours come.
+
+::
+
+    add 3..5, 9, 6..8   ──►   lows   3
+                              highs  9
+
+Whether a code is in the set is asked by binary search. Ranges are added many at a time: those that came since the last
+question are sorted and merged into the others in one pass.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+from semistream.kernels.hashing.hash_directory import BLOCK
+
+__all__ = ["CodeRanges"]
+
+_Bools = npt.NDArray[np.bool_]
+_Int64s = npt.NDArray[np.int64]
+
+_MOST = np.iinfo(np.int64).max
+
+
+class CodeRanges:
+    """A set of codes.
+
+    Examples
+    --------
+    >>> ranges = CodeRanges()
+    >>> ranges.add(np.array([3, 9, 6]), np.array([5, 9, 8]))
+    >>> len(ranges), ranges.contains(np.array([2, 3, 9, 10])).tolist()
+    (1, [False, True, True, False])
+    """
+
+    def __init__(self) -> None:
+        self._lows = self._highs = np.empty(0, dtype=np.int64)
+        self._new: list[tuple[_Int64s, _Int64s]] = []
+
+    def __len__(self) -> int:
+        self._merge()
+        return self._lows.size
+
+    @property
+    def nbytes(self) -> int:
+        """What the ranges take, those that are still to be merged included."""
+        return self._lows.nbytes + self._highs.nbytes + sum(lows.nbytes + highs.nbytes for lows, highs in self._new)
+
+    def add(self, lows: _Int64s, highs: _Int64s) -> None:
+        """Add all codes from ``lows[i]`` to ``highs[i]``, both included."""
+        assert (lows <= highs).all(), "a range has a code in it"
+        self._new.append((np.array(lows, dtype=np.int64), np.array(highs, dtype=np.int64)))
+
+    def contains(self, codes: _Int64s) -> _Bools:
+        """Return for every code whether it is in the set."""
+        self._merge()
+        inside = np.zeros(codes.size, dtype=np.bool_)
+        if self._lows.size:
+            _find_inside(self._lows, self._highs, codes, inside)
+        return inside
+
+    def ranges(self) -> tuple[_Int64s, _Int64s]:
+        """Return the ends of all ranges, ascending."""
+        self._merge()
+        return self._lows, self._highs
+
+    def common(self, other: "CodeRanges") -> tuple[_Int64s, _Int64s]:
+        """Return the ranges of the codes that are in both sets, ascending."""
+        lows, highs = np.empty((2, len(self) + len(other)), dtype=np.int64)
+        count = _intersect(self._lows, self._highs, other._lows, other._highs, lows, highs)
+        return lows[:count], highs[:count]
+
+    def remove(self, lows: _Int64s, highs: _Int64s) -> None:
+        """Take out ranges of codes that do not touch each other, ascending."""
+        kept_lows, kept_highs = np.empty((2, len(self) + lows.size), dtype=np.int64)
+        count = _subtract(self._lows, self._highs, lows, highs, kept_lows, kept_highs)
+        self._lows, self._highs = kept_lows[:count].copy(), kept_highs[:count].copy()
+
+    def _merge(self) -> None:
+        if not self._new:
+            return
+        lows = np.concatenate([self._lows, *(new[0] for new in self._new)])
+        highs = np.concatenate([self._highs, *(new[1] for new in self._new)])
+        order = np.argsort(lows, kind="stable")  # the old ones are sorted, which a stable sort makes use of
+        lows, highs = lows[order], highs[order]
+        count = _merge_sorted(lows, highs)
+        self._lows, self._highs = lows[:count].copy(), highs[:count].copy()
+        self._new = []
+
+
+@kernel
+def _find_inside(lows: _Int64s, highs: _Int64s, codes: _Int64s, inside: _Bools) -> None:
+    # Per code, the last range known to begin at it or before it. The codes of a block are searched for in step, so that
+    # no branch depends on a code and the memory system fetches for many at a time.
+    at = np.empty(BLOCK, dtype=np.uint64)
+    for start in range(0, codes.size, BLOCK):
+        count = min(BLOCK, codes.size - start)
+        at[:count] = 0
+        remaining = np.uint64(lows.size)
+        while remaining > np.uint64(1):
+            half = remaining >> np.uint64(1)
+            for row in range(count):
+                at[row] += half * np.uint64(lows[at[row] + half] <= codes[start + row])
+            remaining -= half
+        for row in range(count):
+            code = codes[start + row]
+            inside[start + row] = (lows[at[row]] <= code) & (code <= highs[at[row]])
+
+
+@kernel
+def _merge_sorted(lows: _Int64s, highs: _Int64s) -> int:
+    """Merge ranges, ascending by their lows, in place, and return how many are left."""
+    count = 0
+    for at in range(lows.size):
+        # The largest code has no successor.
+        if count and (highs[count - 1] == _MOST or lows[at] <= highs[count - 1] + 1):
+            highs[count - 1] = max(highs[count - 1], highs[at])
+        else:
+            lows[count] = lows[at]
+            highs[count] = highs[at]
+            count += 1
+    return count
+
+
+@kernel
+def _intersect(
+    lows: _Int64s, highs: _Int64s, other_lows: _Int64s, other_highs: _Int64s, out_lows: _Int64s, out_highs: _Int64s
+) -> int:
+    """Write what two lists of ranges have in common, all ascending, and return how many ranges that are."""
+    count = at = other_at = 0
+    while at < lows.size and other_at < other_lows.size:
+        low = max(lows[at], other_lows[other_at])
+        high = min(highs[at], other_highs[other_at])
+        if low <= high:
+            out_lows[count] = low
+            out_highs[count] = high
+            count += 1
+        if highs[at] < other_highs[other_at]:
+            at += 1
+        else:
+            other_at += 1
+    return count
+
+
+@kernel
+def _subtract(
+    lows: _Int64s, highs: _Int64s, gone_lows: _Int64s, gone_highs: _Int64s, out_lows: _Int64s, out_highs: _Int64s
+) -> int:
+    """Write what is left of some ranges without others, all ascending, and return how many ranges that are."""
+    count = gone_at = 0
+    for at in range(lows.size):
+        low = lows[at]
+        is_over = False
+        while gone_at < gone_lows.size and gone_highs[gone_at] < low:
+            gone_at += 1
+        while gone_at < gone_lows.size and gone_lows[gone_at] <= highs[at] and not is_over:
+            if gone_lows[gone_at] > low:
+                out_lows[count] = low
+                out_highs[count] = gone_lows[gone_at] - 1
+                count += 1
+            if gone_highs[gone_at] >= highs[at]:
+                is_over = True  # the same range may reach into the next one
+            else:
+                low = gone_highs[gone_at] + 1
+                gone_at += 1
+        if not is_over:
+            out_lows[count] = low
+            out_highs[count] = highs[at]
+            count += 1
+    return count

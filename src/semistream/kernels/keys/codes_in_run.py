@@ -1,0 +1,91 @@
+"""What the codes of a run say about one another: which came before in it, and which follow a mark on them.
+
+A run is short beside the state, so a hash table over it, of positions in the order of arrival, stays in the cache.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.compile import kernel
+from semistream.kernels.hashing.hash_directory import BLOCK, mix
+
+__all__ = ["follow_their_mark", "repeat_in_run"]
+
+_Bools = npt.NDArray[np.bool_]
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+def repeat_in_run(codes: _Int64s) -> _Bools:
+    """Return which codes have come before among these.
+
+    Examples
+    --------
+    >>> repeat_in_run(np.array([7, 3, 7])).tolist()
+    [False, False, True]
+    """
+    repeated = np.empty(codes.size, dtype=np.bool_)
+    _find_repeated(codes, _table_for(codes.size), repeated)
+    return repeated
+
+
+def follow_their_mark(codes: _Int64s, marks: _Int64s, at: _Int64s) -> _Bools:
+    """Return which codes stand after a mark of the same code: mark i after ``at[i]`` of the codes, ascending.
+
+    Examples
+    --------
+    >>> follow_their_mark(np.array([7, 3, 7]), np.array([7]), np.array([1])).tolist()
+    [False, False, True]
+    """
+    following = np.empty(codes.size, dtype=np.bool_)
+    _find_following(codes, marks, at, _table_for(marks.size), following)
+    return following
+
+
+def _table_for(codes: int) -> _Int32s:
+    """Return an empty table; at most a quarter of its places will be taken, so that most codes meet none of them."""
+    return np.zeros(1 << max(4, (4 * codes - 1).bit_length()), dtype=np.int32)
+
+
+@kernel
+def _home(table: _Int32s, code: np.int64) -> np.int64:
+    return np.int64(mix(code) >> np.uint64(33)) & np.int64(table.size - 1)
+
+
+@kernel
+def _place_of(table: _Int32s, entries: _Int64s, code: np.int64) -> np.int64:
+    """Return the place of the entry with this code, or the empty one where it belongs; entries count from 1."""
+    last = np.int64(table.size - 1)
+    place = _home(table, code)
+    while table[place] != 0 and entries[table[place] - 1] != code:
+        place = (place + 1) & last
+    return place
+
+
+@kernel
+def _find_repeated(codes: _Int64s, table: _Int32s, repeated: _Bools) -> None:
+    for row in range(codes.size):
+        place = _place_of(table, codes, codes[row])
+        repeated[row] = table[place] != 0
+        if table[place] == 0:
+            table[place] = np.int32(row + 1)
+
+
+@kernel
+def _find_following(codes: _Int64s, marks: _Int64s, at: _Int64s, table: _Int32s, following: _Bools) -> None:
+    for mark in range(marks.size):
+        place = _place_of(table, marks, marks[mark])
+        if table[place] == 0:  # the first mark of a code stands before the others
+            table[place] = np.int32(mark + 1)
+    likely = np.empty(BLOCK, dtype=np.int64)
+    for start in range(0, codes.size, BLOCK):
+        # Most codes have no mark: those that may have one are set aside without a branch, and looked at afterwards.
+        num_likely = np.int64(0)
+        for row in range(start, min(start + BLOCK, codes.size)):
+            following[row] = False
+            likely[num_likely] = row
+            num_likely += np.int64(table[_home(table, codes[row])] != 0)
+        for position in range(num_likely):
+            at_row = likely[position]
+            entry = table[_place_of(table, marks, codes[at_row])]
+            following[at_row] = entry != 0 and at[entry - 1] <= at_row

@@ -1,0 +1,167 @@
+"""Every join key becomes a 64-bit code.
+
+A single integer or temporal column is its own code: equal codes are equal keys. Anything else (text, binary,
+decimal, floating point, boolean, several columns) is hashed, and a match of codes has to be verified against
+the keys themselves.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from semistream.core.errors import UnsupportedType
+from semistream.kernels.arrow_views import fixed_bytes, valid_mask, varlen_parts
+from semistream.kernels.keys.xxh64 import SEED, hash_fixed, hash_int64, hash_varlen
+
+__all__ = ["NULL_CODE", "KeyCoder", "KeyCodes", "bucket_ids", "key_hashes"]
+
+NULL_CODE = np.iinfo(np.int64).min
+
+
+class KeyCodes(NamedTuple):
+    """Codes of a batch of keys; ``valid`` is None when no key is NULL."""
+
+    code: npt.NDArray[np.int64]
+    valid: npt.NDArray[np.bool_] | None
+
+    def slice(self, start: int, stop: int) -> "KeyCodes":
+        """Return the codes from ``start`` to ``stop``."""
+        return KeyCodes(self.code[start:stop], None if self.valid is None else self.valid[start:stop])
+
+    def valid_rows(self) -> npt.NDArray[np.int64]:
+        """Return the positions of keys that are not NULL."""
+        return np.arange(self.code.size) if self.valid is None else np.flatnonzero(self.valid)
+
+    def valid_codes(self) -> npt.NDArray[np.int64]:
+        """Return the codes of keys that are not NULL; those of `valid_rows`."""
+        return self.code if self.valid is None else self.code[self.valid]
+
+    def at_valid(self, said: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return what is said of every key, when ``said`` is of `valid_codes`: False for NULL."""
+        if self.valid is None:
+            return said
+        everywhere = np.zeros(self.code.size, dtype=np.bool_)
+        everywhere[self.valid] = said
+        return everywhere
+
+
+def _is_integer_like(dtype: pa.DataType) -> bool:
+    return pt.is_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype))
+
+
+def _is_varlen(dtype: pa.DataType) -> bool:
+    return pt.is_string(dtype) or pt.is_binary(dtype) or pt.is_large_string(dtype) or pt.is_large_binary(dtype)
+
+
+class KeyCoder:
+    """Turns key columns of the given types into codes.
+
+    Parameters
+    ----------
+    names, types
+        The key columns. The names are for error messages only.
+
+    Attributes
+    ----------
+    exact
+        Whether equal codes imply equal keys, so that matches need no verification.
+
+    Examples
+    --------
+    >>> KeyCoder(["id"], [pa.int32()]).codes([pa.array([7, None], pa.int32())]).code.tolist()
+    [7, -9223372036854775808]
+    """
+
+    def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
+        for name, dtype in zip(names, types, strict=True):
+            supported = (
+                _is_integer_like(dtype)
+                or _is_varlen(dtype)
+                or pt.is_boolean(dtype)
+                or pt.is_float32(dtype)
+                or pt.is_float64(dtype)
+                or (pt.is_decimal128(dtype) and dtype.scale >= 0)
+                or pt.is_fixed_size_binary(dtype)
+            )
+            if not supported:
+                raise UnsupportedType(
+                    f"key column {name!r} has type {dtype}, which cannot be a join key: "
+                    "cast it to an integer, text, binary, decimal128, boolean, date or timestamp"
+                )
+        self.types = tuple(types)
+        self.exact = len(types) == 1 and _is_integer_like(types[0])
+
+    def codes(self, columns: Sequence[pa.Array]) -> KeyCodes:
+        """Return the code of every row; a row with any NULL key column gets `NULL_CODE` and is not valid."""
+        valid: npt.NDArray[np.bool_] | None = None
+        for column in columns:
+            mask = valid_mask(column)
+            if mask is not None:
+                valid = mask if valid is None else valid & mask
+        if self.exact:
+            code = _as_int64(columns[0])
+        else:
+            hashes = np.full(len(columns[0]), SEED, dtype=np.uint64)
+            for column in columns:
+                _hash_column(column, hashes)
+            code = hashes.view(np.int64)
+        if valid is not None:
+            code = np.where(valid, code, np.int64(NULL_CODE))
+        return KeyCodes(code, valid)
+
+
+def _as_int64(column: pa.Array) -> npt.NDArray[np.int64]:
+    width = column.type.bit_width // 8
+    kind = "u" if pt.is_unsigned_integer(column.type) else "i"
+    values = fixed_bytes(column, width).view(f"{kind}{width}")
+    if width == 8:
+        return values.view(np.int64)
+    return values.astype(np.int64)
+
+
+def _hash_column(column: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
+    dtype = column.type
+    if _is_varlen(dtype):
+        offsets, data = varlen_parts(column)
+        hash_varlen(offsets, data, hashes)
+    elif _is_integer_like(dtype):
+        hash_int64(_as_int64(column), hashes)
+    elif pt.is_boolean(dtype):
+        hash_int64(column.cast(pa.int8()).fill_null(0).to_numpy().astype(np.int64), hashes)
+    elif pt.is_float32(dtype) or pt.is_float64(dtype):
+        values = column.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0  # -0.0 equals 0.0
+        values = np.where(np.isnan(values), np.nan, values)  # one bit pattern for every NaN
+        hash_int64(values.view(np.int64), hashes)
+    elif pt.is_decimal128(dtype):
+        _hash_decimal(column, hashes)
+    else:
+        hash_fixed(fixed_bytes(column, dtype.byte_width), dtype.byte_width, hashes)
+
+
+def _hash_decimal(column: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
+    words = fixed_bytes(column, 16).view(np.int64).reshape(-1, 2)
+    hash_int64(np.ascontiguousarray(words[:, 0]), hashes)
+    if column.type.precision > 18:
+        hash_int64(np.ascontiguousarray(words[:, 1]), hashes)
+
+
+def key_hashes(coder: KeyCoder, codes: KeyCodes) -> npt.NDArray[np.int64]:
+    """Return the hash of every key; what is there for a NULL key means nothing."""
+    if not coder.exact:
+        return codes.code
+    hashes = np.full(codes.code.size, SEED, dtype=np.uint64)
+    hash_int64(codes.code, hashes)
+    return hashes.view(np.int64)
+
+
+def bucket_ids(coder: KeyCoder, codes: KeyCodes, buckets: int) -> npt.NDArray[np.int32]:
+    """Return the bucket of every row: ``pmod(xxhash64(key), buckets)`` in the terms of `semistream.kernels.keys.xxh64`.
+
+    A row with a NULL key goes to bucket 0: it can match nothing.
+    """
+    ids = np.mod(key_hashes(coder, codes), np.int64(buckets)).astype(np.int32)
+    return ids if codes.valid is None else np.where(codes.valid, ids, np.int32(0))

@@ -1,0 +1,107 @@
+"""Moves memory between the window of stream tuples and the cache: S0's "minimal memory" inside a fixed budget.
+
+The cache gets what its keys take and a reserve for those that will move next; the window gets the rest. The window
+shrinks in two steps, because its tuples cannot be sent away: first fewer may enter, and once the others have expired
+its memory passes on.
+"""
+
+from typing import ClassVar
+
+from semistream.operators.cache.front_stage import FrontStage
+from semistream.operators.window.stream_side import StreamSide
+
+__all__ = ["Balance"]
+
+_LARGEST_RESERVE = 1 / 8
+_LEAST_RESERVE = 1 / 64
+_LEAST_WINDOW = 1 / 16
+# Resizing rebuilds hash tables: not for less than this share.
+_LEAST_CHANGE = 1 / 128
+
+
+class Balance:
+    """The common memory of a window and a front stage.
+
+    Attributes
+    ----------
+    LEAST_ROWS
+        For how many rows there is room at least: a cache without room for a few can never learn that it should grow.
+    """
+
+    LEAST_ROWS: ClassVar[int] = 16
+
+    def __init__(self, stream: StreamSide, front_stage: FrontStage, pool_bytes: int) -> None:
+        self._stream = stream
+        self._front_stage = front_stage
+        self._pool_bytes = pool_bytes
+        self._used_before = 0
+        self._wanted_cache_bytes: int | None = None
+        self._limit_tuples: int | None = None
+
+    @staticmethod
+    def first_cache_share() -> float:
+        """Return the share of the cache before anything is known."""
+        return _LARGEST_RESERVE
+
+    @property
+    def cache_share(self) -> float:
+        """The cache's share of the common memory, for a snapshot."""
+        return self._front_stage.cache_bytes / self._pool_bytes
+
+    def restart(self, pool_bytes: int | None = None, cache_share: float = 1.0) -> None:
+        """Share out the memory, or this much, as before anything was known; nothing may be cached.
+
+        A ``cache_share`` that is smaller is kept: the tuples of a snapshot need what their window had.
+        """
+        self._pool_bytes = self._pool_bytes if pool_bytes is None else pool_bytes
+        cache_bytes = int(self._pool_bytes * min(cache_share, self.first_cache_share()))
+        self._used_before = 0
+        self._wanted_cache_bytes = self._limit_tuples = None
+        self._front_stage.resize(cache_bytes)
+        self._stream.resize_window(self._pool_bytes - cache_bytes)
+
+    @property
+    def limit_tuples(self) -> int:
+        """How many tuples the window may hold now."""
+        return self._stream.capacity_tuples if self._limit_tuples is None else self._limit_tuples
+
+    @staticmethod
+    def wanted_bytes(pool_bytes: int, used: int, moved: int, least: int) -> int:
+        """Return what a cache should have of ``pool_bytes``, if its keys take ``used``, of which ``moved`` are new.
+
+        The reserve is more than what came in the last round, so that a cache that fills is not held up and a settled
+        one wastes little; it is ``least`` bytes or more.
+        """
+        reserve = max(2 * moved, int(pool_bytes * _LEAST_RESERVE), least)
+        reserve = min(reserve, int(pool_bytes * _LARGEST_RESERVE))
+        return min(used + reserve, int(pool_bytes * (1 - _LEAST_WINDOW)))
+
+    def aim(self) -> None:
+        """Work out the shares anew; to be called when a round of moving keys is over."""
+        if self._front_stage.cache is None:
+            return
+        used = self._front_stage.used_bytes
+        moved = max(0, used - self._used_before)
+        self._used_before = used
+        wanted = self.wanted_bytes(self._pool_bytes, used, moved, self._front_stage.bytes_for(self.LEAST_ROWS))
+        changes = abs(wanted - self._front_stage.cache_bytes) > self._pool_bytes * _LEAST_CHANGE
+        self._wanted_cache_bytes = wanted if changes else None
+        self._limit_tuples = None
+        if changes and wanted > self._front_stage.cache_bytes:
+            self._limit_tuples = self._stream.capacity_for(self._pool_bytes - wanted)
+            if not self._limit_tuples:  # one tuple needs more than would be left
+                self._limit_tuples = self._wanted_cache_bytes = None
+
+    def settle(self) -> None:
+        """Change the shares as far as the waiting tuples allow; to be called while nothing moves into the cache."""
+        wanted = self._wanted_cache_bytes
+        if wanted is None:
+            return
+        window_bytes = self._pool_bytes - wanted
+        if wanted > self._front_stage.cache_bytes:
+            if not self._stream.resize_window(window_bytes):
+                return  # tuples have to expire first
+            self._front_stage.resize(wanted)
+        elif self._front_stage.resize(wanted):
+            self._stream.resize_window(window_bytes)
+        self._wanted_cache_bytes = self._limit_tuples = None

@@ -1,0 +1,320 @@
+"""The front stage: a cache of master rows that answers frequent keys before the join sees them.
+
+M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-Stream Joins: How much can Caching help?"
+(S2), section 3.
+
+::
+
+    stream buffer ─► find in H_R ── hit ──► results
+                        │
+                        └─ miss ─► window of the join ─► rows come by ─► is the key frequent? ─► H_R
+
+It is one component, put before three joins, and the cache of SSBJ. What it needs of a join is to be asked `find`, and
+to be told which keys wait for rows that come by (`consider`) and which rows those are.
+
+Many rows per key: a key's rows are cached all or none, so that a hit is a whole answer. A key without rows is cached as
+empty and its tuples are answered as unmatched. Rows are cached without the columns that the join does not need.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.metrics import Metrics
+from semistream.core.semantics import JoinSpec
+from semistream.operators.cache.cache_sizes import CacheSizes
+from semistream.operators.cache.cached_config import CachedConfig, cached_columns
+from semistream.operators.cache.policies.aging_policy import AgingPolicy
+from semistream.operators.cache.policies.cache_policy import CachePolicy
+from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
+from semistream.operators.cache.policies.threshold_policy import ThresholdPolicy
+from semistream.operators.cache.policies.tinylfu_policy import TinyLfuPolicy
+from semistream.operators.cache.row_cache import CacheShape, RowCache, RowSets
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import PairFilter
+from semistream.operators.window.stream_buffer import Arrivals
+from semistream.state.tuple_window import VarlenSizes
+
+__all__ = ["Collecting", "FrontStage"]
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+class FrontStage:
+    """A cache of master rows in fixed memory, and the policy that fills it.
+
+    Parameters
+    ----------
+    cache_bytes
+        Memory for the cache and all that belongs to it. Too little for any row is no error: nothing is cached then.
+    tuple_bytes
+        Returns the memory of a tuple that waits in the join, structures included (vS).
+    turn_tuples
+        Returns how many tuples wait in the join when it is full; None where the join tells when a turn ends.
+    max_bytes
+        The most memory that `resize` can ask for; None for a front stage that is never resized.
+    switching_factor
+        How much cheaper a key has to be on the other side to change sides (sf of S0); for the inequality only.
+    occupancy
+        How many tuples of a key wait on average, as a share of those that wait when its rows come by; for the
+        inequality only.
+    """
+
+    def __init__(
+        self,
+        spec: JoinSpec,
+        pair_filter: PairFilter,
+        delivery: Delivery,
+        metrics: Metrics,
+        *,
+        cache_bytes: int,
+        tuple_bytes: Callable[[], float],
+        turn_tuples: Callable[[], int] | None,
+        config: CachedConfig,
+        max_bytes: int | None = None,
+        switching_factor: float = 1.0,
+        occupancy: float = 1.0,
+    ) -> None:
+        self.schema = cached_columns(spec, pair_filter)
+        self.cache_bytes = cache_bytes
+        self._how = spec.how
+        self._filter = pair_filter
+        self._delivery = delivery
+        self._metrics = metrics
+        self._tuple_bytes = tuple_bytes
+        self._turn_tuples = turn_tuples
+        self._policy_name = config.cache_policy
+        self._threshold = config.cache_threshold
+        self._max_bytes = max_bytes
+        self._switching_factor = switching_factor
+        self._occupancy = occupancy
+        self._sizes = CacheSizes(self.schema, VarlenSizes(0.0, 0), config.cache_policy, max_bytes)
+        self._is_too_small = False
+        self._cache: RowCache | None = None
+        self._policy: CachePolicy | None = None
+
+    @property
+    def capacity_keys(self) -> int:
+        """How many keys the cache has room for; 0 until the first rows were measured."""
+        return 0 if self._cache is None else self._cache.shape.keys
+
+    @property
+    def num_keys(self) -> int:
+        """How many keys are cached."""
+        return 0 if self._cache is None else len(self._cache.keys)
+
+    def components(self) -> dict[str, int]:
+        """Return the bytes in use, for the memory report."""
+        if self._cache is None or self._policy is None:
+            return {"H_R": 0, "frequency recorder": 0, "switching buffer": 0}
+        return {
+            "H_R": self._cache.nbytes,
+            "frequency recorder": self._policy.nbytes,
+            "switching buffer": self._sizes.collecting_bytes(self.capacity_keys),
+        }
+
+    @property
+    def most_collected(self) -> int:
+        """How many keys can be on their way into the cache at once."""
+        return self._sizes.most_collected(self.capacity_keys)
+
+    def measure(self, run: pa.RecordBatch) -> None:
+        """Shape the cache by the first rows that are seen: only they show how large a row is."""
+        if self._cache is not None or self._is_too_small or not run.num_rows:
+            return
+        if self.schema.names:
+            self._sizes = replace(self._sizes, varlen=VarlenSizes.of(run.select(self.schema.names)))
+        shape = self._sizes.shape_in(self.cache_bytes)
+        most = None if self._max_bytes is None else self._largest_shape(self._max_bytes)
+        # Even empty structures take some bytes; those that can never hold a row are not made.
+        self._is_too_small = shape.rows == 0
+        if self._is_too_small:
+            return
+        self._cache = RowCache(self.schema, shape, most)
+        self._policy = self._make_policy(shape, most)
+
+    def _largest_shape(self, max_bytes: int) -> CacheShape:
+        """Return the most of everything: keys with one row each, or rows and text of keys with any number."""
+        of_many = self._sizes.shape_in(max_bytes, float("inf"))
+        return CacheShape(self._sizes.shape_in(max_bytes).keys, of_many.rows, of_many.ring_bytes)
+
+    def _make_policy(self, shape: CacheShape, most: CacheShape | None) -> CachePolicy:
+        if self._policy_name == "threshold":
+            return ThresholdPolicy(shape.keys, self._threshold)
+        if self._policy_name == "inequality":
+            return InequalityPolicy(
+                shape.keys,
+                tuple_bytes=self._tuple_bytes(),
+                row_bytes=self._sizes.row_bytes,
+                key_bytes=self._sizes.cached_key_bytes,
+                turn_tuples=self._turn_tuples,
+                occupancy=self._occupancy,
+                switching_factor=self._switching_factor,
+                max_capacity=None if most is None else most.keys,
+            )
+        if self._policy_name == "tinylfu":
+            return TinyLfuPolicy(shape.keys)
+        assert self._turn_tuples is not None
+        return AgingPolicy(shape.keys, self._turn_tuples())
+
+    # --- answering: S2 Alg. 3 -----------------------------------------------------------------------------------
+
+    def find(self, codes: _Int64s) -> _Int32s:
+        """Return the entry of every key, or -1."""
+        if self._cache is None:
+            return np.full(codes.size, -1, dtype=np.int32)
+        return self._cache.find(codes)
+
+    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+        """Note tuples that arrived, with what `find` returned for them."""
+        if self._policy is not None:
+            self._policy.record(codes, entries)
+
+    def answer(self, arrivals: Arrivals, entries: _Int32s) -> Iterator[pa.RecordBatch]:
+        """Deliver what the join returns of tuples whose keys are cached."""
+        assert self._cache is not None
+        if self._filter.is_trivial and self._how in ("semi", "anti"):
+            matched = self._cache.row_count(entries) > 0
+        else:
+            matched = np.zeros(len(arrivals), dtype=np.bool_)
+            yield from self._join(arrivals, entries, matched)
+        self._metrics.tuples_answered += len(arrivals)
+        self._metrics.tuples_through_cache += len(arrivals)
+        self._metrics.tuples_without_match += int(np.count_nonzero(~matched))
+        if self._how == "semi":
+            found = arrivals.where(matched)
+            yield from self._delivery.alone(found.batch, found.number)
+        elif not matched.all():
+            alone = arrivals.where(~matched)
+            yield from self._delivery.outside(alone.batch, alone.number)
+
+    def _join(self, arrivals: Arrivals, entries: _Int32s, matched: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+        assert self._cache is not None
+        tuples, cursors = np.arange(len(arrivals), dtype=np.int32), self._cache.first_rows(entries)
+        out_tuples, out_rows = self._delivery.pair_slots, self._delivery.pair_rows
+        tuple_bytes = self._delivery.tuple_bytes(arrivals.batch)
+        at = 0
+        while at < len(arrivals):
+            at, filled = self._cache.pairs(tuples, cursors, at, out_tuples, out_rows)
+            for portion in self._delivery.portions(
+                self._cache.rows, out_rows[:filled], tuple_bytes, out_tuples[:filled]
+            ):
+                yield from self._join_pairs(arrivals, out_tuples[portion], out_rows[portion], matched)
+
+    def _join_pairs(
+        self, arrivals: Arrivals, tuples: _Int32s, rows: _Int32s, matched: npt.NDArray[np.bool_]
+    ) -> Iterator[pa.RecordBatch]:
+        assert self._cache is not None
+        master = self._cache.take(rows)
+        if not self._filter.is_trivial:
+            asking = pa.array(tuples)
+            positions = pa.array(np.arange(rows.size))
+            keep = self._filter.matches(master, positions, lambda name: arrivals.batch.column(name).take(asking))
+            tuples, master = tuples[keep], master.filter(pa.array(keep))
+        matched[tuples] = True
+        if self._how in ("inner", "left") and tuples.size:
+            yield from self._delivery.beside(arrivals.batch.take(pa.array(tuples)), master, arrivals.number[tuples])
+
+    # --- learning: S2 Alg. 1, ll. 19-22 ----------------------------------------------------------------------------
+
+    def consider(self, codes: _Int64s, waiting: _Int32s) -> "Collecting | None":
+        """Choose the keys to cache among different ones whose rows come by, and make room for them."""
+        if self._cache is None or self._policy is None or self._cache.shape.rows == 0:
+            return None
+        absent = self._cache.find(codes) < 0
+        if not absent.all():
+            codes, waiting = codes[absent], waiting[absent]
+        if not codes.size:
+            return None
+        positions, victims = self._policy.choose(self._cache, codes, waiting, self.most_collected)
+        if victims.size:
+            self._cache.evict(victims)
+        if not positions.size:
+            return None
+        return Collecting(RowSets(self._cache, codes[positions]), waiting[positions])
+
+    def collect(self, codes: _Int64s, waiting: _Int32s) -> "Collecting":
+        """Begin to collect the rows of keys that the caller chose."""
+        assert self._cache is not None
+        return Collecting(RowSets(self._cache, codes), waiting)
+
+    def give_up(self, collecting: "Collecting", more_rows: _Int64s) -> None:
+        """Leave out keys that will not be cached because of so many rows more, before those are copied."""
+        assert self._policy is not None
+        sets = collecting.sets
+        row_count = (sets.row_count + more_rows).astype(np.int32)
+        sets.give_up(np.flatnonzero(~self._policy.keeps(collecting.waiting, row_count) & ~sets.given_up))
+
+    def take_in(self, collecting: "Collecting") -> None:
+        """Cache the keys whose rows are now all there."""
+        assert self._policy is not None
+        sets = collecting.sets
+        sets.give_up(np.flatnonzero(~self._policy.keeps(collecting.waiting, sets.row_count)))
+        entries, positions = sets.move_in()
+        self._policy.took_in(entries, collecting.waiting[positions])
+
+    # --- changing size ---------------------------------------------------------------------------------------------
+
+    @property
+    def cache(self) -> RowCache | None:
+        """H_R; None until the first rows were measured."""
+        return self._cache
+
+    @property
+    def inequality(self) -> InequalityPolicy | None:
+        """The policy of SSBJ; None until the first rows were measured."""
+        assert self._policy is None or isinstance(self._policy, InequalityPolicy)
+        return self._policy
+
+    @property
+    def used_bytes(self) -> int:
+        """About what the cached keys take, without the room for more."""
+        if self._cache is None:
+            return 0
+        shares = (
+            len(self._cache.keys) / max(1, self._cache.shape.keys),
+            self._cache.used_rows / max(1, self._cache.shape.rows),
+            self._cache.rows.live_ring_bytes / max(1, self._cache.rows.ring_bytes),
+        )
+        return self._sizes.fixed_bytes + int((self.cache_bytes - self._sizes.fixed_bytes) * max(shares))
+
+    def bytes_for(self, rows: int) -> int:
+        """Return how much memory it takes to cache so many rows of as many keys; 0 until rows were measured."""
+        return 0 if self._cache is None else self._sizes.bytes_for(rows)
+
+    def resize(self, cache_bytes: int) -> bool:
+        """Change the memory in place, and return whether the cached keys allow it; nothing may be on its way in."""
+        if self._cache is None:
+            self.cache_bytes = cache_bytes
+            return True
+        shape = self._sizes.shape_in(cache_bytes, max(1.0, self._cache.rows_per_key))
+        fits = (
+            shape.keys >= len(self._cache.keys)
+            and shape.rows >= self._cache.used_rows
+            and shape.ring_bytes >= self._cache.rows.live_ring_bytes
+        )
+        if fits:
+            moves = self._cache.resize(shape)
+            policy = self.inequality
+            assert policy is not None
+            policy.resize(shape.keys, moves)
+            self.cache_bytes = cache_bytes
+        return fits
+
+    def _check(self) -> None:
+        """Assert the invariants; for tests."""
+        if self._cache is not None:
+            assert sum(self.components().values()) <= self.cache_bytes
+            self._cache._check()
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """Keys on their way into the cache, and how many tuples of each waited when they were chosen."""
+
+    sets: RowSets
+    waiting: _Int32s

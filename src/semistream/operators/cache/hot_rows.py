@@ -1,0 +1,399 @@
+"""A cache of frequent keys in read-only blocks, which learns from hits and misses alike.
+
+Keys are spread over blocks by their hash. Rows that were read for keys worth caching wait until there are enough of
+them; then the blocks they belong to are built anew from the old block and the waiting rows: the most frequent keys that
+fit, by a sketch of how often keys were seen lately (`semistream.kernels.hashing.frequency_sketch`). A key's rows are
+cached whole or not at all, and a key without rows is cached as such.
+
+Blocks and sketch may be shared with other processes (`semistream.operators.cache.block_store`). Whatever they hold, the
+result of a join is the same: a block is sound, and of the version of the table that the cache was made for, or
+it is not used.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.kernels.hashing.frequency_sketch import FrequencySketch
+from semistream.kernels.keys.key_ranges import group_by_part
+from semistream.kernels.pages.page_search import rows_of_ranges
+from semistream.operators.cache.block_store import BlockStore
+from semistream.operators.cache.hot_block import HotBlock, index_bytes_for
+from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
+
+__all__ = ["HotRows", "RowRanges"]
+
+_MOST_BLOCKS = 64
+_LEAST_BLOCK_BYTES = 128 << 10
+_REPLACED_SHARE = 1 / 32  # of a full cache that is replaced after a step, over all processes
+_REPLACED_BYTES_PER_KEY = 64  # of a full cache, for each key that was seen: small steps replace little
+_GROWING_SHARE = 1 / 8  # of its space that is free in a cache that still grows
+_MOST_REPLACED_BYTES = 64 << 20  # so that no step takes long
+_WAITING_SHARE = 1 / 16
+_LEAST_WAITING_BYTES = 16 << 10
+_BUILDING_COPIES = 3  # rows gathered, their message, the finished block
+_WAITING_KEY_BYTES = 32
+_MESSAGE_BYTES = 1024  # what the message of a batch takes beside its rows, about
+_COUNTERS_PER_KEY = 8
+_SAMPLE_PER_KEY = 48  # the rarest keys that are cached are then counted some times before counts are halved
+_LARGEST_SET_SHARE = 1 / 4  # of a block
+_INDEX_BYTES_PER_KEY = index_bytes_for(1000) / 1000
+
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RowRanges:
+    """Where the rows of keys lie: ``count`` rows from ``first`` on in block ``block``; -1 rows for a key unknown."""
+
+    block: npt.NDArray[np.int16]
+    first: _Int64s
+    count: _Int64s
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """Row sets that wait for a place: those of ``codes`` are ``counts`` rows from ``firsts`` on.
+
+    ``places`` are the positions of the codes, ordered by block, and ``bounds`` where each block's begin.
+    """
+
+    bounds: _Int64s
+    places: _Int64s
+    codes: _Int64s
+    firsts: _Int64s
+    counts: _Int64s
+    pages: RawPages
+    nbytes: int
+
+
+class HotRows:
+    """Cached row sets by key code.
+
+    Parameters
+    ----------
+    schema
+        The columns to keep.
+    capacity_bytes
+        What all blocks take at most, and the sketch with them.
+    row_bytes
+        About the size of a row, for the number of counters.
+    processes
+        How many processes share the blocks.
+    owner
+        Stands for the table, its version and the columns: blocks of another owner are not used.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        capacity_bytes: int,
+        row_bytes: float,
+        store: BlockStore,
+        *,
+        processes: int = 1,
+        owner: int = 0,
+    ) -> None:
+        self.shape = PageShape(schema)
+        self._no_rows = self.shape.serialised(pa.RecordBatch.from_pylist([], schema=schema))
+        self.processes = processes
+        self._owner = owner
+        self._store = store
+        keys = _counted_keys(capacity_bytes, row_bytes)
+        sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * keys)
+        sample = self.sample_tuples(capacity_bytes, row_bytes)
+        self._sketch = FrequencySketch(_COUNTERS_PER_KEY * keys, sample, store.counters(sketch_bytes))
+        blocks_bytes = max(0, capacity_bytes - sketch_bytes)
+        self.num_blocks = _num_blocks(blocks_bytes)
+        self._block_bytes = blocks_bytes // self.num_blocks
+        self._blocks: list[HotBlock | None] = [None] * self.num_blocks
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._most_waiting_bytes = _waiting_bytes(blocks_bytes, processes)
+        self._blocks_bytes = blocks_bytes
+        self._is_crowded = False
+        self._next_block = 0
+        self._blocks_to_build = 0
+        self._credit_bytes = 0.0  # what may be replaced for the keys that were seen
+
+    @staticmethod
+    def least_bytes() -> int:
+        """Return what a cache for nothing takes."""
+        return FrequencySketch.bytes_for(1)
+
+    @staticmethod
+    def bytes_beside(capacity_bytes: int, processes: int = 1) -> int:
+        """Return what a cache takes beside its capacity in a process: waiting rows, and blocks being replaced.
+
+        A block that this process has replaced lives on while another uses it.
+        """
+        block = max(capacity_bytes // _MOST_BLOCKS, min(capacity_bytes, _LEAST_BLOCK_BYTES))
+        if capacity_bytes <= HotRows.least_bytes():
+            return 0
+        replaced = max(block, int(capacity_bytes * _REPLACED_SHARE / processes))
+        return _waiting_bytes(capacity_bytes, processes) + block * _BUILDING_COPIES + replaced
+
+    @staticmethod
+    def capacity_in(share_bytes: int, processes: int = 1) -> tuple[int, int]:
+        """Return the capacity of a cache that takes ``share_bytes`` of each process, and what it takes beside that."""
+        capacity = share_bytes * processes
+        while (
+            capacity > HotRows.least_bytes()
+            and capacity // processes + HotRows.bytes_beside(capacity, processes) > share_bytes
+        ):
+            capacity = int(capacity * 0.95)
+        return max(capacity, HotRows.least_bytes() * processes), HotRows.bytes_beside(capacity, processes)
+
+    @staticmethod
+    def keys_in(capacity_bytes: int, row_bytes: float, rows_per_key: float = 1.0) -> int:
+        """Return about how many keys with so many rows a full cache holds."""
+        sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * _counted_keys(capacity_bytes, row_bytes))
+        blocks_bytes = max(0, capacity_bytes - sketch_bytes)
+        num_blocks = _num_blocks(blocks_bytes)
+        set_bytes = rows_per_key * row_bytes + _INDEX_BYTES_PER_KEY
+        return num_blocks * max(0, int(_filled_bytes(blocks_bytes // num_blocks) / set_bytes))
+
+    @staticmethod
+    def sample_tuples(capacity_bytes: int, row_bytes: float) -> int:
+        """Return how many keys are counted before all counts are halved."""
+        return _SAMPLE_PER_KEY * _counted_keys(capacity_bytes, row_bytes)
+
+    @property
+    def nbytes(self) -> int:
+        """What blocks and sketch take, however many processes share them."""
+        return self._sketch.nbytes + sum(block.nbytes for block in self._blocks if block is not None)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits in this process for its place."""
+        return self._waiting_bytes
+
+    @property
+    def num_keys(self) -> int:
+        """How many keys are cached."""
+        return sum(block.num_keys for block in self._blocks if block is not None)
+
+    def refresh(self) -> None:
+        """Take over blocks that were built since the last time, here or elsewhere."""
+        for number in range(self.num_blocks):
+            self._refresh(number)
+
+    def _refresh(self, number: int) -> None:
+        raw = self._store.changed(number)
+        if raw is not None and raw.size <= self._block_bytes and HotBlock.is_sound(raw, self._owner):
+            self._blocks[number] = HotBlock(raw, self.shape)
+
+    def find(self, codes: _Int64s, valid: npt.NDArray[np.bool_] | None) -> RowRanges:
+        """Look keys up."""
+        block = np.zeros(codes.size, dtype=np.int16)
+        first = np.zeros(codes.size, dtype=np.int64)
+        count = np.full(codes.size, -1, dtype=np.int64)
+        bounds, places = self._by_block(codes, np.arange(codes.size) if valid is None else np.flatnonzero(valid))
+        for number, found in enumerate(self._blocks):
+            here = places[bounds[number] : bounds[number + 1]]
+            if found is not None and here.size:
+                found.find(codes, here, first, count)
+                block[here] = number
+        return RowRanges(block, first, count)
+
+    def _by_block(self, codes: _Int64s, places: _Int64s) -> tuple[_Int64s, _Int64s]:
+        bounds = np.empty(self.num_blocks + 1, dtype=np.int64)
+        grouped = np.empty_like(places)
+        group_by_part(codes, places, self.num_blocks, bounds, grouped)
+        return bounds, grouped
+
+    def pages(self) -> list[RawPages]:
+        """Return the rows of every block."""
+        return [self._no_rows if block is None else block.pages for block in self._blocks]
+
+    def row_bases(self) -> _Int64s:
+        """Return the number of the first row of every block when all are numbered through, and of all rows."""
+        rows = [0 if block is None else block.num_rows for block in self._blocks]
+        return np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
+
+    def record(self, codes: _Int64s) -> None:
+        """Count keys that were seen, found or not."""
+        self._sketch.add(codes)
+        self._credit_bytes += codes.size * _REPLACED_BYTES_PER_KEY
+
+    def worth_caching(self, codes: _Int64s) -> _Int64s:
+        """Return the positions of keys, none of them cached, that are seen often enough to take a place, best first."""
+        floors = np.array([0 if block is None else self._floor(block) for block in self._blocks])
+        bounds, places = self._by_block(codes, np.arange(codes.size))
+        floor_of = np.empty(codes.size, dtype=np.int64)
+        floor_of[places] = np.repeat(floors, np.diff(bounds))
+        seen = self._sketch.estimate(codes)
+        # Half as often again as the best that was left out: keys that are nearly equal would change places for ever.
+        worth = np.flatnonzero(seen > floor_of + (floor_of + 1) // 2)
+        return worth[np.argsort(-seen[worth], kind="stable")]
+
+    def _floor(self, block: HotBlock) -> int:
+        """Return how often a key has to be seen to be better than those of a block, whose counts have aged since."""
+        return block.floor >> min(8, max(0, self._sketch.halvings - block.built_at))
+
+    def offer(self, codes: _Int64s, firsts: _Int64s, counts: _Int64s, rows: pa.RecordBatch) -> None:
+        """Take in row sets, the first ones while there is room: ``counts[i]`` rows from ``firsts[i]`` on for a key.
+
+        What is left out comes again if it is frequent.
+        """
+        row_bytes = rows.nbytes / max(1, rows.num_rows)
+        small = counts * row_bytes <= self._block_bytes * _LARGEST_SET_SHARE  # others would push out too many keys
+        codes, firsts, counts = codes[small], firsts[small], counts[small]
+        ends = np.cumsum(counts * row_bytes + _WAITING_KEY_BYTES)
+        room = self._most_waiting_bytes - self._waiting_bytes - _MESSAGE_BYTES
+        fitting = int(np.searchsorted(ends, room, side="right"))
+        self._is_crowded |= fitting < codes.size
+        while fitting:
+            sizes = counts[:fitting]
+            pages = self.shape.serialised(rows.take(pa.array(rows_of_ranges(firsts[:fitting], sizes))))
+            nbytes = pages.raw.size + fitting * _WAITING_KEY_BYTES
+            if self._waiting_bytes + nbytes <= self._most_waiting_bytes:
+                bounds, places = self._by_block(codes, np.arange(fitting))
+                starts = np.cumsum(sizes) - sizes
+                self._waiting.append(_Waiting(bounds, places, codes[:fitting], starts, sizes, pages, nbytes))
+                self._waiting_bytes += nbytes
+                return
+            fitting //= 2  # their texts are longer than the average
+
+    def learn(self) -> None:
+        """Build some blocks anew, if enough row sets wait; each turn goes over all blocks once."""
+        if self._blocks_to_build == 0:
+            kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
+            # A small cache grows at every turn; a full one is only touched for a fair number of new keys.
+            if not self._is_crowded and self._waiting_bytes < kept_bytes * _WAITING_SHARE:
+                return
+            self._blocks_to_build = self.num_blocks
+        if not self._waiting:
+            self._blocks_to_build = 0
+            return
+        most_bytes = self._most_replaced_bytes()
+        replaced_bytes = 0
+        while replaced_bytes < most_bytes:
+            block = self._blocks[self._next_block]
+            replaced_bytes += 0 if block is None else block.nbytes
+            with suppress(OSError):  # a cache that cannot be kept costs time, never rows
+                self._build(self._next_block)
+            self._next_block = (self._next_block + 1) % self.num_blocks
+            self._blocks_to_build -= 1
+            if self._blocks_to_build == 0:
+                self._waiting, self._waiting_bytes, self._is_crowded = [], 0, False
+                break
+        self._credit_bytes = max(0.0, self._credit_bytes - replaced_bytes)
+        self.refresh()
+
+    def _most_replaced_bytes(self) -> int:
+        """Return how many bytes of blocks may be replaced now: others may use the old ones for a while longer."""
+        kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
+        free_bytes = max(0, self._blocks_bytes - kept_bytes)
+        at_once = min(int((free_bytes + self._blocks_bytes * _REPLACED_SHARE) / self.processes), _MOST_REPLACED_BYTES)
+        if free_bytes > self._blocks_bytes * _GROWING_SHARE:
+            return at_once
+        at_once = max(self._block_bytes, at_once)
+        self._credit_bytes = min(self._credit_bytes, 2.0 * at_once)  # a lull is not made up for
+        return 0 if self._credit_bytes < self._block_bytes else min(at_once, int(self._credit_bytes))
+
+    def _build(self, number: int) -> None:
+        with self._store.building(number) as may_build:
+            if not may_build:
+                return
+            self._refresh(number)  # another process may just have built it
+            sources, codes, firsts, counts, source_of = self._choices(number)
+            if len(sources) == 1 and self._blocks[number] is not None:
+                return
+            chosen, floor = self._chosen(codes, counts, sources, source_of)
+            raw = self._assemble(sources, codes[chosen], firsts[chosen], counts[chosen], source_of[chosen], floor)
+            if raw is not None:
+                self._store.publish(number, raw)
+
+    def _choices(self, number: int) -> tuple[list[RawPages], _Int64s, _Int64s, _Int64s, _Int64s]:
+        """Return all row sets that may be in a block, those already there first, each key once."""
+        sources: list[RawPages] = []
+        parts: list[tuple[_Int64s, _Int64s, _Int64s]] = []
+        block = self._blocks[number]
+        if block is not None:
+            sources.append(block.pages)
+            parts.append(block.keys())
+        for waiting in self._waiting:
+            here = waiting.places[waiting.bounds[number] : waiting.bounds[number + 1]]
+            if here.size:
+                sources.append(waiting.pages)
+                parts.append((waiting.codes[here], waiting.firsts[here], waiting.counts[here]))
+        empty = np.empty(0, dtype=np.int64)
+        codes, firsts, counts = (np.concatenate([empty, *(part[at] for part in parts)]) for at in range(3))
+        source_of = np.repeat(np.arange(len(parts)), [part[0].size for part in parts])
+        _, once = np.unique(codes, return_index=True)
+        return sources, codes[once], firsts[once], counts[once], source_of[once]
+
+    def _chosen(
+        self, codes: _Int64s, counts: _Int64s, sources: list[RawPages], source_of: _Int64s
+    ) -> tuple[_Int64s, int]:
+        """Return the most frequent of these keys that fit a block, and how often a key must be seen to be better."""
+        seen = self._sketch.estimate(codes)
+        row_bytes = np.array([_row_bytes(source) for source in sources])
+        set_bytes = counts * row_bytes[source_of] + _INDEX_BYTES_PER_KEY
+        # Of keys seen equally often, those with small sets, and those that are there already.
+        order = np.lexsort((source_of, set_bytes, -seen))
+        order = order[set_bytes[order] <= self._block_bytes * _LARGEST_SET_SHARE]
+        fitting = int(np.searchsorted(np.cumsum(set_bytes[order]), _filled_bytes(self._block_bytes)))
+        return order[:fitting], int(seen[order[fitting]]) if fitting < order.size else 0
+
+    def _assemble(
+        self,
+        sources: list[RawPages],
+        codes: _Int64s,
+        firsts: _Int64s,
+        counts: _Int64s,
+        source_of: _Int64s,
+        floor: int,
+    ) -> npt.NDArray[np.uint8] | None:
+        while codes.size:
+            places = np.cumsum(counts) - counts
+            rows = RowGather(self.shape, int(counts.sum()))
+            for number, source in enumerate(sources):
+                here = np.flatnonzero((source_of == number) & (counts > 0))
+                taken = rows_of_ranges(firsts[here], counts[here])
+                placed = rows_of_ranges(places[here], counts[here])
+                rows.add(source, np.zeros(taken.size, dtype=np.int64), taken, placed)
+            raw = HotBlock.build(
+                codes, counts, rows.finish(), owner=self._owner, floor=floor, built_at=self._sketch.halvings
+            )
+            if raw.size <= self._block_bytes:
+                return raw
+            # Sizes are averages: long texts may make it too large. The least frequent keys stand last.
+            keep = int(codes.size * 0.9 * self._block_bytes / raw.size)
+            codes, firsts, counts, source_of = codes[:keep], firsts[:keep], counts[:keep], source_of[:keep]
+        return None
+
+    def _check(self) -> None:
+        """Assert the invariants; for tests."""
+        assert self._waiting_bytes == sum(waiting.nbytes for waiting in self._waiting)
+        assert self._waiting_bytes <= self._most_waiting_bytes
+        for block in self._blocks:
+            assert block is None or (block.nbytes <= self._block_bytes and HotBlock.is_sound(block.raw, self._owner))
+
+
+def _counted_keys(capacity_bytes: int, row_bytes: float) -> int:
+    """Return how many keys the counters are for: no fewer than fit the cache."""
+    return int(capacity_bytes / (row_bytes + 32)) + 1
+
+
+def _num_blocks(blocks_bytes: int) -> int:
+    return int(np.clip(blocks_bytes // _LEAST_BLOCK_BYTES, 1, _MOST_BLOCKS))
+
+
+def _filled_bytes(block_bytes: int) -> float:
+    """Return how much of a block row sets are chosen for: their sizes are averages."""
+    return block_bytes * 0.97 - 1024
+
+
+def _waiting_bytes(capacity_bytes: int, processes: int) -> int:
+    """Return what may wait in a process; a small cache needs a larger share for messages that hold something."""
+    return max(int(capacity_bytes * _WAITING_SHARE / processes), min(capacity_bytes // 8, _LEAST_WAITING_BYTES))
+
+
+def _row_bytes(source: RawPages) -> float:
+    batch = source.batch(0)
+    return (source.raw.size - int(source.starts[0])) / max(1, batch.num_rows)

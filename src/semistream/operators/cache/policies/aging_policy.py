@@ -1,0 +1,77 @@
+"""A cache that also learns from hits: least frequently used, with frequencies that age.
+
+Where S2 and S0 stop: S2 writes a key's frequency down when it is cached and never again. Here every entry counts its
+hits. Time is measured in turns: in a turn as many tuples miss the cache as wait in the join when it is full, so that
+the number of a key's waiting tuples and the number of an entry's hits in a turn are about the same thing. At the end of
+a turn an entry's frequency becomes the mean of what it was and of its hits, and the past fades by half.
+
+A key comes in when it was seen more often, not counting its last tuple, than the least frequent entry is: one tuple
+alone, as in a scan through all keys, replaces nothing that was ever hit.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.operators.cache.policies.cache_policy import Choice
+from semistream.operators.cache.policies.least_frequent import LeastFrequent
+from semistream.operators.cache.row_cache import RowCache
+
+__all__ = ["AgingPolicy"]
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+class AgingPolicy:
+    """Aging frequencies, for a cache of ``capacity`` keys.
+
+    Parameters
+    ----------
+    turn_tuples
+        How many tuples miss the cache in a turn.
+    """
+
+    BYTES_PER_KEY: ClassVar[int] = 8
+
+    def __init__(self, capacity: int, turn_tuples: int) -> None:
+        self._turn_tuples = max(1, turn_tuples)
+        self._frequency = np.zeros(capacity, dtype=np.float32)
+        self._hits = np.zeros(capacity, dtype=np.int32)
+        self._least_frequent = LeastFrequent()
+        self._missed = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._frequency.nbytes + self._hits.nbytes
+
+    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+        hits = entries[entries >= 0]
+        np.add.at(self._hits, hits, 1)
+        self._missed += entries.size - hits.size
+        if self._missed >= self._turn_tuples:
+            self._missed = 0
+            self._frequency += self._hits
+            self._frequency /= 2
+            self._hits[:] = 0
+            self._least_frequent.forget()
+
+    def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
+        best_first = np.argsort(-waiting, kind="stable")[:most]
+        unopposed, contenders = best_first[: cache.free_keys], best_first[cache.free_keys :]
+        contenders = contenders[waiting[contenders] > 1]
+        rivals = self._least_frequent.first(cache, self._frequency, contenders.size)
+        contenders = contenders[: rivals.size]
+        # Contenders fall and rivals rise, so that the winners are the first ones.
+        known = np.maximum(self._frequency[rivals], self._hits[rivals])
+        winners = int(np.count_nonzero(waiting[contenders] - 1 > np.maximum.accumulate(known)))
+        self._least_frequent.taken(winners)
+        return Choice(np.concatenate([unopposed, contenders[:winners]]), rivals[:winners])
+
+    def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
+        return np.ones(waiting.size, dtype=np.bool_)
+
+    def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
+        self._frequency[entries] = waiting
+        self._hits[entries] = 0

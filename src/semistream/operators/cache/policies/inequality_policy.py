@@ -1,0 +1,137 @@
+"""SSBJ's cache inequality: a key is cached when its rows take less memory than its waiting tuples.
+
+M. A. Naeem, G. Weber, C. Lutteroth: "A Memory-Optimal Many-to-Many Semi-Stream Join" (S0), Theorem 2 and Algorithm 1,
+ll. 30-36 and 42-51.
+
+With n waiting tuples of vS bytes and m rows of vR bytes, a key is cheaper in the cache when m * vR < n * vS. Sizes are
+measured, structures included, and what a key costs in the cache even without rows is added to its rows. Nothing leaves
+to make room: a full cache takes nothing in. Where a key is looked at once (`choose`), a single tuple is no sign that
+more will come, however small its rows are.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.elastic import ElasticArray, Moves
+from semistream.operators.cache.policies.cache_policy import Choice
+from semistream.operators.cache.row_cache import RowCache
+
+__all__ = ["InequalityPolicy"]
+
+_TURNS_TO_EVICTION = 10
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+
+
+class InequalityPolicy:
+    """The cache inequality, for a cache of ``capacity`` keys.
+
+    Parameters
+    ----------
+    tuple_bytes, row_bytes
+        vS and vR.
+    key_bytes
+        What a key takes in the cache beside its rows.
+    turn_tuples
+        Returns how many tuples miss the cache in a turn: as many as wait when the join is full. None when the owner
+        tells (`end_turn`).
+    occupancy
+        How many tuples of a key wait on average, as a share of those that wait when it is chosen.
+    switching_factor
+        How much cheaper a key has to be on the other side to change sides (sf).
+    max_capacity
+        The most that `resize` can ask for.
+
+    Attributes
+    ----------
+    turn
+        How many turns have ended.
+    """
+
+    BYTES_PER_KEY: ClassVar[int] = 8
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        tuple_bytes: float,
+        row_bytes: float,
+        key_bytes: float,
+        turn_tuples: Callable[[], int] | None,
+        occupancy: float = 1.0,
+        switching_factor: float = 1.0,
+        max_capacity: int | None = None,
+    ) -> None:
+        self._tuple_bytes = tuple_bytes
+        self._row_bytes = row_bytes
+        self._key_bytes = key_bytes
+        self._turn_tuples = turn_tuples
+        self._factor = switching_factor
+        self._occupancy = occupancy
+        self._hits = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
+        self._since_turn = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
+        self._hits.values.fill(0)
+        self._since_turn.values.fill(0)
+        self._missed = 0
+        self.turn = 0
+        self._next_eviction = _TURNS_TO_EVICTION
+
+    @property
+    def nbytes(self) -> int:
+        return self._hits.values.nbytes + self._since_turn.values.nbytes
+
+    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+        hits = entries[entries >= 0]
+        np.add.at(self._hits.values, hits, 1)
+        self._missed += entries.size - hits.size
+        if self._turn_tuples is not None and self._missed >= self._turn_tuples():
+            self.end_turn()
+
+    def end_turn(self) -> None:
+        """Note that every tuple that waited a turn ago has left."""
+        self._missed = 0
+        self.turn += 1
+
+    def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
+        victims = self.no_longer_worth(cache) if self.turn >= self._next_eviction else np.empty(0, dtype=np.int32)
+        # Keys are here because they have a tuple: one says nothing about how many there will be.
+        worth = np.flatnonzero((waiting > 1) & self.is_cheaper_cached(waiting, np.zeros_like(waiting)))
+        worth = worth[np.argsort(-waiting[worth], kind="stable")][:most]
+        return Choice(worth[: cache.free_keys + victims.size], victims)
+
+    def is_cheaper_cached(self, waiting: _Int32s, row_count: _Int32s) -> _Bools:
+        """Return for which keys the cache inequality holds."""
+        cached_bytes = row_count * self._row_bytes + self._key_bytes
+        waiting_bytes = waiting * (self._occupancy * self._tuple_bytes)
+        return np.asarray(waiting_bytes > self._factor * cached_bytes, dtype=np.bool_)
+
+    def no_longer_worth(self, cache: RowCache) -> _Int32s:
+        """Return the entries whose rows take more than their tuples would, and begin to count anew."""
+        self._next_eviction = self.turn + _TURNS_TO_EVICTION
+        entries = cache.keys.live_slots()
+        turns = self.turn - self._since_turn.values[entries]
+        # Only the turns that an entry was there for tell how often it is hit; without one, nothing does.
+        waiting = self._hits.values[entries] / np.maximum(1, turns)
+        cached_bytes = cache.row_count(entries) * self._row_bytes + self._key_bytes
+        unwanted = (cached_bytes >= self._factor * waiting * self._tuple_bytes) & (turns > 0)
+        self._hits.values[entries] = 0
+        self._since_turn.values[entries] = self.turn
+        return entries[unwanted]
+
+    def keeps(self, waiting: _Int32s, row_count: _Int32s) -> _Bools:
+        return self.is_cheaper_cached(waiting, row_count)
+
+    def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
+        self._hits.values[entries] = 0
+        self._since_turn.values[entries] = self.turn
+
+    def resize(self, capacity: int, moves: Moves) -> None:
+        """Follow the cache to another capacity."""
+        for array in (self._hits, self._since_turn):
+            moves.apply(array.values)
+            array.resize(capacity)

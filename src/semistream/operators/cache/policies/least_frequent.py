@@ -1,0 +1,43 @@
+"""The least frequent entries of a cache, found for many evictions at once.
+
+Looking through the whole cache for each eviction would cost more than the eviction brings.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.operators.cache.row_cache import RowCache
+
+__all__ = ["LeastFrequent"]
+
+_SHARE = 1 / 64
+
+_Int32s = npt.NDArray[np.int32]
+
+
+class LeastFrequent:
+    """Hands out entries of a cache, least frequent first."""
+
+    def __init__(self) -> None:
+        self._entries = np.empty(0, dtype=np.int32)
+        self._random = np.random.default_rng(0)
+
+    def forget(self) -> None:
+        """Look again next time: frequencies have changed."""
+        self._entries = self._entries[:0]
+
+    def first(self, cache: RowCache, frequency: npt.NDArray[np.generic], count: int) -> _Int32s:
+        """Return up to ``count`` entries; they stay at the front until they are `taken`."""
+        if self._entries.size < count:
+            # They come in the order of their hashes. Taken from its front, equally frequent ones would leave one end of
+            # the hash table empty and the other so full that each search there goes through thousands of lines.
+            entries = self._random.permutation(cache.keys.live_slots())
+            spare = min(entries.size, max(count, int(cache.shape.keys * _SHARE)))
+            if spare < entries.size:
+                entries = entries[np.argpartition(frequency[entries], spare)[:spare]]
+            self._entries = entries[np.argsort(frequency[entries], kind="stable")]
+        return self._entries[:count]
+
+    def taken(self, count: int) -> None:
+        """Note that the first ``count`` entries left the cache."""
+        self._entries = self._entries[count:]

@@ -1,0 +1,84 @@
+"""The papers' policy: a key that is frequent enough replaces the least frequent one.
+
+M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-Stream Joins: How much can Caching help?"
+(S2), section 3.2.1 and Algorithm 1, ll. 19-22.
+
+A key's frequency is the number of its tuples that wait when its rows come by. It is written down once, in the frequency
+recorder, and not changed by hits. The threshold falls while the cache is not full and rises when entries leave it too
+often.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.operators.cache.policies.cache_policy import Choice
+from semistream.operators.cache.policies.least_frequent import LeastFrequent
+from semistream.operators.cache.row_cache import RowCache
+
+__all__ = ["ThresholdPolicy"]
+
+_FIRST_THRESHOLD = 2
+# The threshold moves once per turn, in which as many tuples arrive as the cache has keys.
+_TOO_OFTEN = 0.1
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+class ThresholdPolicy:
+    """Threshold and least frequent replacement, for a cache of ``capacity`` keys.
+
+    Parameters
+    ----------
+    fixed_threshold
+        A threshold that does not move; None for one that does.
+
+    Attributes
+    ----------
+    threshold
+        How many tuples of a key have to wait for it to be cached.
+    """
+
+    BYTES_PER_KEY: ClassVar[int] = 4
+
+    def __init__(self, capacity: int, fixed_threshold: int | None = None) -> None:
+        self.threshold = _FIRST_THRESHOLD if fixed_threshold is None else fixed_threshold
+        self._moves = fixed_threshold is None
+        self._capacity = capacity
+        self._frequency = np.zeros(capacity, dtype=np.int32)
+        self._least_frequent = LeastFrequent()
+        self._arrived = 0
+        self._evicted = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._frequency.nbytes
+
+    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+        self._arrived += codes.size
+
+    def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
+        self._move_threshold(cache)
+        frequent = np.flatnonzero(waiting >= self.threshold)
+        frequent = frequent[np.argsort(-waiting[frequent], kind="stable")][:most]
+        victims = self._least_frequent.first(cache, self._frequency, max(0, frequent.size - cache.free_keys))
+        self._least_frequent.taken(victims.size)
+        self._evicted += victims.size
+        return Choice(frequent[: victims.size + cache.free_keys], victims)
+
+    def _move_threshold(self, cache: RowCache) -> None:
+        if not self._moves or self._arrived < self._capacity:
+            return
+        if self._evicted > _TOO_OFTEN * self._capacity:
+            self.threshold += 1
+        elif cache.free_keys > _TOO_OFTEN * self._capacity:
+            self.threshold = max(1, self.threshold - 1)
+        self._arrived = self._evicted = 0
+
+    def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
+        return np.ones(waiting.size, dtype=np.bool_)
+
+    def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
+        self._frequency[entries] = waiting

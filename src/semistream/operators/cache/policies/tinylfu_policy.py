@@ -1,0 +1,63 @@
+"""Admission by estimated frequency: a key comes in when it was seen more often lately than the key that would leave.
+
+G. Einziger, R. Friedman, B. Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM TOS 13(4), 2017.
+
+Both are judged by one sketch of all arriving tuples, so that hits count as much as misses: what the papers' frequency
+recorder does not know. The key that would leave is the least frequent of a few entries drawn at random.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.kernels.hashing.frequency_sketch import FrequencySketch
+from semistream.operators.cache.policies.cache_policy import Choice
+from semistream.operators.cache.row_cache import RowCache
+
+__all__ = ["TinyLfuPolicy"]
+
+_COUNTERS_PER_KEY = 8
+_SAMPLE_PER_KEY = 16
+_DRAWS = 8
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+class TinyLfuPolicy:
+    """Frequency sketch and sampled eviction, for a cache of ``capacity`` keys."""
+
+    BYTES_PER_KEY: ClassVar[int] = _COUNTERS_PER_KEY
+
+    def __init__(self, capacity: int) -> None:
+        self._sketch = FrequencySketch(capacity * _COUNTERS_PER_KEY, sample=capacity * _SAMPLE_PER_KEY)
+        self._random = np.random.default_rng(0)
+
+    @property
+    def nbytes(self) -> int:
+        return self._sketch.nbytes
+
+    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+        self._sketch.add(codes)
+
+    def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
+        frequency = self._sketch.estimate(codes)
+        best_first = np.argsort(-frequency, kind="stable")[:most]
+        unopposed, contenders = best_first[: cache.free_keys], best_first[cache.free_keys :]
+        if not contenders.size or not len(cache.keys):
+            return Choice(unopposed, np.empty(0, dtype=np.int32))
+        drawn = self._random.integers(cache.shape.keys, size=contenders.size * _DRAWS).astype(np.int32)
+        drawn_codes = cache.keys.codes_at(drawn)
+        drawn_frequency = self._sketch.estimate(drawn_codes)
+        drawn_frequency[cache.keys.find(drawn_codes) != drawn] = np.iinfo(np.int32).max  # a free place
+        least = drawn_frequency.reshape(-1, _DRAWS).argmin(axis=1) + np.arange(contenders.size) * _DRAWS
+        wins = frequency[contenders] > drawn_frequency[least]
+        victims, first = np.unique(drawn[least[wins]], return_index=True)
+        return Choice(np.concatenate([unopposed, contenders[wins][first]]), victims)
+
+    def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
+        return np.ones(waiting.size, dtype=np.bool_)
+
+    def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
+        pass

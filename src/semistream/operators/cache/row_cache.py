@@ -1,0 +1,313 @@
+"""H_R: master rows in memory, by key. A key is there with all its rows, or not at all.
+
+A key without any master row can be there too, with none: its tuples are then known to match nothing. "Key" is the
+64-bit code here: two keys with one code are cached together, and pairs are told apart when they are joined.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.kernels.elastic import ElasticArray, Moves
+from semistream.kernels.hashing.key_slots import KeySlots
+from semistream.kernels.hashing.multimap_lists import fill_pairs
+from semistream.kernels.hashing.row_chains import (
+    END,
+    add_slots,
+    chain_rows,
+    free_chains,
+    free_slots,
+    give_up_slots,
+    take_free,
+)
+from semistream.state.results import byte_portions
+from semistream.state.tuple_store import TupleStore
+from semistream.state.tuple_window import VarlenSizes
+from semistream.storage import row_bits
+
+__all__ = ["CacheShape", "RowCache", "RowSets"]
+
+_RING_HEADROOM = 1.25  # text varies in length
+_ROW_LINK_BYTES = 4
+_KEY_LINK_BYTES = 8
+_COPIED_BYTES = 64 << 10  # rows on their way into the cache are copied in portions
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CacheShape:
+    """How many keys and rows a cache holds, and how many bytes of text and binary values."""
+
+    keys: int
+    rows: int
+    ring_bytes: int
+
+    @classmethod
+    def of_rows(cls, rows: int, varlen: VarlenSizes, rows_per_key: float = 1.0) -> "CacheShape":
+        """Return a shape for so many rows, of keys with so many rows each."""
+        ring_bytes = int(varlen.mean * _RING_HEADROOM * rows)
+        return cls(
+            keys=int(np.ceil(rows / rows_per_key)),
+            rows=rows,
+            ring_bytes=max(ring_bytes, varlen.largest) if rows and varlen.largest else 0,
+        )
+
+    @classmethod
+    def fitting(
+        cls, schema: pa.Schema, varlen: VarlenSizes, cache_bytes: int, key_bytes: float, rows_per_key: float = 1.0
+    ) -> "CacheShape":
+        """Return the largest shape in ``cache_bytes``, with ``key_bytes`` more for every key; it may have no row."""
+        low, high = 0, max(0, cache_bytes)
+        while low < high:
+            middle = (low + high + 1) // 2
+            shape = cls.of_rows(middle, varlen, rows_per_key)
+            if shape.nbytes(schema) + int(shape.keys * key_bytes) <= cache_bytes:
+                low = middle
+            else:
+                high = middle - 1
+        return cls.of_rows(low, varlen, rows_per_key)
+
+    def nbytes(self, schema: pa.Schema) -> int:
+        """Return the bytes of a cache of this shape."""
+        keys = KeySlots.bytes_for(self.keys) + self.keys * _KEY_LINK_BYTES
+        return keys + self.rows * (TupleStore.fixed_bytes_per_tuple(schema) + _ROW_LINK_BYTES) + self.ring_bytes
+
+
+class RowCache:
+    """Row sets by key, in fixed memory.
+
+    Parameters
+    ----------
+    schema
+        The master columns that are kept.
+    max_shape
+        The largest shape that `resize` can ask for; None for a cache that is never resized.
+    """
+
+    def __init__(self, schema: pa.Schema, shape: CacheShape, max_shape: CacheShape | None = None) -> None:
+        self.shape = shape
+        self.schema = schema
+        most_keys, most_rows, most_ring_bytes = None, None, None
+        if max_shape is not None:
+            most_keys, most_rows, most_ring_bytes = max_shape.keys, max_shape.rows, max_shape.ring_bytes
+        self.keys = KeySlots(shape.keys, most_keys)
+        self.rows = TupleStore(schema, shape.rows, shape.ring_bytes, most_rows, most_ring_bytes)
+        self._row_count = ElasticArray(shape.keys, np.int32, max_capacity=most_keys)
+        self._first_row = ElasticArray(shape.keys, np.int32, max_capacity=most_keys)
+        self._next_row = ElasticArray(shape.rows, np.int32, max_capacity=most_rows)
+        self._row_count.values.fill(0)
+        self._first_row.values.fill(END)
+        self._first_free = add_slots(self._next_row.values, int(END), 0)
+        self.free_rows = shape.rows
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self._row_count, self._first_row, self._next_row)
+        return self.keys.nbytes + self.rows.nbytes + sum(array.values.nbytes for array in arrays)
+
+    @property
+    def used_rows(self) -> int:
+        return self.shape.rows - self.free_rows
+
+    @property
+    def rows_per_key(self) -> float:
+        """How many rows the cached keys have, on average."""
+        return self.used_rows / len(self.keys) if len(self.keys) else 1.0
+
+    @property
+    def free_keys(self) -> int:
+        """For about how many more keys there is room, going by the rows and the text that keys have so far."""
+        room = min(self.keys.free, int(self.free_rows / max(1.0, self.rows_per_key)))
+        if self.rows.ring_bytes and len(self.keys):
+            text_per_key = self.rows.live_ring_bytes / len(self.keys)
+            room = min(room, int(self.rows.room_ring_bytes / max(1.0, text_per_key)))
+        return room
+
+    def find(self, codes: _Int64s) -> _Int32s:
+        """Return the entry of every code, or -1."""
+        return self.keys.find(codes)
+
+    def row_count(self, entries: _Int32s) -> _Int32s:
+        """Return how many rows each entry's key has."""
+        return self._row_count.values[entries]
+
+    def pairs(
+        self, tuples: _Int32s, cursors: _Int32s, at: int, out_tuples: _Int32s, out_rows: _Int32s
+    ) -> tuple[int, int]:
+        """Fill the output with (tuple, row) pairs; see `FifoMultimap.pairs`."""
+        return fill_pairs(self._next_row.values, tuples, cursors, at, out_tuples, out_rows)
+
+    def first_rows(self, entries: _Int32s) -> _Int32s:
+        """Return where the rows of each entry begin, for `pairs`."""
+        return self._first_row.values[entries]
+
+    def take(self, rows: _Int32s) -> pa.RecordBatch:
+        """Return rows by their slots."""
+        return pa.RecordBatch.from_arrays(self.rows.take(rows), schema=self.schema)
+
+    def evict(self, entries: _Int32s) -> None:
+        """Remove entries with all their rows."""
+        self.free(self._first_row.values[entries], self._row_count.values[entries])
+        self._first_row.values[entries] = END
+        self._row_count.values[entries] = 0
+        self.keys.remove(entries)
+
+    def free(self, first_rows: _Int32s, row_count: _Int32s) -> None:
+        """Give back the chains of rows that begin here."""
+        freed = np.empty(int(row_count.sum()), dtype=np.int32)
+        self._first_free = free_chains(self._next_row.values, first_rows, self._first_free, freed)
+        self.rows.free(freed)
+        self.free_rows += freed.size
+
+    def put(self, batch: pa.RecordBatch) -> _Int32s:
+        """Store rows from the front of ``batch``, as many as fit, and return their slots."""
+        batch = batch.slice(0, self.free_rows)
+        batch = batch.slice(0, self.rows.fitting_rows(batch))
+        if self.rows.needs_compaction(batch):
+            self.rows.compact(self._live_rows())
+        slots = np.empty(batch.num_rows, dtype=np.int32)
+        self._first_free = take_free(self._next_row.values, self._first_free, slots)
+        self.free_rows -= slots.size
+        self.rows.put(slots, batch)
+        return slots
+
+    def _live_rows(self) -> _Int32s:
+        is_free = np.zeros(self.shape.rows, dtype=np.bool_)
+        free_slots(self._next_row.values, self._first_free, is_free)
+        return np.flatnonzero(~is_free).astype(np.int32)
+
+    def chain(self, first: _Int32s, count: _Int32s, owners: _Int32s, slots: _Int32s) -> None:
+        """Add rows to the chains of their owners."""
+        chain_rows(self._next_row.values, first, count, owners, slots)
+
+    def insert(self, codes: _Int64s, first: _Int32s, count: _Int32s) -> _Int32s:
+        """Add entries with the rows of these chains, and return them."""
+        entries = self.keys.insert(codes)
+        self._first_row.values[entries] = first
+        self._row_count.values[entries] = count
+        return entries
+
+    def resize(self, shape: CacheShape) -> Moves:
+        """Change the shape in place and return which entries moved; no row sets may be on their way in."""
+        assert shape.rows >= self.used_rows
+        assert shape.keys >= len(self.keys)
+        self._resize_rows(shape)
+        entry_moves = self.keys.resize(shape.keys)
+        for array, empty in ((self._first_row, int(END)), (self._row_count, 0)):
+            entry_moves.apply(array.values)
+            array.resize(shape.keys)
+            array.values[self.shape.keys :] = empty
+        self.shape = shape
+        return entry_moves
+
+    def _resize_rows(self, shape: CacheShape) -> None:
+        moves = Moves.of(max(0, min(self.used_rows, self.shape.rows - shape.rows)))
+        if shape.rows < self.shape.rows:
+            self._first_free, moved = give_up_slots(
+                self._next_row.values,
+                self._first_row.values,
+                self._first_free,
+                shape.rows,
+                moves.from_slots,
+                moves.to_slots,
+            )
+            moves = Moves(moves.from_slots[:moved], moves.to_slots[:moved])
+        self._next_row.resize(shape.rows)
+        if shape.rows > self.shape.rows:
+            self._first_free = add_slots(self._next_row.values, self._first_free, self.shape.rows)
+        self.free_rows += shape.rows - self.shape.rows
+        is_free = np.zeros(shape.rows, dtype=np.bool_)
+        free_slots(self._next_row.values, self._first_free, is_free)
+        self.rows.resize(shape.rows, shape.ring_bytes, moves, np.flatnonzero(~is_free).astype(np.int32))
+
+    def _check(self) -> None:
+        """Assert the invariants; for tests."""
+        self.keys._check()
+        entries = self.keys.live_slots()
+        chained: list[int] = []
+        for entry in entries.tolist():
+            row, rows = int(self._first_row.values[entry]), 0
+            while row != END:
+                chained.append(row)
+                rows += 1
+                row = int(self._next_row.values[row])
+            assert rows == self._row_count.values[entry]
+        assert len(set(chained)) == len(chained)
+        live = self._live_rows()
+        assert live.size == self.used_rows
+        assert set(chained) <= set(live.tolist())
+
+
+class RowSets:
+    """Row sets on their way into a cache: invisible until they are whole, and only those that are.
+
+    Its rows lie in the cache already, so that moving them in copies nothing (S0 calls the space the switching buffer).
+
+    Parameters
+    ----------
+    codes
+        The keys whose rows are being collected, each once.
+
+    Attributes
+    ----------
+    row_count, given_up
+        Of each key: how many rows were added, and whether it was left out.
+    """
+
+    def __init__(self, cache: RowCache, codes: _Int64s) -> None:
+        self.codes = codes
+        self._cache = cache
+        self.row_count = np.zeros(codes.size, dtype=np.int32)
+        self._first_row = np.full(codes.size, END, dtype=np.int32)
+        self.given_up = np.zeros(codes.size, dtype=np.bool_)
+
+    @staticmethod
+    def bytes_for(keys: int) -> int:
+        """Return the bytes of collecting so many keys, without their rows."""
+        return keys * (8 + 4 + 4 + 1)
+
+    def add(
+        self, owners: npt.NDArray[np.signedinteger], run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
+    ) -> None:
+        """Take over rows of ``run``; ``owners`` are positions in `codes`. Keys whose rows have no room are given up."""
+        wanted = np.flatnonzero(~self.given_up[owners])
+        if not wanted.size:
+            return
+        columns = run.select(self._cache.schema.names)
+        for portion in self._portions(columns, rows[wanted]):
+            self._add_portion(owners[wanted[portion]].astype(np.int32), columns, rows[wanted[portion]])
+
+    def _portions(self, columns: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]) -> list[slice]:
+        if TupleStore.num_varlen_columns(self._cache.schema):
+            return byte_portions(row_bits(columns)[rows] // 8, _COPIED_BYTES)
+        step = max(1, _COPIED_BYTES // max(1, self._cache.rows.fixed_bytes))
+        return [slice(start, start + step) for start in range(0, rows.size, step)]
+
+    def _add_portion(self, owners: _Int32s, columns: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]) -> None:
+        wanted = ~self.given_up[owners]  # a portion before may have given one up
+        owners, rows = owners[wanted], rows[wanted]
+        slots = self._cache.put(columns.take(pa.array(rows[: self._cache.free_rows])))
+        self._cache.chain(self._first_row, self.row_count, owners[: slots.size], slots)
+        self.give_up(np.unique(owners[slots.size :]))
+
+    def give_up(self, owners: npt.NDArray[np.signedinteger]) -> None:
+        """Leave out these keys."""
+        self.given_up[owners] = True
+        self._cache.free(self._first_row[owners], self.row_count[owners])
+        self._first_row[owners] = END
+        self.row_count[owners] = 0
+
+    def move_in(self) -> tuple[_Int32s, npt.NDArray[np.int64]]:
+        """Make whole row sets visible; return the new entries, and the position in `codes` of each."""
+        whole = np.flatnonzero(~self.given_up)
+        whole, without_room = whole[: self._cache.keys.free], whole[self._cache.keys.free :]
+        self.give_up(without_room)
+        return self._cache.insert(self.codes[whole], self._first_row[whole], self.row_count[whole]), whole
+
+    def abandon(self) -> None:
+        """Give all rows back."""
+        self.give_up(np.arange(self.codes.size))

@@ -1,0 +1,256 @@
+"""The disk phase of joins that look up every tuple, through a buffer pool: S3 section 4.1."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.metrics import Metrics
+from semistream.core.semantics import JoinSpec
+from semistream.kernels.keys.key_codes import KeyCodes, bucket_ids
+from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges, search_pages
+from semistream.operators.phases.buffer_pool import BufferPool, PooledPage
+from semistream.operators.phases.lookup_memory import LookupMemory
+from semistream.operators.phases.read_counts import ReadCounts
+from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
+from semistream.state.results import byte_portions
+from semistream.storage import MasterTable, PageReader, fixed_row_bits, row_bits
+
+__all__ = ["Accesses", "LookupPhase"]
+
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """Which tuple of a chunk asks for which page, in the order of the tuples."""
+
+    tuples: _Int64s
+    pages: _Int64s
+
+    def __getitem__(self, portion: slice) -> "Accesses":
+        return Accesses(self.tuples[portion], self.pages[portion])
+
+
+def _expand(asking: _Int64s, first_page: _Int64s, count: _Int64s) -> Accesses:
+    """Return an access for each of the ``count`` pages from ``first_page`` on, for every asking tuple."""
+    return Accesses(np.repeat(asking, count), rows_of_ranges(first_page, count))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Tuples of the chunk, each beside a row of ``master``; tuples before ``decided`` have all theirs."""
+
+    tuples: _Int64s
+    master: pa.RecordBatch
+    decided: int
+
+
+def _gather(pages: list[PooledPage], page_of_pair: _Int64s, row_of_pair: _Int64s) -> pa.RecordBatch:
+    """Return one row of a page for every pair, in the order of the pairs."""
+    # Mostly each pair is of another page: slices cost a tenth of what taking from each page would.
+    follows = (np.diff(page_of_pair) == 0) & (np.diff(row_of_pair) == 1)
+    starts = np.flatnonzero(np.concatenate([[True], ~follows]))
+    runs = page_of_pair[starts], row_of_pair[starts], np.diff(starts, append=row_of_pair.size)
+    return pa.concat_batches([pages[page].rows.slice(row, count) for page, row, count in np.stack(runs, 1).tolist()])
+
+
+class LookupPhase:
+    """Looks up chunks of stream tuples in a clustered table.
+
+    `memory` tells what it needs; `use` gives it that.
+    """
+
+    def __init__(
+        self, name: str, table: MasterTable, spec: JoinSpec, budget_bytes: int, metrics: Metrics, io: str
+    ) -> None:
+        require_key_join(name, table, spec)
+        self._spec = spec
+        self._buckets = table.buckets
+        self._metrics = metrics
+        self._reads = ReadCounts(metrics)
+        self._pages = table.pages
+        self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
+        self.keys = EqualityMatching(spec, key_order=table.key)
+        self.filter = PairFilter(spec)
+        self._reader = PageReader(table, columns=spec.needed_master_columns, io=io, access="lookup")
+        self._no_master_rows = pa.RecordBatch.from_pylist([], self._reader.schema)
+        self._fixed_row_bits = fixed_row_bits(self._reader.schema)
+        self.pool = BufferPool(self._reader, 0, self._page_codes)
+        self.memory = LookupMemory(
+            budget_bytes=budget_bytes,
+            index_bytes=self._pages.nbytes,
+            num_pages=self._pages.num_pages,
+            largest_page_bytes=int(self.pool.page_bytes.max()),
+        )
+        self._pair_access = np.empty(self.memory.pair_rows, dtype=np.int32)
+        self._pair_row = np.empty(self.memory.pair_rows, dtype=np.int64)
+        self._search_bytes = 0
+
+    def use(self, pages_bytes: int) -> None:
+        """Begin work with so many bytes for pages, beside the fixed ones."""
+        self._search_bytes = self.memory.search_bytes(pages_bytes)
+        self.pool.capacity_bytes = pages_bytes - self._search_bytes
+
+    def _page_codes(self, rows: pa.RecordBatch) -> _Int64s:
+        return self.keys.master_codes(rows).code
+
+    def answer(
+        self,
+        chunk: pa.RecordBatch,
+        codes: KeyCodes,
+        accesses: Accesses,
+        found_rows: Callable[[_Int64s, pa.RecordBatch], None] | None = None,
+    ) -> Iterator[tuple[_Int64s, pa.RecordBatch]]:
+        """Yield what leaves the join for a chunk: the tuple of every row, ascending, and the rows.
+
+        Parameters
+        ----------
+        accesses
+            From `locate`, for these tuples.
+        found_rows
+            Is told of master rows with the keys of tuples, before any other condition is looked at.
+        """
+        matched = np.zeros(chunk.num_rows, dtype=np.bool_)
+        answered = 0
+        for portion in self._portions(accesses.pages):
+            following = accesses.tuples[portion.stop : portion.stop + 1]
+            end = int(following[0]) if following.size else chunk.num_rows
+            for found in self._look_up(chunk, codes.code, accesses[portion], end, found_rows):
+                matched[found.tuples] = True
+                yield self._results(chunk, found, matched, answered)
+                answered = found.decided
+        nothing = _Found(np.empty(0, dtype=np.int64), self._no_master_rows, chunk.num_rows)
+        yield self._results(chunk, nothing, matched, answered)
+        self._metrics.tuples_answered += chunk.num_rows
+        self._metrics.tuples_through_disk += int(chunk.num_rows if codes.valid is None else codes.valid.sum())
+        self._metrics.tuples_without_match += chunk.num_rows - int(matched.sum())
+        self._reads.update(self.pool)
+
+    def locate(self, codes: KeyCodes) -> tuple[Accesses, int]:
+        """Return the pages that can hold each key (D2), for as many tuples as the budget allows, and their number."""
+        valid = np.arange(codes.code.size) if codes.valid is None else np.flatnonzero(codes.valid)
+        buckets = bucket_ids(self.keys.coder, codes, self._buckets)[valid]
+        ranges = []
+        pages_per_tuple = np.zeros(codes.code.size, dtype=np.int64)
+        for bucket in np.unique(buckets):
+            asking = valid[buckets == bucket]
+            found = self._bucket_pages[bucket].locate(codes.code[asking])
+            first_page = self._pages.bucket_bounds[bucket]
+            for low, high in zip(found.lo, found.hi, strict=True):
+                count = np.maximum(high - low, 0)
+                ranges.append((asking, low + first_page, count))
+                pages_per_tuple[asking] += count
+        tuples = max(1, int(np.searchsorted(np.cumsum(pages_per_tuple), self.memory.max_accesses, side="right")))
+        parts = [_expand(asking, low, np.where(asking < tuples, count, 0)) for asking, low, count in ranges]
+        asked = np.concatenate([np.empty(0, dtype=np.int64), *(part.tuples for part in parts)])
+        pages = np.concatenate([np.empty(0, dtype=np.int64), *(part.pages for part in parts)])
+        order = np.argsort(asked, kind="stable")
+        return Accesses(asked[order], pages[order]), tuples
+
+    def _portions(self, pages: _Int64s) -> Iterator[slice]:
+        """Cut accesses so that the different pages of a portion can be searched together."""
+        start = 0
+        while start < pages.size:
+            _, first_seen = np.unique(pages[start:], return_index=True)
+            first_seen.sort()
+            sizes = np.cumsum(self.pool.page_bytes[pages[start:][first_seen]])
+            fitting = max(1, int(np.searchsorted(sizes, self._search_bytes, side="right")))
+            stop = pages.size if fitting == first_seen.size else start + int(first_seen[fitting])
+            yield slice(start, stop)
+            start = stop
+
+    def _look_up(
+        self,
+        chunk: pa.RecordBatch,
+        codes: _Int64s,
+        accesses: Accesses,
+        end: int,
+        found_rows: Callable[[_Int64s, pa.RecordBatch], None] | None,
+    ) -> Iterator["_Found"]:
+        distinct, which = np.unique(accesses.pages, return_inverse=True)
+        first_asked = np.argsort(np.unique(which, return_index=True)[1])
+        pages: dict[int, PooledPage] = dict(
+            zip(first_asked.tolist(), self.pool.get(distinct[first_asked].tolist()), strict=True)
+        )
+        in_order = [pages[position] for position in range(distinct.size)]
+        bounds = np.concatenate([[0], np.cumsum([page.codes.size for page in in_order])])
+        lows = np.empty(accesses.pages.size, dtype=np.int64)
+        highs = np.empty_like(lows)
+        search_pages(
+            np.concatenate([page.codes for page in in_order]),
+            bounds[which],
+            bounds[which + 1],
+            codes[accesses.tuples],
+            lows,
+            highs,
+        )
+        master_bytes = self._row_bytes(in_order)
+        stream_bytes = row_bits(chunk) // 8
+        at = offset = 0
+        while at < lows.size:
+            at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)
+            page_of_pair = which[self._pair_access[:filled]]
+            row_of_pair = self._pair_row[:filled] - bounds[page_of_pair]
+            tuples = accesses.tuples[self._pair_access[:filled]]
+            following = int(accesses.tuples[at]) if at < lows.size else end
+            pair_bytes = master_bytes[self._pair_row[:filled]] + stream_bytes[tuples]
+            for portion in byte_portions(pair_bytes, self.memory.max_batch_bytes):
+                master = _gather(in_order, page_of_pair[portion], row_of_pair[portion])
+                asking = tuples[portion]
+                keep = keys_are_valid(master, self._spec.master_keys, pa.array(np.arange(asking.size)))
+                if found_rows is not None:
+                    found_rows(asking[keep], master.filter(pa.array(keep)))
+                keep &= self._is_match(chunk, asking, master)
+                if not keep.all():
+                    asking, master = asking[keep], master.filter(pa.array(keep))
+                yield _Found(asking, master, int(tuples[portion.stop]) if portion.stop < filled else following)
+
+    def _row_bytes(self, pages: list[PooledPage]) -> _Int64s:
+        """Return the bytes of every row of the pages, one page after the other."""
+        if self._fixed_row_bits is None:
+            return np.concatenate([row_bits(page.rows) // 8 for page in pages])
+        return np.full(sum(page.codes.size for page in pages), self._fixed_row_bits // 8)
+
+    def _is_match(self, chunk: pa.RecordBatch, tuples: _Int64s, master: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        asking, rows = pa.array(tuples), pa.array(np.arange(tuples.size))
+        return self.filter.matches(master, rows, lambda name: chunk.column(name).take(asking))
+
+    def _results(
+        self, chunk: pa.RecordBatch, found: _Found, matched: npt.NDArray[np.bool_], answered: int
+    ) -> tuple[_Int64s, pa.RecordBatch]:
+        """Return what leaves the join for the tuples from ``answered`` to ``found.decided``, in stream order."""
+        how = self._spec.how
+        if how in ("semi", "anti"):
+            wanted = matched if how == "semi" else ~matched
+            decided = np.flatnonzero(wanted[answered : found.decided]) + answered
+            return decided, chunk.take(pa.array(decided)).cast(self._spec.output_schema)
+        tuples = found.tuples
+        rows = pa.array(np.arange(tuples.size))
+        if how == "left":
+            alone = np.flatnonzero(~matched[answered : found.decided]) + answered
+            tuples = np.concatenate([tuples, alone])
+            order = np.argsort(tuples, kind="stable")
+            tuples = tuples[order]
+            rows = pa.concat_arrays([rows, pa.nulls(alone.size, pa.int64())]).take(pa.array(order))
+        stream = chunk.take(pa.array(tuples)).columns
+        master = found.master.select(list(self._spec.master_columns)).take(rows).columns
+        return tuples, pa.RecordBatch.from_arrays([*stream, *master], schema=self._spec.output_schema)
+
+    def components(self) -> dict[str, int]:
+        """Return the bytes in use, for the memory report."""
+        return {
+            "index": self.memory.index_and_sizes_bytes,
+            "buffer pool": self.pool.nbytes,
+            "disk buffer": self._search_bytes,
+            "looking up": self.memory.building_bytes,
+        }
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def check(self) -> None:
+        """Assert the invariants; for tests."""
+        assert self.pool.nbytes <= self.pool.capacity_bytes

@@ -1,0 +1,334 @@
+"""The disk phase of joins that read R where a tuple asks: S1 Fig. 5.
+
+One partition of a clustered table is read and joined with every tuple that waits for it. All of them leave.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.metrics import Metrics
+from semistream.core.semantics import JoinSpec
+from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.kernels.keys.key_codes import KeyCodes, bucket_ids
+from semistream.kernels.pages.page_search import expand_ranges, search_pages
+from semistream.operators.cache.front_stage import Collecting, FrontStage
+from semistream.operators.phases.page_sizes import PageSizes
+from semistream.operators.phases.partitions import Partitions
+from semistream.operators.phases.read_counts import ReadCounts
+from semistream.operators.phases.scan_plan import ScanPlanner
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
+from semistream.operators.window.stream_side import StreamSide
+from semistream.state.tuple_window import TupleWindow, WindowCodes
+from semistream.storage import MasterTable, PageReader, ReadAhead
+
+__all__ = ["ByPartition", "PartitionPhase"]
+
+_PICKS = 64  # tuples, and the part of the queue that may have entered since they were looked up
+_LARGEST_READ_BYTES = 512 << 10  # a partition is read for one tuple at least: larger ones waste more of it
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+class ByPartition:
+    """Keeps stream tuples under the number of the partition that answers them."""
+
+    def __init__(self, keys: EqualityMatching, partitions: Partitions, buckets: int) -> None:
+        self._keys = keys
+        self._partitions = partitions
+        self._buckets = buckets
+
+    def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
+        return self._keys.stream_codes(batch)
+
+    def window_codes(self, codes: _Int64s) -> KeyCodes:
+        """Return partitions; a key below all keys of R has none."""
+        buckets = bucket_ids(self._keys.coder, KeyCodes(codes, None), self._buckets)
+        partition = self._partitions.of(codes, buckets)
+        return KeyCodes(partition, partition >= 0)
+
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> FifoMultimap:
+        return FifoMultimap(capacity, max_capacity)
+
+    def window_bytes(self, capacity: int) -> tuple[int, int]:
+        return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)
+
+
+class PartitionPhase:
+    """Fixed partitions of R, read one at a time.
+
+    Parameters
+    ----------
+    reader
+        With the access of look-ups.
+    reserved_bytes
+        Memory that others have.
+    b
+        Pages of a partition; None for a good choice.
+    cache_share, sheds
+        The share of a front stage, and whether load is shed: see `ScanPlanner`.
+
+    Attributes
+    ----------
+    OCCUPANCY
+        How many tuples of a key wait on average, as a share of those that wait when its partition is read: they gather
+        evenly from one reading to the next.
+    codes
+        How the window keeps its tuples: under their partitions.
+    plan
+        How the budget is split.
+    """
+
+    OCCUPANCY: ClassVar[float] = 0.5
+
+    def __init__(
+        self,
+        name: str,
+        table: MasterTable,
+        spec: JoinSpec,
+        reader: PageReader,
+        pair_filter: PairFilter,
+        delivery: Delivery,
+        metrics: Metrics,
+        *,
+        budget_bytes: int,
+        reserved_bytes: int,
+        b: int | None,
+        cache_share: float = 0.0,
+        sheds: bool = False,
+    ) -> None:
+        require_key_join(name, table, spec)
+        self._spec = spec
+        self._reader = reader
+        self._filter = pair_filter
+        self._delivery = delivery
+        self._metrics = metrics
+        self._reads = ReadCounts(metrics)
+        self._keys = EqualityMatching(spec, key_order=table.key)
+        self._found_tuple = np.empty(delivery.pair_rows.size, dtype=np.int32)
+        self._found_row = np.empty(delivery.pair_rows.size, dtype=np.int64)
+        planner = self.planner(
+            f"{name} on {table.path}",
+            PageSizes.of(reader),
+            table.buckets,
+            spec,
+            self._keys,
+            delivery,
+            budget_bytes=budget_bytes,
+            reserved_bytes=reserved_bytes,
+            cache_share=cache_share,
+            sheds=sheds,
+        )
+        self.plan = planner.plan(b)
+        self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)
+        self.codes = ByPartition(self._keys, self._partitions, table.buckets)
+        self._disk_buffer = ReadAhead(reader, self.plan.read_bytes)
+        self.partitions_read = 0
+        self._picks: deque[int] = deque()
+        self._picked_at = 0
+        self._begun: int | None = None
+
+    @staticmethod
+    def planner(
+        what: str,
+        pages: PageSizes,
+        buckets: int,
+        spec: JoinSpec,
+        codes: WindowCodes,
+        delivery: Delivery,
+        *,
+        budget_bytes: int,
+        reserved_bytes: int,
+        cache_share: float = 0.0,
+        sheds: bool = False,
+    ) -> ScanPlanner:
+        """Return how a budget is split on a table with such pages; see `PartitionPhase`."""
+        most_partitions_bytes = Partitions.bytes_for(pages.num_pages, buckets, len(pages.pages_per_file))
+        return ScanPlanner(
+            pages,
+            spec,
+            codes,
+            budget_bytes=budget_bytes,
+            other_bytes=reserved_bytes + PartitionPhase.found_bytes(delivery) + most_partitions_bytes,
+            ordered=delivery.ordered,
+            what=what,
+            largest_read_bytes=_LARGEST_READ_BYTES,
+            cache_share=cache_share,
+            sheds=sheds,
+            wants_page_beside=True,  # the first key of a partition may begin on the page before
+        )
+
+    @staticmethod
+    def found_bytes(delivery: Delivery) -> int:
+        """Return the memory for rows found: which tuple, and which row."""
+        return int(delivery.pair_rows.size) * (4 + 8)
+
+    def oldest_partition(self, window: TupleWindow) -> int:
+        """Return the partition that the oldest tuple waits for."""
+        assert isinstance(window.codes, FifoMultimap)
+        return int(window.codes.codes_at(window.codes.oldest(1))[0])
+
+    def pick(self, window: TupleWindow, from_oldest: int) -> int:
+        """Return the partition to read: the one that was begun, while tuples wait for it, or `partition_near`."""
+        begun, self._begun = self._begun, None
+        return begun if begun is not None and _waits(window, begun) else self.partition_near(window, from_oldest)
+
+    def partition_near(self, window: TupleWindow, from_oldest: int) -> int:
+        """Return the partition that a tuple near this place of the queue waits for, counted from the oldest.
+
+        The way to a place in the middle is long, so the tuples behind it serve for the next calls, until the queue has
+        moved on.
+        """
+        if from_oldest == 0:
+            self._picks.clear()
+            return self.oldest_partition(window)
+        assert isinstance(window.codes, FifoMultimap)
+        if window.entered - self._picked_at > len(window) // _PICKS:
+            self._picks.clear()
+        while True:
+            if not self._picks:
+                slots = window.codes.newest(len(window) - 1 - from_oldest, _PICKS)
+                self._picks.extend(window.codes.codes_at(slots).tolist())
+                self._picked_at = window.entered
+            partition = self._picks.popleft()
+            if _waits(window, partition):  # others may have had it read since
+                return partition
+
+    def join(
+        self, window: TupleWindow, partition: int, front_stage: FrontStage | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Deliver the pairs of a partition's rows and its tuples, and let a front stage take in frequent keys."""
+        self.partitions_read += 1
+        runs = self._runs(partition)
+        collecting = None
+        for position, (first, count) in enumerate(runs):
+            following = runs[position + 1] if position + 1 < len(runs) else None
+            run = self._disk_buffer.read(first, count, then=following)
+            run_codes = self._keys.master_codes(run).code
+            for portion, (slots, codes) in enumerate(self._tuples_of(window, partition)):
+                if front_stage is not None and position == portion == 0:
+                    front_stage.measure(run)
+                    distinct, waiting = np.unique(codes, return_counts=True)
+                    collecting = front_stage.consider(distinct, waiting.astype(np.int32))
+                yield from self._search(window, run, run_codes, slots, codes)
+            if front_stage is not None and collecting is not None:
+                self._collect(front_stage, collecting, run, run_codes)
+        if front_stage is not None and collecting is not None:
+            front_stage.take_in(collecting)
+        self._reads.update(self._disk_buffer)
+
+    def _runs(self, partition: int) -> list[tuple[int, int]]:
+        """Return the reads that bring in a partition: several where one key fills more pages than a read takes."""
+        runs = []
+        for first, end in self._partitions.page_ranges(partition):
+            page = first
+            while page < end:
+                runs.append((page, self._reader.pages.run_length(page, min(self.plan.read_pages, end - page))))
+                page += runs[-1][1]
+        return runs
+
+    def _tuples_of(self, window: TupleWindow, partition: int) -> Iterator[tuple[_Int32s, _Int64s]]:
+        """Yield slots and keys of a partition's tuples in portions that are small enough to copy their keys."""
+        assert isinstance(window.codes, FifoMultimap)
+        rows, cursors = window.codes.probe(np.array([partition], dtype=np.int64))
+        pair_rows, pair_slots = self._delivery.pair_rows, self._delivery.pair_slots
+        names = list(self._spec.stream_keys)
+        at = 0
+        while at < rows.size:
+            at, filled = window.codes.pairs(rows, cursors, at, pair_rows, pair_slots)
+            slots = pair_slots[:filled]
+            for portion in self._delivery.portions(window.store, slots, 0, slots):
+                columns = [window.store.take_column(name, slots[portion]) for name in names]
+                keys = pa.RecordBatch.from_arrays(columns, names=names)
+                yield slots[portion], self._keys.stream_codes(keys).code
+
+    def _search(
+        self, window: TupleWindow, run: pa.RecordBatch, run_codes: _Int64s, slots: _Int32s, codes: _Int64s
+    ) -> Iterator[pa.RecordBatch]:
+        """Find the tuples' keys among the rows of a run, which are sorted by key."""
+        lows, highs = _ranges(run_codes, codes)
+        row_bytes = self._delivery.row_bytes(run)
+        at = offset = 0
+        while at < lows.size:
+            at, offset, filled = expand_ranges(lows, highs, at, offset, self._found_tuple, self._found_row)
+            found, rows = slots[self._found_tuple[:filled]], self._found_row[:filled]
+            for portion in self._delivery.portions(window.store, found, row_bytes, rows):
+                yield from self._join_pairs(window, run, rows[portion], found[portion])
+
+    def _join_pairs(
+        self, window: TupleWindow, run: pa.RecordBatch, rows: _Int64s, slots: _Int32s
+    ) -> Iterator[pa.RecordBatch]:
+        positions = pa.array(rows)
+        keep = keys_are_valid(run, self._spec.master_keys, positions)
+        if not self._filter.is_trivial:
+            keep &= self._filter.matches(run, positions, lambda name: window.store.take_column(name, slots))
+        yield from self._delivery.matched(window, slots[keep], run, rows[keep])
+
+    def _collect(
+        self, front_stage: FrontStage, collecting: Collecting, run: pa.RecordBatch, run_codes: _Int64s
+    ) -> None:
+        lows, highs = _ranges(run_codes, collecting.sets.codes)
+        count = highs - lows
+        front_stage.give_up(collecting, count)
+        count[collecting.sets.given_up] = 0
+        owners = np.repeat(np.arange(count.size), count)
+        rows = np.repeat(lows - (np.cumsum(count) - count), count) + np.arange(owners.size)
+        valid = keys_are_valid(run, self._spec.master_keys, pa.array(rows))
+        collecting.sets.add(owners[valid], run, rows[valid])
+
+    def remove(
+        self, window: TupleWindow, partition: int, picks_next: Callable[[int], int | None] = lambda queued: 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Let all tuples of the partition leave, matched or not, and begin to read the next.
+
+        ``picks_next`` is given how many tuples are left and returns the place of the one that picks the next
+        partition, counted from the oldest; None when that is open.
+        """
+        slots = window.remove(np.array([partition]))
+        unmatched = slots[~window.matched[slots]]
+        self._metrics.tuples_answered += slots.size
+        self._metrics.tuples_through_disk += slots.size
+        self._metrics.tuples_without_match += unmatched.size
+        yield from self._delivery.unmatched(window, unmatched)
+        place = picks_next(len(window)) if len(window) else None
+        if place is not None:
+            self._begun = self.partition_near(window, place)
+            self._disk_buffer.begin(*self._runs(self._begun)[0])
+
+    def components(self) -> dict[str, int]:
+        """Return the bytes in use, for the memory report."""
+        return {
+            "disk buffer": self.plan.disk_bytes,
+            "index": self._reader.pages.nbytes + self._partitions.nbytes,
+            "found": self.found_bytes(self._delivery),
+        }
+
+    def close(self) -> None:
+        self._disk_buffer.close()
+
+    def check(self, stream: StreamSide) -> None:
+        """Assert the invariants; for tests."""
+        if stream.tuples_in_window:
+            # A tuple leaves in the step that reads its partition, so none that waits has met a row.
+            window = stream.window
+            assert not window.matched[window.codes.oldest(len(window))].any()
+
+
+def _waits(window: TupleWindow, partition: int) -> bool:
+    """Return whether any tuple waits for this partition."""
+    assert isinstance(window.codes, FifoMultimap)
+    return bool(window.codes.count(np.array([partition], dtype=np.int64))[0])
+
+
+def _ranges(run_codes: _Int64s, codes: _Int64s) -> tuple[_Int64s, _Int64s]:
+    """Return where the rows of each code begin and end in a run."""
+    lows, highs = np.empty_like(codes), np.empty_like(codes)
+    starts = np.zeros_like(codes)
+    search_pages(run_codes, starts, starts + run_codes.size, codes, lows, highs)
+    return lows, highs

@@ -1,0 +1,216 @@
+"""The disk phase of joins that scan R: S3 Fig. 4.
+
+b pages are read and joined with the window; a chunk of stream tuples leaves the window when it has met every page.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.metrics import Metrics
+from semistream.operators.phases.chunk_queue import CHUNK_BYTES, ChunkQueue
+from semistream.operators.phases.read_counts import ReadCounts
+from semistream.operators.phases.scan_plan import ScanPlan
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import Matching, PairFilter
+from semistream.operators.window.stream_side import StreamSide
+from semistream.storage import PageReader, ReadAhead
+
+__all__ = ["ScanPhase"]
+
+_Int32s = npt.NDArray[np.int32]
+
+
+class ScanPhase:
+    """A cyclic scan of R, met by the tuples of a window chunk by chunk.
+
+    Attributes
+    ----------
+    scanned_pages
+        Pages that came by, from the first scan on.
+    """
+
+    def __init__(
+        self,
+        reader: PageReader,
+        plan: ScanPlan,
+        stream: StreamSide,
+        matching: Matching,
+        pair_filter: PairFilter,
+        delivery: Delivery,
+        metrics: Metrics,
+    ) -> None:
+        self._reader = reader
+        self._pages = reader.pages
+        self._plan = plan
+        self._stream = stream
+        self._matching = matching
+        self._filter = pair_filter
+        self._delivery = delivery
+        self._metrics = metrics
+        self._reads = ReadCounts(metrics)
+        self._disk_buffer = ReadAhead(reader, plan.read_bytes)
+        self._chunks = ChunkQueue(plan.chunks)
+        self._max_tuples: int | None = None
+        self._spare_bytes = 0
+        self.num_pages = self._pages.num_pages
+        self.scanned_pages = 0
+        # Those of an older version of the table count, those of the operator whose snapshot was restored do not.
+        self._cycles_before = -metrics.cycles
+
+    @property
+    def queue_bytes(self) -> int:
+        return self._chunks.nbytes
+
+    @property
+    def takes_chunk(self) -> bool:
+        """Whether a chunk can begin; not so only while chunks of a smaller b are pending."""
+        return not self._chunks.is_full
+
+    @property
+    def at_scan_start(self) -> bool:
+        """Whether the next page is the first of R."""
+        return self.scanned_pages % self.num_pages == 0
+
+    def begin_chunk(self, tuples: int) -> None:
+        """Note that so many tuples entered the window at this position of the scan."""
+        if tuples:
+            self._chunks.push(self.scanned_pages, tuples)
+
+    def read_pages(self) -> tuple[pa.RecordBatch, int]:
+        """Return the rows of the next pages, and the number of pages."""
+        first, count = self._run_at(self.scanned_pages)
+        run = self._disk_buffer.read(first, count, then=self._run_at(self.scanned_pages + count))
+        self._reads.update(self._disk_buffer)
+        return run, count
+
+    def _run_at(self, scanned_pages: int) -> tuple[int, int]:
+        """Return (page, count) of the read at this position of the scan.
+
+        The next chunk to complete has to complete exactly at the end of a read.
+        """
+        first = scanned_pages % self.num_pages
+        count = self._pages.run_length(first, self._plan.b)
+        start = self._chunks.first_start_after(scanned_pages - self.num_pages)
+        if start is not None:
+            count = min(count, start + self.num_pages - scanned_pages)
+        return first, count
+
+    def join(self, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Deliver the pairs of rows of ``run`` and tuples of the window that match."""
+        window = self._stream.window
+        candidates = self._matching.candidates(window.codes, run)
+        pair_rows, pair_slots = self._delivery.pair_rows, self._delivery.pair_slots
+        row_bytes = self._delivery.row_bytes(run)
+        while filled := candidates.fill(pair_rows, pair_slots):
+            for portion in self._delivery.portions(window.store, pair_slots[:filled], row_bytes, pair_rows[:filled]):
+                yield from self._join_pairs(run, pair_rows[portion], pair_slots[portion])
+
+    def _join_pairs(self, run: pa.RecordBatch, rows: _Int32s, slots: _Int32s) -> Iterator[pa.RecordBatch]:
+        window = self._stream.window
+        if not self._filter.is_trivial:
+            tuples = slots
+            keep = self._filter.matches(run, pa.array(rows), lambda name: window.store.take_column(name, tuples))
+            rows, slots = rows[keep], slots[keep]
+        yield from self._delivery.matched(window, slots, run, rows)
+
+    def advance(self, pages: int) -> Iterator[pa.RecordBatch]:
+        """Move on behind pages that were joined, and let the chunks go that have met all of R."""
+        self.scanned_pages += pages
+        self._metrics.cycles = self.scanned_pages // self.num_pages - self._cycles_before
+        window = self._stream.window
+        while len(self._chunks):
+            start, tuples = self._chunks.oldest()
+            if self.scanned_pages - start < self.num_pages:
+                break
+            assert self.scanned_pages - start == self.num_pages, "a chunk meets every page once (Theorem 3.1)"
+            self._chunks.pop()
+            slots = window.expire(tuples)
+            unmatched = slots[~window.matched[slots]]
+            self._metrics.tuples_answered += tuples
+            self._metrics.tuples_through_disk += tuples
+            self._metrics.tuples_without_match += unmatched.size
+            yield from self._delivery.unmatched(window, unmatched)
+
+    def follow(
+        self,
+        plan: ScanPlan,
+        max_tuples: int | None,
+        chunks: list[tuple[int, int]] | None = None,
+        spare_bytes: int = 0,
+    ) -> None:
+        """Give the stream side its shares of ``plan``, with the pending chunks or these.
+
+        Parameters
+        ----------
+        spare_bytes
+            How much more than ``plan`` they may hold until enough of them have expired: `settle` sees to it.
+
+        Raises
+        ------
+        InvalidArgument
+            When the pending tuples do not fit; nothing is changed then.
+        """
+        reads_alike = plan.read_bytes == self._plan.read_bytes
+        if not reads_alike:
+            self._disk_buffer.close()  # first, so that the old and the new shares are never held together
+        try:
+            queue = ChunkQueue.holding(self._chunks.items() if chunks is None else chunks, plan.chunks)
+            # Chunks of a smaller b may be more than a cycle of this plan has.
+            extra_bytes = queue.nbytes - plan.chunks * CHUNK_BYTES
+            window_bytes = plan.window_bytes - max(0, extra_bytes - spare_bytes)
+            self._stream.resize(plan.stream_buffer_bytes, window_bytes, max_tuples, max(0, spare_bytes - extra_bytes))
+            self._chunks = queue
+            self._plan = plan
+            self._max_tuples, self._spare_bytes = max_tuples, spare_bytes
+        finally:
+            if not reads_alike:
+                self._disk_buffer = ReadAhead(self._reader, self._plan.read_bytes)
+                self._reads = ReadCounts(self._metrics)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no more is held than the plan has."""
+        return self._stream.is_settled and not self._has_extra_chunks
+
+    @property
+    def _has_extra_chunks(self) -> bool:
+        return self._chunks.nbytes > self._plan.chunks * CHUNK_BYTES
+
+    def settle(self) -> None:
+        """Come nearer to the plan by what has expired."""
+        if self._has_extra_chunks and len(self._chunks) < self._plan.chunks:
+            self.follow(self._plan, self._max_tuples, spare_bytes=self._spare_bytes)
+        self._stream.settle()
+
+    def state(self) -> dict[str, Any]:
+        """Return the position and the chunks, for a snapshot."""
+        return {"scanned_pages": self.scanned_pages, "chunks": self._chunks.items()}
+
+    def set_state(
+        self, header: dict[str, Any], max_tuples: int | None, plan: ScanPlan | None = None, spare_bytes: int = 0
+    ) -> None:
+        """Take over what `state` returned, with another plan if there is one."""
+        chunks = [(start, tuples) for start, tuples in header["chunks"]]
+        self.follow(plan or self._plan, max_tuples, chunks, spare_bytes)
+        self.scanned_pages = header["scanned_pages"]
+        self._cycles_before = self.scanned_pages // self.num_pages - self._metrics.cycles
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever takes it over counts cycles from 0.
+        return {**vars(self), "_cycles_before": self.scanned_pages // self.num_pages}
+
+    def close(self) -> None:
+        self._disk_buffer.close()
+
+    def check(self) -> None:
+        """Assert the invariants; for tests."""
+        chunks = self._chunks.items()
+        assert sum(tuples for _, tuples in chunks) == self._stream.tuples_in_window  # Q holds what H holds
+        starts = [start for start, _ in chunks]
+        assert starts == sorted(starts)
+        # Theorem 3.1: a live chunk has met its first pages and still has some to meet.
+        assert all(self.scanned_pages - self.num_pages < start < self.scanned_pages for start in starts)

@@ -1,0 +1,265 @@
+"""The disk phase of SWEEPJOIN: all keys of a window are looked up in one sweep over the pages that can hold them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.metrics import Metrics
+from semistream.core.semantics import JoinSpec
+from semistream.kernels.keys.key_codes import NULL_CODE, KeyCodes, bucket_ids
+from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges, search_pages, search_words
+from semistream.operators.phases.read_counts import ReadCounts
+from semistream.operators.window.matching import EqualityMatching, keys_are_valid, require_key_join
+from semistream.state.results import byte_portions
+from semistream.storage import MasterTable, PageReader, ReadPosition
+from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
+
+__all__ = ["Found", "SweepPhase"]
+
+_ALIGNMENT = 8
+_PAIR_BYTES = 12
+_PORTIONS = 4  # rows found are copied in portions of so much of their space
+
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Master rows that a sweep has found, and of which key each is.
+
+    Attributes
+    ----------
+    keys
+        Positions among the keys that were looked up, ascending.
+    rows
+        A row for each.
+    is_last
+        Whether nothing more will be found.
+    """
+
+    keys: _Int64s
+    rows: pa.RecordBatch
+    is_last: bool
+
+
+class SweepPhase:
+    """Looks up many keys at once in a clustered table.
+
+    Parameters
+    ----------
+    columns
+        The master columns that are wanted of rows found.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: MasterTable,
+        spec: JoinSpec,
+        columns: list[str],
+        metrics: Metrics,
+        io: str,
+    ) -> None:
+        require_key_join(name, table, spec)
+        self._master_keys = spec.master_keys
+        self._buckets = table.buckets
+        self._pages = table.pages
+        self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
+        self.matching = EqualityMatching(spec, key_order=table.key)
+        self._reader = PageReader(table, io=io, access="sweep")
+        self._shape = PageShape(table.schema, columns)
+        self._key_shape = PageShape(table.schema, table.key)
+        self._position = ReadPosition(self._pages)
+        self._reads = ReadCounts(metrics)
+        self.pages_read = self.bytes_read = 0
+        self._buffer = np.empty(0, dtype=np.uint8)
+        self._found_bytes = 0
+
+    @property
+    def reads(self) -> int:
+        """Runs of pages that were read in one go."""
+        return self._position.reads
+
+    @property
+    def seeks(self) -> int:
+        """Reads that did not begin where the one before ended."""
+        return self._position.seeks
+
+    @property
+    def index_bytes(self) -> int:
+        """Where pages lie, and their first keys."""
+        return self._pages.nbytes
+
+    @property
+    def files_per_bucket(self) -> int:
+        """In how many sorted files a key may have rows: one more after every append."""
+        return max(len(pages.files) for pages in self._bucket_pages)
+
+    @property
+    def least_disk_bytes(self) -> int:
+        """The disk buffer holds any page."""
+        return int(self._pages.length.max(initial=0)) + _ALIGNMENT
+
+    def use(self, budget_bytes: int, disk_bytes: int, found_bytes: int) -> None:
+        """Begin work with a disk buffer for pages searched together, and space for rows that go out together."""
+        self._buffer = np.empty(disk_bytes, dtype=np.uint8)
+        self._found_bytes = found_bytes
+        self._pair_access = np.empty(self.bytes_beside(budget_bytes) // _PAIR_BYTES, dtype=np.int32)
+        self._pair_row = np.empty(self._pair_access.size, dtype=np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """The disk buffer and what lies beside it."""
+        return self._buffer.nbytes + self._pair_access.nbytes + self._pair_row.nbytes
+
+    @staticmethod
+    def bytes_beside(budget_bytes: int) -> int:
+        """Return what `nbytes` counts beside the disk buffer."""
+        return int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 1 << 16)) * _PAIR_BYTES
+
+    def look_up(self, codes: _Int64s) -> Iterator[Found]:
+        """Yield the rows of different keys, ascending, in one portion or more; the last one may be empty."""
+        keys, pages = self._locate(codes)
+        distinct, which = np.unique(pages, return_inverse=True)
+        parts: list[tuple[_Int64s, pa.RecordBatch]] = []
+        held_bytes = 0
+        for first, stop in self._portions(distinct):
+            low, high = np.searchsorted(which, (first, stop))
+            raw = self._read(distinct[first:stop])
+            for found in self._search(raw, distinct[first:stop], which[low:high] - first, codes, keys[low:high]):
+                if parts and held_bytes + found[1].nbytes > self._found_bytes:
+                    yield self._collected(parts, is_last=False)
+                    parts, held_bytes = [], 0
+                parts.append(found)
+                held_bytes += found[1].nbytes
+        self._reads.update(self)
+        yield self._collected(parts, is_last=True)
+
+    def _collected(self, parts: list[tuple[_Int64s, pa.RecordBatch]], *, is_last: bool) -> Found:
+        if not parts:
+            return Found(np.empty(0, dtype=np.int64), RowGather(self._shape, 0).finish(), is_last)
+        keys = np.concatenate([part[0] for part in parts])
+        rows = pa.concat_batches([part[1] for part in parts])
+        if (keys[1:] < keys[:-1]).any():  # the table has more than one file
+            order = np.argsort(keys, kind="stable")
+            keys, rows = keys[order], rows.take(pa.array(order))
+        return Found(keys, rows, is_last)
+
+    def _locate(self, codes: _Int64s) -> tuple[_Int64s, _Int64s]:
+        """Return (position of the key, page) for every page that can hold a key, in the order of the pages."""
+        buckets = bucket_ids(self.matching.coder, KeyCodes(codes, None), self._buckets)
+        keys: list[_Int64s] = [np.empty(0, dtype=np.int64)]
+        pages: list[_Int64s] = [np.empty(0, dtype=np.int64)]
+        for bucket, directory in enumerate(self._bucket_pages):
+            asking = np.flatnonzero(buckets == bucket) if self._buckets > 1 else np.arange(codes.size)
+            if not asking.size:
+                continue
+            found = directory.locate(codes[asking])
+            for low, high in zip(found.lo, found.hi, strict=True):
+                count = np.maximum(high - low, 0)
+                keys.append(np.repeat(asking, count))
+                pages.append(rows_of_ranges(low + self._pages.bucket_bounds[bucket], count))
+        return np.concatenate(keys), np.concatenate(pages)
+
+    def _portions(self, pages: _Int64s) -> Iterator[tuple[int, int]]:
+        """Cut pages so that those of a portion fit the disk buffer together."""
+        ends = np.cumsum(self._pages.length[pages])
+        first = 0
+        while first < pages.size:
+            done = int(ends[first - 1]) if first else 0
+            stop = int(np.searchsorted(ends, done + self._buffer.size, side="right"))
+            assert stop > first, "a single page fits: checked against the budget"
+            yield first, stop
+            first = stop
+
+    def _read(self, pages: _Int64s) -> RawPages:
+        """Read pages into the disk buffer, neighbours in one go."""
+        starts = self._reader.read_scattered(pages, self._buffer)
+        self._position.read_all(pages)
+        self.pages_read += pages.size
+        self.bytes_read += int(self._pages.length[pages].sum())
+        return self._shape.pages(self._buffer, starts)
+
+    def _search(
+        self, raw: RawPages, pages: _Int64s, page_of: _Int64s, codes: _Int64s, keys: _Int64s
+    ) -> Iterator[tuple[_Int64s, pa.RecordBatch]]:
+        """Yield rows of ``raw`` with the keys that ask for their pages, in portions, and the key of each."""
+        rows_of = self._pages.rows[pages].astype(np.int64)
+        bounds = np.concatenate([[0], np.cumsum(rows_of)])
+        lows = np.empty(keys.size, dtype=np.int64)
+        highs = np.empty_like(lows)
+        self._find(raw, rows_of, bounds, page_of, codes[keys], lows, highs)
+        at = offset = 0
+        while at < lows.size:
+            at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)
+            access = self._pair_access[:filled]
+            page = page_of[access]
+            row = self._pair_row[:filled] - bounds[page]
+            every = RowGather(self._shape, filled)
+            every.add(raw, page, row, np.arange(filled))
+            portions = byte_portions(every.row_bytes(), self._found_bytes // _PORTIONS)
+            if len(portions) == 1:
+                yield self._without_null_keys(keys[access], every.finish(), codes)
+                continue
+            for portion in portions:
+                gather = RowGather(self._shape, portion.stop - portion.start)
+                gather.add(raw, page[portion], row[portion], np.arange(portion.stop - portion.start))
+                yield self._without_null_keys(keys[access[portion]], gather.finish(), codes)
+
+    def _without_null_keys(self, keys: _Int64s, rows: pa.RecordBatch, codes: _Int64s) -> tuple[_Int64s, pa.RecordBatch]:
+        if not (codes[keys] == NULL_CODE).any():
+            return keys, rows
+        keep = keys_are_valid(rows, self._master_keys, pa.array(np.arange(keys.size)))
+        return keys[keep], rows.filter(pa.array(keep))
+
+    def _find(
+        self,
+        raw: RawPages,
+        rows_of: _Int64s,
+        bounds: _Int64s,
+        page_of: _Int64s,
+        wanted: _Int64s,
+        lows: _Int64s,
+        highs: _Int64s,
+    ) -> None:
+        """Find keys in their pages: rows ``lows`` to ``highs`` of all pages one after the other."""
+        column = self._key_shape.columns[0]
+        begins = np.ascontiguousarray(raw.buffers[:, column.first_buffer + 1])
+        has_nulls = raw.buffers[:, column.first_buffer].any()
+        if self.matching.coder.exact and column.field.type.bit_width == 64 and not has_nulls:
+            search_words(begins, rows_of, bounds, page_of, wanted, lows, highs)
+            return
+        key_pages = RawPages(self._key_shape, raw.raw, raw.starts)
+        first = 0
+        while first < rows_of.size:
+            # Codes take more than short rows do, so only those of some pages are there at a time.
+            stop = int(np.searchsorted(bounds, bounds[first] + self._pair_row.size, side="right")) - 1
+            stop = min(max(stop, first + 1), rows_of.size)
+            codes = self._page_codes(key_pages, first, stop, rows_of, bounds)
+            asking = slice(*np.searchsorted(page_of, (first, stop)).tolist())
+            page = page_of[asking]
+            search_pages(
+                codes,
+                bounds[page] - bounds[first],
+                bounds[page + 1] - bounds[first],
+                wanted[asking],
+                lows[asking],
+                highs[asking],
+            )
+            lows[asking] += bounds[first]
+            highs[asking] += bounds[first]
+            first = stop
+
+    def _page_codes(self, pages: RawPages, first: int, stop: int, rows_of: _Int64s, bounds: _Int64s) -> _Int64s:
+        """Return the key codes of all rows of some pages."""
+        page = np.repeat(np.arange(first, stop), rows_of[first:stop])
+        every = np.arange(page.size)
+        gather = RowGather(self._key_shape, page.size)
+        gather.add(pages, page, every + bounds[first] - bounds[page], every)
+        return self.matching.master_codes(gather.finish()).code
+
+    def close(self) -> None:
+        self._reader.close()

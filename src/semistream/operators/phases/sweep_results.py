@@ -1,0 +1,160 @@
+"""Joined rows of a window of stream tuples: cached rows and rows found beside them, in the order of the stream."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.semantics import JoinSpec
+from semistream.kernels.pages.page_search import expand_ranges
+from semistream.operators.cache.hot_rows import HotRows, RowRanges
+from semistream.operators.phases.sweep_phase import Found
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import PairFilter
+from semistream.operators.window.stream_buffer import Arrivals
+from semistream.state.results import byte_portions
+from semistream.storage.reading.raw_pages import JoinedPages, RowGather
+
+__all__ = ["SweepResults"]
+
+_NO_ROW = -1
+
+_Int64s = npt.NDArray[np.int64]
+
+
+class SweepResults:
+    """What leaves the join for a window: `begin`, `add` for every portion of rows found, `end`.
+
+    The rows that a tuple matches are a range of numbers. Cached rows are numbered block by block, and rows found
+    follow; so a tuple's rows need not be listed one by one, and mostly there is one row for every tuple.
+
+    Attributes
+    ----------
+    unmatched
+        Tuples of the window that matched nothing, after `end`.
+    """
+
+    def __init__(self, spec: JoinSpec, pair_filter: PairFilter, delivery: Delivery) -> None:
+        self._spec = spec
+        self._filter = pair_filter
+        self._delivery = delivery
+        self._max_rows = delivery.pair_rows.size
+        self._max_bytes = delivery.max_bytes
+        self._pair_tuple = delivery.pair_slots
+        self._pair_row = np.empty(self._max_rows, dtype=np.int64)
+        self.unmatched = 0
+
+    def begin(
+        self,
+        window: Arrivals,
+        cache: HotRows,
+        cached: RowRanges,
+        is_missing: npt.NDArray[np.bool_],
+        key_of: _Int64s,
+    ) -> None:
+        """Begin a window: where its cached tuples have their rows, and which key each of the others has."""
+        self._cache = cache
+        self._window = window
+        self._window_tuple_bytes = self._delivery.tuple_bytes(window.batch)
+        self._missing = np.flatnonzero(is_missing)
+        self._key_of = key_of
+        self._bases = self._cache.row_bases()
+        is_cached = cached.count >= 0
+        self._lows = np.where(is_cached, self._bases[cached.block] + cached.first, 0)
+        self._highs = self._lows + np.where(is_cached, cached.count, 0)
+        self._pages = JoinedPages(cache.shape, cache.pages())
+        self._matched = np.zeros(len(window), dtype=np.bool_)
+        self._delivered = False
+
+    def add(self, found: Found) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples beside rows found; with the first portion, also those beside cached rows."""
+        bounds = np.searchsorted(found.keys, np.arange(self._key_of.max() + 2))
+        base = int(self._bases[-1])
+        self._lows[self._missing] = base + bounds[self._key_of]
+        self._highs[self._missing] = base + bounds[self._key_of + 1]
+        if not self._only_counts:
+            rows = self._cache.shape.serialised(found.rows)
+            self._pages = JoinedPages(rows.shape, [*self._cache.pages(), rows])
+        yield from self._deliver(is_last=found.is_last)
+
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """Deliver what is decided once everything was found."""
+        if not self._delivered:
+            yield from self._deliver(is_last=True)
+        self.unmatched = int(self._matched.size - self._matched.sum())
+        how = self._spec.how
+        if how in ("semi", "anti"):
+            yield from self._alone(self._matched if how == "semi" else ~self._matched)
+        elif how == "left" and not self._left_is_out:
+            yield from self._alone(~self._matched)
+
+    @property
+    def _only_counts(self) -> bool:
+        """Whether it is enough to know that a tuple has rows, without looking at them."""
+        return self._filter.is_trivial and self._spec.how in ("semi", "anti")
+
+    def _deliver(self, *, is_last: bool) -> Iterator[pa.RecordBatch]:
+        lows, highs = self._lows, self._highs
+        if self._filter.is_trivial:
+            self._matched |= highs > lows
+        # A tuple that matches nothing leaves among the others when everything was found in one portion.
+        self._left_is_out = self._spec.how == "left" and is_last and not self._delivered and self._filter.is_trivial
+        self._delivered = True
+        if not self._only_counts:
+            if self._left_is_out:
+                alone = highs == lows
+                lows, highs = np.where(alone, _NO_ROW, lows), np.where(alone, _NO_ROW + 1, highs)
+            if (highs - lows == 1).all():
+                for start in range(0, lows.size, self._max_rows):
+                    yield from self._pairs(np.arange(start, min(start + self._max_rows, lows.size)), lows, start)
+            else:
+                at = offset = 0
+                while at < lows.size:
+                    at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_tuple, self._pair_row)
+                    yield from self._pairs(self._pair_tuple[:filled].astype(np.int64), self._pair_row[:filled], None)
+        # What was delivered is not delivered again with the next portion.
+        self._lows = np.zeros_like(self._lows)
+        self._highs = np.zeros_like(self._highs)
+
+    def _pairs(self, tuples: _Int64s, rows: _Int64s, start: int | None) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples beside rows; from ``start`` on every tuple of the window stands once, if that is given."""
+        if start is not None:
+            rows = rows[start : start + tuples.size]
+        gather = self._gather(rows)
+        row_bytes = gather.row_bytes() + self._tuple_bytes(tuples)
+        portions = byte_portions(row_bytes, self._max_bytes)
+        for portion in portions:
+            master = (gather if len(portions) == 1 else self._gather(rows[portion])).finish()
+            chosen = tuples[portion]
+            if start is None:
+                stream = self._window.batch.take(pa.array(chosen))
+            else:
+                stream = self._window.batch.slice(int(chosen[0]), chosen.size)
+            if not self._filter.is_trivial:
+                keep = self._filter.matches(master, pa.array(np.arange(chosen.size)), stream.column)
+                self._matched[chosen[keep]] = True
+                if not keep.all():
+                    mask = pa.array(keep)
+                    chosen, master, stream = chosen[keep], master.filter(mask), stream.filter(mask)
+            if self._spec.how in ("inner", "left") and chosen.size:
+                yield from self._delivery.beside(stream, master, self._window.number[chosen])
+
+    def _gather(self, rows: _Int64s) -> RowGather:
+        gather = RowGather(self._cache.shape, rows.size)
+        places = np.flatnonzero(rows != _NO_ROW)
+        wanted = rows[places]
+        block = np.searchsorted(self._bases, wanted, side="right") - 1
+        gather.add(self._pages, block, wanted - self._bases[block], places)
+        return gather
+
+    def _tuple_bytes(self, tuples: _Int64s) -> int | _Int64s:
+        sizes = self._window_tuple_bytes
+        return sizes if isinstance(sizes, int) else sizes[tuples]
+
+    def _alone(self, chosen: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+        tuples = np.flatnonzero(chosen)
+        sizes = np.broadcast_to(self._tuple_bytes(tuples), tuples.shape)
+        for portion in byte_portions(sizes, self._max_bytes):
+            part = tuples[portion]
+            yield from self._delivery.alone(self._window.batch.take(pa.array(part)), self._window.number[part])

@@ -1,0 +1,199 @@
+"""Where shed tuples wait: what every such store does, and a store behind two callables, for the network."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.errors import BrokenShedStore, OperatorMisuse
+from semistream.operators.shedding.arrival_counts import ArrivalCounts
+from semistream.operators.window.stream_buffer import StreamBuffer
+from semistream.storage.row_sizes import batch_overhead_bytes
+
+__all__ = ["CallableStore", "PutTuples", "ShedStore", "TakeTuples"]
+
+_Int64s = npt.NDArray[np.int64]
+
+PutTuples: TypeAlias = Callable[[pa.RecordBatch], object]
+TakeTuples: TypeAlias = Callable[[int], pa.RecordBatch]
+
+
+class ShedStore(Protocol):
+    """Keeps stream tuples with their arrival numbers and gives each back once.
+
+    Attributes
+    ----------
+    num_rows
+        Tuples inside.
+    disk_bytes
+        Bytes on local disk.
+    memory_bytes
+        Bytes in memory, the same from the start to the end.
+    oldest_number
+        No tuple inside has a smaller arrival number; None when there is none.
+    """
+
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def disk_bytes(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def oldest_number(self) -> int | None: ...
+
+    def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
+        """Take rows from the front of ``batch`` and return how many; what is not taken stays the caller's."""
+
+    def take(self, max_rows: int) -> tuple[pa.RecordBatch, _Int64s]:
+        """Remove and return up to ``max_rows`` rows; at least one unless the store is empty."""
+
+    def state(self) -> pa.Table:
+        """Return all rows, with their numbers as last column, for a snapshot."""
+
+    def set_state(self, table: pa.Table) -> None:
+        """Take over what `state` returned, into an empty store."""
+
+    def close(self) -> None: ...
+
+
+class CallableStore:
+    """Shed tuples that a user's callables carry away and bring back, in any order.
+
+    Parameters
+    ----------
+    schema
+        The stream's. What the callables see has one column more, `number_column`: keep it with its tuple.
+    put
+        Takes a batch. When it raises, none of the batch counts as taken, and the error goes on to the caller.
+    take
+        Is given a number of rows and returns that many or fewer, at least one: it waits for them, or raises.
+    message_bytes
+        About how many bytes are asked for at once.
+
+    Raises
+    ------
+    BrokenShedStore
+        When ``take`` returns what cannot be among the tuples that are out.
+
+    Notes
+    -----
+    Only the tuples' counts are here. A snapshot cannot hold tuples that are out, so `state` refuses while there are
+    any. `oldest_number` may lag behind the smallest number that is out, never run ahead of it.
+
+    Examples
+    --------
+    >>> away = []
+    >>> schema = pa.schema([("k", pa.int64())])
+    >>> store = CallableStore(schema, put=away.append, take=lambda rows: away.pop().slice(0, rows))
+    >>> store.put(pa.record_batch({"k": [7, 8]}, schema=schema), np.array([20, 10]))
+    2
+    >>> away[0].to_pydict(), store.num_rows, store.oldest_number
+    ({'k': [7, 8], 'arrival_number': [20, 10]}, 2, 10)
+    >>> batch, numbers = store.take(5)
+    >>> batch.to_pydict(), numbers.tolist(), store.num_rows
+    ({'k': [7, 8]}, [20, 10], 0)
+    """
+
+    disk_bytes = 0
+
+    def __init__(self, schema: pa.Schema, *, put: PutTuples, take: TakeTuples, message_bytes: int = 64 << 10) -> None:
+        StreamBuffer.require_supported(schema)
+        self.number_column = "arrival_number"
+        while self.number_column in schema.names:
+            self.number_column = "_" + self.number_column
+        self.schema = schema.append(pa.field(self.number_column, pa.int64(), nullable=False))
+        self.num_rows = 0
+        self._out_bytes = 0.0
+        self._message_bytes = message_bytes
+        self._overhead_bytes = batch_overhead_bytes(self.schema)
+        self._put = put
+        self._take = take
+        self._out = ArrivalCounts()
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._out.nbytes + self._message_bytes
+
+    @property
+    def oldest_number(self) -> int | None:
+        return self._out.lower_bound
+
+    def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
+        """Hand over all rows and return how many."""
+        if batch.num_rows == 0:
+            return 0
+        columns = [*batch.columns, pa.array(numbers, pa.int64())]
+        numbered = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        self._put(numbered)
+        self._out.add(numbers)
+        self.num_rows += batch.num_rows
+        self._out_bytes += numbered.nbytes
+        return batch.num_rows
+
+    def take(self, max_rows: int) -> tuple[pa.RecordBatch, _Int64s]:
+        """Bring back up to ``max_rows`` rows, fewer when those would be many bytes."""
+        if not self.num_rows or max_rows <= 0:
+            return self._split(pa.RecordBatch.from_pylist([], self.schema))
+        row_bytes = max(1.0, self._out_bytes / self.num_rows)
+        asked = max(1, min(max_rows, self.num_rows, int((self._message_bytes - self._overhead_bytes) / row_bytes)))
+        batch, numbers = self._split(self._checked(self._take(asked), asked))
+        if not self._out.remove(numbers):
+            raise self._broken(f"arrival numbers that are not out, among {numbers[:8].tolist()}")
+        self.num_rows -= batch.num_rows
+        self._out_bytes -= row_bytes * batch.num_rows
+        return batch, numbers
+
+    def _checked(self, batch: object, asked: int) -> pa.RecordBatch:
+        if not isinstance(batch, pa.RecordBatch):
+            raise self._broken(f"a {type(batch).__name__}, not a RecordBatch")
+        if batch.schema.names != self.schema.names or batch.schema.types != self.schema.types:
+            raise self._broken(f"{_columns(batch.schema)} where {_columns(self.schema)} went out")
+        if not 1 <= batch.num_rows <= asked:
+            raise self._broken(f"{batch.num_rows} rows when asked for 1 to {asked}")
+        for field, column in zip(self.schema, batch.columns, strict=True):
+            if column.null_count and not field.nullable:
+                raise self._broken(f"a NULL in {field.name!r}, which went out without")
+        declared = pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+        # A copy of just these rows; what else the callable's batch is cut from is not ours to keep alive.
+        copied: pa.RecordBatch = pa.ipc.read_record_batch(declared.serialize(), self.schema)
+        return copied
+
+    def _broken(self, what: str) -> BrokenShedStore:
+        return BrokenShedStore(
+            f"take() of the callables in to= returned {what}; {self.num_rows} tuples are out: "
+            "return each tuple that put() was given once, whole, and wait until there is one"
+        )
+
+    def _split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, _Int64s]:
+        last = batch.num_columns - 1
+        return batch.select(range(last)), np.asarray(batch.column(last).to_numpy())
+
+    def state(self) -> pa.Table:
+        """Return a table without rows.
+
+        Raises
+        ------
+        OperatorMisuse
+            While tuples are out.
+        """
+        if self.num_rows:
+            raise OperatorMisuse(
+                f"a snapshot cannot hold the {self.num_rows} shed tuples that the callables in to= have: "
+                "step until they are back, or shed to='disk'"
+            )
+        return pa.Table.from_batches([], self.schema)
+
+    def set_state(self, table: pa.Table) -> None:
+        """Hand over the rows of a snapshot, whose store had them at hand."""
+        for batch in table.to_batches():
+            self.put(*self._split(batch))
+
+    def close(self) -> None:
+        """The callables are the user's to end."""
+
+
+def _columns(schema: pa.Schema) -> str:
+    return "[" + ", ".join(f"{field.name} {field.type}" for field in schema) + "]"

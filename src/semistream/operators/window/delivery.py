@@ -1,0 +1,183 @@
+"""How results leave a join that keeps its stream tuples in a window: at once, or in stream order."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.semantics import JoinSpec
+from semistream.state.reorder import ReorderBuffer
+from semistream.state.results import ResultBuilder
+from semistream.state.tuple_store import TupleStore
+from semistream.state.tuple_window import TupleWindow
+from semistream.storage import row_bits
+
+__all__ = ["Delivery"]
+
+_REORDER_SHARE = 0.25
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+class Delivery:
+    """Builds output batches of bounded size; in stream order they wait until all older tuples are answered.
+
+    Attributes
+    ----------
+    ordered
+        Whether output follows the order of the stream.
+    pair_rows, pair_slots
+        Space for candidate pairs: as many as are worked on at once.
+    """
+
+    def __init__(self, spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> None:
+        self.ordered = ordered
+        self._spec = spec
+        self._budget_bytes = budget_bytes
+        self._how = spec.how
+        self._builder = ResultBuilder.for_budget(spec, budget_bytes)
+        self._master_row_bytes = _fixed_row_bytes([spec.master_schema.field(n) for n in spec.needed_master_columns])
+        self._tuple_bytes = _fixed_row_bytes(list(spec.stream_schema))
+        self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
+        self._reorder = (
+            ReorderBuffer(spec.output_schema, _reorder_bytes(budget_bytes), self._builder.max_rows) if ordered else None
+        )
+
+    @property
+    def max_bytes(self) -> int:
+        """How large an output batch may be."""
+        return self._builder.max_bytes
+
+    @property
+    def reserved_bytes(self) -> int:
+        """The share of the budget that results have."""
+        waiting = 0 if self._reorder is None else self._reorder.capacity_bytes
+        return self._builder.nbytes + waiting
+
+    def resize(self, budget_bytes: int) -> None:
+        """Take the share of another budget."""
+        if self._budget_bytes == budget_bytes:
+            return
+        self._budget_bytes = budget_bytes
+        self._builder = ResultBuilder.for_budget(self._spec, budget_bytes)
+        self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
+        if self._reorder is not None:
+            self._reorder.resize(_reorder_bytes(budget_bytes))
+
+    def reserved_bytes_in(self, budget_bytes: int) -> int:
+        """Return the share that results would have of another budget."""
+        return ResultBuilder.bytes_for_budget(budget_bytes) + (_reorder_bytes(budget_bytes) if self.ordered else 0)
+
+    def components(self) -> dict[str, int]:
+        """Return the bytes in use, for the memory report."""
+        components = {"results": self._builder.nbytes}
+        if self._reorder is not None:
+            components["waiting results"] = self._reorder.nbytes
+        return components
+
+    def row_bytes(self, run: pa.RecordBatch) -> int | _Int64s:
+        """Return the bytes of every row of ``run``, or of any row where all are of one size.
+
+        One long text must not hide behind a short average.
+        """
+        if self._master_row_bytes is None:
+            return row_bits(run) // 8
+        return self._master_row_bytes
+
+    def tuple_bytes(self, batch: pa.RecordBatch) -> int | _Int64s:
+        """Return the bytes of every stream tuple of ``batch``, or of any where all are of one size."""
+        return row_bits(batch) // 8 if self._tuple_bytes is None else self._tuple_bytes
+
+    def portions(
+        self, store: TupleStore, slots: _Int32s, row_bytes: int | _Int64s, rows: npt.NDArray[np.signedinteger]
+    ) -> list[slice]:
+        """Cut pairs of what lies in ``slots`` and rows of these sizes into portions small enough to be copied."""
+        beside = row_bytes if isinstance(row_bytes, int) else row_bytes[rows]
+        return self._builder.portions(store, slots, beside)
+
+    def _pairs(
+        self, window: TupleWindow, slots: _Int32s, run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
+    ) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples of the window, each beside a row of ``run``: one of `portions`, as one batch."""
+        batch = self._builder.joined(window.store, slots, run, rows)
+        yield from self.deliver(batch, window.number[slots] if self.ordered else None)
+
+    def _tuples(self, window: TupleWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples of the window alone."""
+        for portion in self._builder.portions(window.store, slots, 0):
+            chosen = slots[portion]
+            batch = self._builder.stream_only(window.store.take(chosen))
+            yield from self.deliver(batch, window.number[chosen] if self.ordered else None)
+
+    def matched(
+        self, window: TupleWindow, slots: _Int32s, run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
+    ) -> Iterator[pa.RecordBatch]:
+        """Deliver what the join returns of tuples that match rows of ``run``: pairs, or each tuple once, or nothing."""
+        if self._how == "semi":
+            slots = np.unique(slots[~window.matched[slots]])
+        window.matched[slots] = True
+        if self._how == "semi":
+            yield from self._tuples(window, slots)
+        elif self._how != "anti":
+            yield from self._pairs(window, slots, run, rows)
+
+    def unmatched(self, window: TupleWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
+        """Deliver what the join returns of tuples of the window that matched nothing."""
+        if self._how in ("left", "anti"):
+            yield from self._tuples(window, slots)
+
+    def outside(self, batch: pa.RecordBatch, numbers: _Int64s) -> Iterator[pa.RecordBatch]:
+        """Deliver what the join returns of tuples that match nothing and never entered the window."""
+        if self._how in ("left", "anti"):
+            yield from self.alone(batch, numbers)
+
+    def beside(self, batch: pa.RecordBatch, master: pa.RecordBatch, numbers: _Int64s) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples that never entered the window, each beside the row of ``master`` that it matches."""
+        yield from self.deliver(self._builder.beside(batch.columns, master), numbers)
+
+    def alone(self, batch: pa.RecordBatch, numbers: _Int64s) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples that never entered the window by themselves."""
+        yield from self.deliver(self._builder.stream_only(batch.columns), numbers)
+
+    def deliver(self, batch: pa.RecordBatch, numbers: _Int64s | None) -> Iterator[pa.RecordBatch]:
+        """Deliver finished rows; ``numbers`` are the arrival numbers of their tuples, where output is in order."""
+        if self._reorder is None:
+            yield batch
+        else:
+            assert numbers is not None
+            self._reorder.add(numbers, batch)
+
+    def release(self, before: int) -> Iterator[pa.RecordBatch]:
+        """Return results that waited for tuples with arrival numbers below ``before``."""
+        if self._reorder is not None:
+            yield from self._reorder.release(before)
+
+    def state(self) -> dict[str, pa.Table]:
+        """Return the results that wait, for a snapshot."""
+        return {} if self._reorder is None else {"results": self._reorder.to_table()}
+
+    def set_state(self, tables: dict[str, pa.Table]) -> None:
+        """Take over what `state` returned."""
+        if self._reorder is not None:
+            self._reorder.add_table(tables["results"])
+
+    def close(self) -> None:
+        if self._reorder is not None:
+            self._reorder.close()
+
+
+def _reorder_bytes(budget_bytes: int) -> int:
+    return int(budget_bytes * _REORDER_SHARE)
+
+
+def _fixed_row_bytes(fields: list[pa.Field]) -> int | None:
+    """Return the bytes of a row of these columns, NULL bits included, or None when rows differ."""
+    total_bits = 0
+    for field in fields:
+        try:
+            total_bits += field.type.bit_width + 1
+        except ValueError:  # text, lists and the like have no width
+            return None
+    return -(-total_bits // 8)

@@ -1,0 +1,268 @@
+"""The stream buffer: arrived tuples that the outer loop has not read yet, in a fixed number of bytes."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from semistream.core.errors import BudgetTooSmall, TupleTooLarge, UnsupportedType
+from semistream.kernels.keys.key_codes import KeyCodes
+
+__all__ = ["Arrivals", "StreamBuffer"]
+
+# An offered batch is kept in pieces, so that its memory comes free while it is being read.
+_PIECES = 8
+_CODE_BYTES = 17  # a key's code, whether it is NULL, and the arrival number
+
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Tuples of the stream, with the codes of their keys and their arrival numbers.
+
+    Attributes
+    ----------
+    valid
+        Which tuples have a code at all, a NULL key has none; None when all have.
+    """
+
+    batch: pa.RecordBatch
+    code: _Int64s
+    valid: npt.NDArray[np.bool_] | None
+    number: _Int64s
+
+    def __len__(self) -> int:
+        return self.code.size
+
+    def slice(self, start: int, stop: int) -> "Arrivals":
+        """Return the tuples from ``start`` to ``stop``."""
+        valid = None if self.valid is None else self.valid[start:stop]
+        return Arrivals(self.batch.slice(start, stop - start), self.code[start:stop], valid, self.number[start:stop])
+
+    def first(self, rows: int) -> "Arrivals":
+        """Return the first ``rows`` tuples."""
+        return self.slice(0, min(rows, len(self)))
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> "Arrivals":
+        """Return the tuples for which ``keep`` holds."""
+        if keep.all():
+            return self
+        valid = None if self.valid is None else self.valid[keep]
+        return Arrivals(self.batch.filter(pa.array(keep)), self.code[keep], valid, self.number[keep])
+
+    @classmethod
+    def concat(cls, parts: Sequence["Arrivals"]) -> "Arrivals":
+        """Return all tuples of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        valid = None
+        if any(part.valid is not None for part in parts):
+            all_valid = [np.ones(len(part), dtype=np.bool_) if part.valid is None else part.valid for part in parts]
+            valid = np.concatenate(all_valid)
+        return cls(
+            pa.concat_batches([part.batch for part in parts]),
+            np.concatenate([part.code for part in parts]),
+            valid,
+            np.concatenate([part.number for part in parts]),
+        )
+
+
+@dataclass
+class _Piece:
+    tuples: Arrivals
+    nbytes: int
+    read_rows: int = 0
+
+    @property
+    def unread_rows(self) -> int:
+        return len(self.tuples) - self.read_rows
+
+    @property
+    def unread(self) -> Arrivals:
+        return self.tuples.slice(self.read_rows, len(self.tuples))
+
+
+class StreamBuffer:
+    """Tuples in the order in which they came, with key codes and arrival numbers, in at most ``capacity_bytes``.
+
+    Parameters
+    ----------
+    code
+        Returns the key codes of tuples.
+
+    Attributes
+    ----------
+    next_number
+        The arrival number of the next tuple that is offered without one.
+    """
+
+    def __init__(self, capacity_bytes: int, code: Callable[[pa.RecordBatch], KeyCodes]) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.next_number = 0
+        self._code = code
+        self._pieces: deque[_Piece] = deque()
+        self.nbytes = 0
+        self.num_rows = 0
+
+    @staticmethod
+    def require_supported(schema: pa.Schema) -> None:
+        """Raise `UnsupportedType` when a column cannot be copied into the buffer."""
+        for field in schema:
+            dtype = field.type
+            if (
+                pt.is_dictionary(dtype)
+                or pt.is_run_end_encoded(dtype)
+                or pt.is_union(dtype)
+                or pt.is_string_view(dtype)
+                or pt.is_binary_view(dtype)
+            ):
+                raise UnsupportedType(
+                    f"stream column {field.name!r} has type {dtype}, which cannot wait in memory: "
+                    "cast it to its plain value type before the join"
+                )
+
+    @staticmethod
+    def tuples_in(capacity_bytes: int, tuple_bytes: float) -> int:
+        """Return about how many tuples of this size a buffer takes that was emptied: the last piece finds no room."""
+        return int(capacity_bytes * (_PIECES - 1) / _PIECES / (tuple_bytes + _CODE_BYTES))
+
+    def offer(self, batch: pa.RecordBatch, numbers: _Int64s | None = None) -> int:
+        """Copy tuples from the front of ``batch`` while they fit and return how many were taken.
+
+        They are numbered on from the last one, unless they have ``numbers``: those that come back from load shedding.
+        """
+        taken = 0
+        while taken < batch.num_rows:
+            piece = self._fitting_piece(
+                batch.slice(taken), self.next_number + taken, None if numbers is None else numbers[taken:]
+            )
+            if piece is None:
+                break
+            self._append(piece)
+            taken += len(piece.tuples)
+        if numbers is None:
+            self.next_number += taken
+        return taken
+
+    def _append(self, piece: _Piece) -> None:
+        self._pieces.append(piece)
+        self.nbytes += piece.nbytes
+        self.num_rows += len(piece.tuples)
+
+    def _fitting_piece(self, batch: pa.RecordBatch, first_number: int, numbers: _Int64s | None) -> _Piece | None:
+        free = self.capacity_bytes - self.nbytes
+        piece_bytes = self.capacity_bytes // _PIECES
+        bytes_per_row = batch.nbytes // batch.num_rows + _CODE_BYTES
+        if self._pieces and free < min(piece_bytes, batch.num_rows * bytes_per_row):
+            return None  # many small pieces would cost more than a fuller buffer gains
+        rows = min(batch.num_rows, max(1, min(free, piece_bytes) // bytes_per_row))
+        while True:
+            # Serialising copies just these rows; what else the caller's batch holds is not ours to keep alive.
+            message = batch.slice(0, rows).serialize()
+            nbytes = message.size + rows * _CODE_BYTES
+            if nbytes <= free:
+                number = np.arange(first_number, first_number + rows) if numbers is None else numbers[:rows].copy()
+                return self._piece(pa.ipc.read_record_batch(message, batch.schema), number, nbytes)
+            if rows == 1:
+                if not self._pieces:
+                    raise TupleTooLarge(
+                        f"a stream tuple of {nbytes} bytes does not fit the stream buffer of "
+                        f"{self.capacity_bytes} bytes: raise memory="
+                    )
+                return None
+            rows = (rows + 1) // 2
+
+    def _piece(self, batch: pa.RecordBatch, number: _Int64s, nbytes: int) -> _Piece:
+        codes = self._code(batch)
+        return _Piece(Arrivals(batch, codes.code, codes.valid, number), nbytes)
+
+    def peek(self, count: int) -> Arrivals | None:
+        """Return up to ``count`` of the oldest tuples without removing them, or None when there are none."""
+        parts: list[Arrivals] = []
+        for piece in self._pieces:
+            if count == 0:
+                break
+            parts.append(piece.unread.first(count))
+            count -= len(parts[-1])
+        return Arrivals.concat(parts) if parts else None
+
+    def at(self, positions: _Int64s) -> Iterator[Arrivals]:
+        """Yield the tuples at these positions, ascending, the oldest being at 0, in copies of a piece at most."""
+        for piece, chosen in self._chosen(positions):
+            if chosen.any():
+                yield piece.unread.where(chosen)
+
+    def remove(self, positions: _Int64s) -> None:
+        """Remove the tuples at these positions, ascending."""
+        if positions.size == 0:
+            return
+        pieces = deque(self._chosen(positions))
+        self._pieces.clear()
+        self.nbytes = self.num_rows = 0
+        while pieces:
+            piece, chosen = pieces.popleft()  # so that its memory comes free before the next one is copied
+            if not chosen.any():
+                self._append(piece)
+                self.num_rows -= piece.read_rows
+            elif not chosen.all():
+                rest = piece.unread.where(~chosen)
+                message = rest.batch.serialize()
+                kept = pa.ipc.read_record_batch(message, rest.batch.schema)
+                self._append(self._piece(kept, rest.number, message.size + len(rest) * _CODE_BYTES))
+
+    def _chosen(self, positions: _Int64s) -> Iterator[tuple[_Piece, npt.NDArray[np.bool_]]]:
+        start = 0
+        for piece in self._pieces:
+            chosen = np.zeros(piece.unread_rows, dtype=np.bool_)
+            low, high = np.searchsorted(positions, [start, start + piece.unread_rows])
+            chosen[positions[low:high] - start] = True
+            start += piece.unread_rows
+            yield piece, chosen
+
+    @property
+    def oldest_number(self) -> int | None:
+        """The smallest arrival number of all tuples; None when there are none."""
+        return min((int(piece.unread.number.min()) for piece in self._pieces), default=None)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all tuples in the pieces in which they lie."""
+        return (piece.unread.batch for piece in self._pieces)
+
+    def to_table(self, schema: pa.Schema) -> pa.Table:
+        """Return all tuples in the pieces in which they lie, with their numbers in the last column, for a snapshot."""
+        batches = list(self.batches())
+        numbers = [pa.array(piece.unread.number) for piece in self._pieces]
+        return pa.Table.from_batches(batches, schema).append_column("", pa.chunked_array(numbers, pa.int64()))
+
+    def put_back(self, table: pa.Table, spare_bytes: int = 0) -> None:
+        """Append what `to_table` returned, piece by piece; it may take ``spare_bytes`` more than the capacity."""
+        for rows in table.to_batches():
+            columns = rows.num_columns - 1
+            number = rows.column(columns).to_numpy().copy()
+            batch = rows.select(range(columns))
+            message = batch.serialize()
+            nbytes = message.size + batch.num_rows * _CODE_BYTES
+            if self.nbytes + nbytes > self.capacity_bytes + spare_bytes:
+                raise BudgetTooSmall(
+                    f"memory= leaves no room for the {table.num_rows} tuples that are pending in the snapshot: "
+                    "give at least the memory it was taken with"
+                )
+            self._append(self._piece(pa.ipc.read_record_batch(message, batch.schema), number, nbytes))
+            self.next_number = max(self.next_number, int(number.max()) + 1)
+
+    def consume(self, count: int) -> None:
+        """Remove the ``count`` oldest rows."""
+        self.num_rows -= count
+        while count:
+            piece = self._pieces[0]
+            rows = min(count, piece.unread_rows)
+            piece.read_rows += rows
+            count -= rows
+            if piece.unread_rows == 0:
+                self._pieces.popleft()
+                self.nbytes -= piece.nbytes

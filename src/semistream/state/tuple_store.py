@@ -1,0 +1,211 @@
+"""Tuples in fixed memory: columns of slots, and one ring of bytes for values of varying length.
+
+A slot is a row number in preallocated arrays, so a tuple costs the same bytes wherever it is and freeing it frees
+them at once. Text and binary values go to a byte ring shared by all such columns, in arrival order; the ring
+is reclaimed up to the oldest live tuple, or by closing the gaps between live ones. Slots and ring can be resized in
+place.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from semistream.core.errors import UnsupportedType
+from semistream.kernels.arrow_views import valid_mask
+from semistream.kernels.elastic import ElasticArray, Moves
+from semistream.state.tuple_columns import BooleanColumn, Column, FixedColumn, NullColumn, bitmap
+from semistream.state.varlen_columns import VarlenColumns, is_varlen, varlen_bytes
+
+__all__ = ["TupleStore"]
+
+_Int32s = npt.NDArray[np.int32]
+
+
+class TupleStore:
+    """Tuples of ``schema`` in ``capacity`` slots.
+
+    Parameters
+    ----------
+    ring_bytes
+        Space for text and binary values; ignored when the schema has none.
+    max_capacity, max_ring_bytes
+        The most that `resize` can ask for; None for a store that is never resized.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        capacity: int,
+        ring_bytes: int,
+        max_capacity: int | None = None,
+        max_ring_bytes: int | None = None,
+    ) -> None:
+        self.schema = schema
+        self.capacity = capacity
+        self.fixed_bytes = self.fixed_bytes_per_tuple(schema)
+        self._columns: dict[int, Column] = {}
+        varlen: list[int] = []
+        for index, field in enumerate(schema):
+            if is_varlen(field.type):
+                varlen.append(index)
+            elif pt.is_boolean(field.type):
+                self._columns[index] = BooleanColumn(capacity, max_capacity)
+            elif pt.is_null(field.type):
+                self._columns[index] = NullColumn()
+            else:
+                self._columns[index] = FixedColumn(field.type, capacity, max_capacity)
+        self._varlen_at = {column: position for position, column in enumerate(varlen)}
+        self._varlen: VarlenColumns | None = None
+        if varlen:
+            types = [schema.field(index).type for index in varlen]
+            self._varlen = VarlenColumns(types, capacity, ring_bytes, max_capacity, max_ring_bytes)
+        self._nulls = ElasticArray(capacity, np.uint8, columns=self._null_bytes(schema), max_capacity=max_capacity)
+        self._nulls.values.fill(0)
+        self._null_columns: set[int] = set()
+
+    @staticmethod
+    def _null_bytes(schema: pa.Schema) -> int:
+        return (len(schema) + 7) // 8 if any(field.nullable for field in schema) else 0
+
+    @staticmethod
+    def supports(dtype: pa.DataType) -> bool:
+        """Return whether a column of this type can be kept in slots."""
+        return is_varlen(dtype) or pt.is_boolean(dtype) or pt.is_null(dtype) or FixedColumn.supports(dtype)
+
+    @staticmethod
+    def require_supported(schema: pa.Schema) -> None:
+        """Raise `UnsupportedType` when a column cannot be kept in slots."""
+        for field in schema:
+            if not TupleStore.supports(field.type):
+                raise UnsupportedType(
+                    f"stream column {field.name!r} has type {field.type}, which cannot wait in memory: "
+                    "cast it to text or to scalar columns before the join"
+                )
+
+    @staticmethod
+    def num_varlen_columns(schema: pa.Schema) -> int:
+        """Return how many text and binary columns there are."""
+        return sum(is_varlen(field.type) for field in schema)
+
+    @classmethod
+    def fixed_bytes_per_tuple(cls, schema: pa.Schema) -> int:
+        """Return the bytes a tuple takes apart from its text and binary values."""
+        total = cls._null_bytes(schema)
+        varlen = 0
+        for field in schema:
+            if is_varlen(field.type):
+                varlen += 1
+            elif pt.is_boolean(field.type):
+                total += 1
+            elif pt.is_fixed_size_binary(field.type):
+                total += field.type.byte_width
+            elif not pt.is_null(field.type):
+                total += field.type.bit_width // 8
+        return total + (8 + 4 * varlen if varlen else 0)
+
+    @property
+    def nbytes(self) -> int:
+        varlen = self._varlen.nbytes if self._varlen else 0
+        return sum(column.nbytes for column in self._columns.values()) + varlen + self._nulls.values.nbytes
+
+    @property
+    def ring_bytes(self) -> int:
+        """The space for text and binary values; 0 when the schema has none."""
+        return self._varlen.ring_bytes if self._varlen else 0
+
+    @property
+    def live_ring_bytes(self) -> int:
+        """The bytes of text and binary values that were put and not freed."""
+        return self._varlen.live_bytes if self._varlen else 0
+
+    @property
+    def room_ring_bytes(self) -> int:
+        """The bytes of text and binary values that can be put now, if need be after `compact`."""
+        return self._varlen.room_bytes if self._varlen else 0
+
+    def fitting_rows(self, batch: pa.RecordBatch) -> int:
+        """Return how many of the next rows fit the ring, if need be after `compact`."""
+        if self._varlen is None:
+            return batch.num_rows
+        return int(np.searchsorted(np.cumsum(varlen_bytes(batch)), self.room_ring_bytes, side="right"))
+
+    def needs_compaction(self, batch: pa.RecordBatch) -> bool:
+        """Return whether ``batch`` fits the ring only after `compact`."""
+        return self._varlen is not None and int(varlen_bytes(batch).sum()) > self._varlen.free_bytes
+
+    def compact(self, live_slots: _Int32s) -> None:
+        """Close the gaps in the ring; ``live_slots`` are all that were put and not freed, and become sorted by age."""
+        if self._varlen is not None:
+            self._varlen.compact(live_slots)
+
+    def put(self, slots: _Int32s, batch: pa.RecordBatch) -> None:
+        """Store the rows of ``batch`` in ``slots``."""
+        for index, column in self._columns.items():
+            column.put(slots, batch.column(index))
+        if self._varlen is not None:
+            self._varlen.put(slots, [batch.column(index) for index in self._varlen_at])
+        nulls = self._nulls.values
+        if nulls.shape[1]:
+            if self._null_columns:
+                nulls[slots] = 0
+            for index, column_values in enumerate(batch.columns):
+                mask = valid_mask(column_values)
+                if mask is not None:
+                    nulls[slots[~mask], index // 8] |= np.uint8(1 << index % 8)
+                    self._null_columns.add(index)
+
+    def take_column(self, name: str, slots: _Int32s) -> pa.Array:
+        """Return one column of the tuples in ``slots``."""
+        return self._take(self.schema.get_field_index(name), slots)
+
+    def take(self, slots: _Int32s) -> list[pa.Array]:
+        """Return the tuples in ``slots``, column by column."""
+        return [self._take(index, slots) for index in range(len(self.schema))]
+
+    def _take(self, index: int, slots: _Int32s) -> pa.Array:
+        validity = self._validity(index, slots)
+        if index in self._varlen_at:
+            assert self._varlen is not None
+            return self._varlen.take(self._varlen_at[index], slots, validity)
+        return self._columns[index].take(slots, validity)
+
+    def _validity(self, index: int, slots: _Int32s) -> pa.Buffer | None:
+        if index not in self._null_columns:
+            return None
+        null = self._nulls.values[slots, index // 8] & np.uint8(1 << index % 8)
+        return bitmap(null == 0) if null.any() else None
+
+    def sizes(self, slots: _Int32s) -> npt.NDArray[np.int64] | None:
+        """Return the `varlen_bytes` of the tuples in ``slots``, or None when the schema has no such column."""
+        return None if self._varlen is None else self._varlen.sizes(slots)
+
+    def free(self, slots: _Int32s) -> None:
+        """Say that the tuples in ``slots`` left; their values stay until the next `put`, `compact` or `resize`."""
+        if self._varlen is not None:
+            self._varlen.free(slots)
+
+    def reclaim(self, oldest_slot: int | None) -> None:
+        """Free the ring up to the oldest live tuple, or wholly when there is none."""
+        if self._varlen is not None:
+            self._varlen.reclaim(oldest_slot)
+
+    def resize(self, capacity: int, ring_bytes: int, moves: Moves, live_slots: _Int32s) -> None:
+        """Change slots and ring in place.
+
+        Parameters
+        ----------
+        moves
+            The tuples that change their slots, when slots become fewer.
+        live_slots
+            All that were put and not freed, after the moves; ignored when the schema has no text or binary values.
+        """
+        if self._varlen is not None:
+            self._varlen.resize(capacity, ring_bytes, moves, live_slots)
+        for column in self._columns.values():
+            column.resize(capacity, moves)
+        moves.apply(self._nulls.values)
+        self._nulls.resize(capacity)
+        # A slot is only cleared of nulls once there were some.
+        self._nulls.values[self.capacity :] = 0
+        self.capacity = capacity

@@ -1,0 +1,291 @@
+"""The stream tuples that are being joined: codes to match by, payload, and what is known of each.
+
+Slots are shared: the multi-map (or ordered window) hands them out, the payload arrays are indexed by them.
+Everything is allocated for a number of tuples worked out from the budget and from measured tuple sizes, and resized in
+place when the budget is shared out anew.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.kernels.elastic import ElasticArray, Moves
+from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.state.tuple_store import TupleStore
+from semistream.state.varlen_columns import varlen_bytes
+
+__all__ = ["LiveTuples", "SlotWindow", "TupleWindow", "VarlenSizes", "WindowCodes", "WindowShape"]
+
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+# Text varies in length: room beyond the measured mean before the ring, not the slots, becomes the limit.
+_RING_HEADROOM = 1.25
+
+
+class SlotWindow(Protocol):
+    """A first-in-first-out set of codes in slots: `FifoMultimap` or `OrderIndex`."""
+
+    capacity: int
+
+    def __len__(self) -> int: ...
+    @property
+    def free(self) -> int: ...
+    @property
+    def hash_bytes(self) -> int: ...
+    @property
+    def queue_bytes(self) -> int: ...
+    def insert(self, codes: _Int64s, /) -> _Int32s: ...
+    def expire(self, count: int) -> _Int32s: ...
+    def oldest(self, count: int) -> _Int32s: ...
+
+
+class WindowCodes(Protocol):
+    """Under which codes stream tuples are kept in a window."""
+
+    def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
+        """Return the codes of stream tuples; not valid means that nothing can match."""
+
+    def window_codes(self, codes: _Int64s) -> KeyCodes:
+        """Return the codes under which tuples with these stream codes are kept in the window.
+
+        Not valid means that nothing can match.
+        """
+
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> SlotWindow:
+        """Return a window; one that can be resized where there is a ``max_capacity``."""
+
+    def window_bytes(self, capacity: int) -> tuple[int, int]:
+        """Return (hash bytes, queue bytes) of a window of this capacity."""
+
+
+@dataclass(frozen=True)
+class VarlenSizes:
+    """Measured bytes of text and binary values per tuple."""
+
+    mean: float
+    largest: int
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> "VarlenSizes":
+        sizes = varlen_bytes(batch)
+        return cls(float(sizes.mean()), int(sizes.max()))
+
+
+@dataclass(frozen=True)
+class WindowShape:
+    """How many tuples a window holds, and how many bytes of text and binary values."""
+
+    capacity: int
+    ring_bytes: int
+
+    @classmethod
+    def fitting(
+        cls, matching: WindowCodes, schema: pa.Schema, ordered: bool, varlen: VarlenSizes, window_bytes: int
+    ) -> "WindowShape":
+        """Return the largest shape that takes at most ``window_bytes``; its capacity may be 0."""
+        low, high = 0, max(0, window_bytes)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if sum(cls.with_text(middle, varlen).nbytes(matching, schema, ordered)) <= window_bytes:
+                low = middle
+            else:
+                high = middle - 1
+        return cls.with_text(low, varlen)
+
+    @classmethod
+    def with_text(cls, capacity: int, varlen: VarlenSizes) -> "WindowShape":
+        """Return the shape of a window for so many tuples with text of these sizes."""
+        return cls(capacity, max(varlen.largest, int(varlen.mean * _RING_HEADROOM * capacity)))
+
+    def nbytes(self, matching: WindowCodes, schema: pa.Schema, ordered: bool) -> tuple[int, int]:
+        """Return (H_S with payload, queue) bytes."""
+        hash_bytes, queue_bytes = matching.window_bytes(self.capacity)
+        per_tuple = TupleStore.fixed_bytes_per_tuple(schema) + 1 + (8 if ordered else 0)
+        return hash_bytes + self.capacity * per_tuple + self.ring_bytes, queue_bytes
+
+
+@dataclass(frozen=True)
+class LiveTuples:
+    """The tuples of a window, oldest first, taken out of their slots."""
+
+    batch: pa.RecordBatch
+    matched: npt.NDArray[np.bool_]
+    number: _Int64s | None
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.batch.nbytes) + self.matched.nbytes + (0 if self.number is None else self.number.nbytes)
+
+    def to_table(self) -> pa.Table:
+        """Return the tuples as a table, for a snapshot."""
+        # After the stream's own columns, and found by position: the stream may use any name.
+        table = pa.Table.from_batches([self.batch]).append_column("matched", pa.array(self.matched))
+        return table if self.number is None else table.append_column("number", pa.array(self.number))
+
+    @classmethod
+    def from_table(cls, table: pa.Table, schema: pa.Schema) -> "LiveTuples":
+        """Return what `to_table` was called on."""
+        columns = len(schema)
+        tuples = table.select(range(columns)).combine_chunks().to_batches()
+        return cls(
+            batch=tuples[0] if tuples else pa.RecordBatch.from_pylist([], schema),
+            matched=table.column(columns).to_numpy(),
+            number=table.column(columns + 1).to_numpy() if table.num_columns > columns + 1 else None,
+        )
+
+
+class TupleWindow:
+    """Tuples in slots with their codes, first in, first out.
+
+    Parameters
+    ----------
+    schema
+        Of the tuples.
+    ordered
+        Whether arrival numbers are kept, for output in stream order.
+    max_shape
+        The largest shape that `resize` can ask for; None for a window that is never resized.
+
+    Attributes
+    ----------
+    entered
+        Tuples that were inserted from the start on.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        matching: WindowCodes,
+        shape: WindowShape,
+        ordered: bool,
+        max_shape: WindowShape | None = None,
+    ) -> None:
+        self.shape = shape
+        self._max_shape = max_shape
+        max_capacity, max_ring_bytes = (max_shape.capacity, max_shape.ring_bytes) if max_shape else (None, None)
+        self._schema = schema
+        self._matching = matching
+        self.codes = matching.make_window(shape.capacity, max_capacity)
+        self.store = TupleStore(schema, shape.capacity, shape.ring_bytes, max_capacity, max_ring_bytes)
+        self._matched = ElasticArray(shape.capacity, np.bool_, max_capacity=max_capacity)
+        self._number = ElasticArray(
+            shape.capacity if ordered else 0, np.int64, max_capacity=max_capacity if ordered else None
+        )
+        self.entered = 0
+        self._ordered = ordered
+
+    @property
+    def matched(self) -> npt.NDArray[np.bool_]:
+        """Per slot, whether the tuple has met a matching master row."""
+        return self._matched.values
+
+    @property
+    def number(self) -> _Int64s:
+        """Per slot, the tuple's arrival number; only kept when output follows stream order."""
+        return self._number.values
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def hash_bytes(self) -> int:
+        return self.codes.hash_bytes + self.store.nbytes + self.matched.nbytes + self.number.nbytes
+
+    @property
+    def queue_bytes(self) -> int:
+        return self.codes.queue_bytes
+
+    @property
+    def ring_bytes(self) -> int:
+        """The space for text and binary values."""
+        return self.store.ring_bytes
+
+    def fitting_rows(self, batch: pa.RecordBatch) -> int:
+        """Return how many of the next rows fit now; `insert` makes the room that gaps in the text take."""
+        return min(self.codes.free, self.store.fitting_rows(batch.slice(0, self.codes.free)))
+
+    def insert(self, codes: _Int64s, batch: pa.RecordBatch, numbers: _Int64s | None) -> _Int32s:
+        """Add tuples; ``numbers`` are their arrival numbers when output follows stream order."""
+        if self.store.needs_compaction(batch):
+            self.store.compact(self.codes.oldest(len(self)))
+        slots = self.codes.insert(codes)
+        self.store.put(slots, batch)
+        self.matched[slots] = False
+        self.entered += slots.size
+        if self._ordered:
+            assert numbers is not None
+            self.number[slots] = numbers
+        return slots
+
+    def expire(self, count: int) -> _Int32s:
+        """Remove the oldest tuples and return their slots; their payload stays readable until the next insert."""
+        slots = self.codes.expire(count)
+        self._free(slots)
+        return slots
+
+    def remove(self, codes: _Int64s) -> _Int32s:
+        """Remove all tuples with these codes and return their slots, readable until the next insert."""
+        assert isinstance(self.codes, FifoMultimap)
+        slots = self.codes.delete(codes)
+        if slots.size:
+            self._free(slots)
+        return slots
+
+    def _free(self, slots: _Int32s) -> None:
+        self.store.free(slots)
+        self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
+
+    def can_resize(self, shape: WindowShape) -> bool:
+        """Return whether `resize` can bring this window into ``shape``, if its tuples fit that."""
+        most = self._max_shape
+        return (
+            isinstance(self.codes, FifoMultimap)
+            and most is not None
+            and shape.capacity <= most.capacity
+            and shape.ring_bytes <= most.ring_bytes
+        )
+
+    def resize(self, shape: WindowShape) -> None:
+        """Take another shape in place; slots of tuples may change, their order does not."""
+        assert self.can_resize(shape)
+        assert len(self) <= shape.capacity
+        assert self.store.live_ring_bytes <= shape.ring_bytes
+        assert isinstance(self.codes, FifoMultimap)
+        # What becomes smaller does so before memory is taken: added slots of the store take none until they are used.
+        moves = Moves.of(0)
+        if shape.capacity < self.shape.capacity:
+            moves = self.codes.resize(shape.capacity)
+        text_slots = self.codes.oldest(len(self) if self.store.ring_bytes != shape.ring_bytes else 0)
+        self.store.resize(shape.capacity, shape.ring_bytes, moves, text_slots)
+        moves.apply(self.matched)
+        self._matched.resize(shape.capacity)
+        if self._ordered:
+            moves.apply(self.number)
+            self._number.resize(shape.capacity)
+        if shape.capacity > self.shape.capacity:
+            self.codes.resize(shape.capacity)
+        self.shape = shape
+
+    def live_tuples(self) -> LiveTuples:
+        """Return a copy of all tuples, oldest first."""
+        return self.tuples(self.codes.oldest(len(self)))
+
+    def tuples(self, slots: _Int32s) -> LiveTuples:
+        """Return a copy of some tuples."""
+        return LiveTuples(
+            batch=pa.RecordBatch.from_arrays(self.store.take(slots), schema=self._schema),
+            matched=self.matched[slots],
+            number=self.number[slots] if self._ordered else None,
+        )
+
+    def put_back(self, tuples: LiveTuples) -> None:
+        """Insert what `live_tuples` returned, into an empty window."""
+        assert len(self) == 0
+        codes = self._matching.window_codes(self._matching.stream_codes(tuples.batch).code).code
+        slots = self.insert(codes, tuples.batch, tuples.number)
+        self.matched[slots] = tuples.matched

@@ -1,0 +1,122 @@
+"""A file opened for reading at given offsets, into memory that the caller owns."""
+
+import os
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.fs as pafs
+
+from semistream.kernels.pages.page_reads import read_stretches
+from semistream.storage.reading.c_functions import PREADV2, READ_IF_CACHED
+
+__all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile"]
+
+# The page cache may hold a file in units of up to this size, and drops only units that lie whole inside a range.
+_CACHE_UNIT_BYTES = 4 << 20
+
+Access: TypeAlias = Literal["scan", "sweep", "lookup"]
+
+_Int64s = npt.NDArray[np.int64]
+
+
+class RandomFile(Protocol):
+    """Closed by `close`, or when the last reference to it goes."""
+
+    size: int
+
+    def read_into(self, offset: int, view: memoryview) -> int:
+        """Fill ``view`` from ``offset`` and return how many bytes there were; fewer only at the end."""
+
+    def advise(self, access: Access) -> None:
+        """Tell the operating system how the file will be read."""
+
+    def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Read those ranges to their addresses that take no waiting for a disk, and return which.
+
+        The others are begun to be fetched.
+        """
+
+    def drop(self, offset: int, length: int) -> None:
+        """Forget a range that was read, so that the next read of it goes to the disk."""
+
+    def close(self) -> None: ...
+
+
+class LocalFile:
+    """A local file: one system call per read, and hints to the page cache where the platform has them."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._fd).st_size
+
+    def read_into(self, offset: int, view: memoryview) -> int:
+        done = os.preadv(self._fd, [view], offset)
+        while done < len(view):
+            got = os.preadv(self._fd, [view[done:]], offset + done)
+            if got == 0:
+                break
+            done += got
+        return done
+
+    def advise(self, access: Access) -> None:
+        if hasattr(os, "posix_fadvise"):
+            advice = {"scan": os.POSIX_FADV_SEQUENTIAL, "lookup": os.POSIX_FADV_RANDOM}
+            os.posix_fadvise(self._fd, 0, 0, advice.get(access, os.POSIX_FADV_NORMAL))
+
+    def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        is_read = np.zeros(offsets.size, dtype=np.bool_)
+        if PREADV2:
+            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, lengths, is_read)
+        if hasattr(os, "posix_fadvise"):
+            for at in np.flatnonzero(~is_read).tolist():
+                os.posix_fadvise(self._fd, int(offsets[at]), int(lengths[at]), os.POSIX_FADV_WILLNEED)
+        return is_read
+
+    def drop(self, offset: int, length: int) -> None:
+        # What lies before was read with earlier runs; the unit at the end goes with the next one.
+        start = max(0, offset - _CACHE_UNIT_BYTES)
+        end = offset + length
+        if end >= self.size:
+            end += _CACHE_UNIT_BYTES
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+class RemoteFile:
+    """A file of a pyarrow filesystem."""
+
+    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+        self._file: Any = filesystem.open_input_file(path)
+        self.size = int(self._file.size())
+
+    def read_into(self, offset: int, view: memoryview) -> int:
+        done = 0
+        while done < len(view):
+            piece = memoryview(self._file.read_at(len(view) - done, offset + done))
+            if len(piece) == 0:
+                break
+            view[done : done + len(piece)] = piece
+            done += len(piece)
+        return done
+
+    def advise(self, access: Access) -> None:
+        pass
+
+    def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        return np.zeros(offsets.size, dtype=np.bool_)
+
+    def drop(self, offset: int, length: int) -> None:
+        pass
+
+    def close(self) -> None:
+        self._file.close()

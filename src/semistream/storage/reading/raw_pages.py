@@ -1,0 +1,277 @@
+"""Rows of serialised record batches, copied out without decoding the batches.
+
+A page of the master table, a block of rows in a cache, and the rows that a sweep has found are all the same thing: the
+message of a record batch in a piece of memory. Decoding thousands of them to take one row of each would cost more than
+all else, so the few rows that are wanted are copied straight from the buffers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from semistream.core.errors import DamagedTable, UnsupportedType
+from semistream.kernels.pages.message_buffers import find_buffers
+from semistream.kernels.pages.row_gather import gather_bits, gather_bytes, gather_fixed, gather_ranges, gather_words
+
+__all__ = ["JoinedPages", "PageShape", "RawPages", "RowGather"]
+
+_ALIGNMENT = 8
+
+_Bytes = npt.NDArray[np.uint8]
+_Int64s = npt.NDArray[np.int64]
+_Uint64s = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class _Column:
+    field: pa.Field
+    position: int
+    first_buffer: int
+
+    @property
+    def is_nested(self) -> bool:
+        dtype = self.field.type
+        return dtype.num_fields > 0 or isinstance(dtype, pa.BaseExtensionType) or pt.is_null(dtype)
+
+
+def _offset_bytes(dtype: pa.DataType) -> int | None:
+    """Return the width of a text's offsets, or None for what is not text."""
+    if pt.is_string(dtype) or pt.is_binary(dtype):
+        return 4
+    return 8 if pt.is_large_string(dtype) or pt.is_large_binary(dtype) else None
+
+
+def _buffer_count(dtype: pa.DataType) -> int:
+    if isinstance(dtype, pa.BaseExtensionType):
+        dtype = dtype.storage_type
+    if pt.is_null(dtype):
+        return 0
+    if pt.is_fixed_size_list(dtype):
+        return 1 + _buffer_count(dtype.value_type)
+    return int(dtype.num_buffers) + sum(_buffer_count(dtype.field(i).type) for i in range(dtype.num_fields))
+
+
+class PageShape:
+    """Which columns are wanted of messages with a given schema, and where their buffers stand in the list.
+
+    Examples
+    --------
+    >>> batch = pa.record_batch({"id": [1, 2], "city": ["Rome", "Oslo"]})
+    >>> pages = PageShape(batch.schema, ["city"]).pages(np.frombuffer(batch.serialize(), np.uint8), [0])
+    >>> gather = RowGather(pages.shape, 3)
+    >>> gather.add(pages, np.zeros(2, np.int64), np.array([1, 0]), np.array([0, 2]))
+    >>> gather.finish().to_pydict()
+    {'city': ['Oslo', None, 'Rome']}
+    """
+
+    def __init__(self, schema: pa.Schema, columns: Sequence[str] | None = None) -> None:
+        names = list(schema.names if columns is None else columns)
+        for field in schema:
+            if pt.is_string_view(field.type) or pt.is_binary_view(field.type):
+                raise UnsupportedType(
+                    f"column {field.name!r} has type {field.type}, whose rows cannot be copied out of pages: stage it "
+                    "as plain text, or use 'hybridjoin'"
+                )
+        self.message_schema = schema
+        self.schema = pa.schema([schema.field(name) for name in names])
+        first = np.concatenate([[0], np.cumsum([_buffer_count(field.type) for field in schema])])
+        self.num_buffers = int(first[-1])
+        positions = [schema.get_field_index(name) for name in names]
+        self.columns = [_Column(schema.field(at), at, int(first[at])) for at in positions]
+
+    def pages(self, raw: _Bytes, starts: Sequence[int] | _Int64s) -> "RawPages":
+        """Return the messages that begin at ``starts``, each at a multiple of 8."""
+        return RawPages(self, raw, np.asarray(starts, dtype=np.int64))
+
+    def serialised(self, rows: pa.RecordBatch) -> "RawPages":
+        """Return one message with these rows, in memory of its own."""
+        return self.pages(np.frombuffer(memoryview(rows.serialize()), dtype=np.uint8), [0])
+
+
+class RawPages:
+    """Messages of one shape in one piece of memory; what was verified before it got here.
+
+    Attributes
+    ----------
+    buffers
+        The address of buffer b of message m, or 0.
+    """
+
+    def __init__(self, shape: PageShape, raw: _Bytes, starts: _Int64s) -> None:
+        self.shape = shape
+        self.raw = raw
+        self.starts = starts
+        self.buffers = np.empty((starts.size, shape.num_buffers), dtype=np.uint64)
+        assert raw.ctypes.data % _ALIGNMENT == 0, "memory for pages is aligned"
+        if find_buffers(raw, starts, self.buffers) < starts.size:
+            raise DamagedTable("a page is not a record batch of the table's schema: write it anew with replace()")
+
+    def begins(self, column: int, number: int) -> _Uint64s:
+        """Return where a buffer of a column begins in every message."""
+        return _begins(self, column, number)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RawPages, (self.shape, self.raw, self.starts)  # all else follows from these
+
+    def batch(self, page: int) -> pa.RecordBatch:
+        """Return a message decoded."""
+        begin = int(self.starts[page])
+        batch: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(self.raw[begin:]), self.shape.message_schema)
+        return batch
+
+
+class JoinedPages:
+    """Messages of one shape in several pieces of memory, numbered through."""
+
+    def __init__(self, shape: PageShape, parts: Sequence[RawPages]) -> None:
+        self.shape = shape
+        self._parts = parts
+        self._first = np.cumsum([0, *(part.starts.size for part in parts)])
+        self.buffers = np.concatenate([np.empty((0, shape.num_buffers), np.uint64), *(part.buffers for part in parts)])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return JoinedPages, (self.shape, self._parts)  # addresses are of this process
+
+    def begins(self, column: int, number: int) -> _Uint64s:
+        """Return where a buffer of a column begins in every message."""
+        return _begins(self, column, number)
+
+    def batch(self, page: int) -> pa.RecordBatch:
+        """Return a message decoded."""
+        part = int(np.searchsorted(self._first, page, side="right")) - 1
+        return self._parts[part].batch(page - int(self._first[part]))
+
+
+class RowGather:
+    """Rows of several pieces of memory, in an order of the caller's choice; places that get no row are NULL.
+
+    Parameters
+    ----------
+    shape
+        Names the columns; pages of other shapes may be added, as long as those are of the same types.
+    num_rows
+        How many rows the result has.
+    """
+
+    def __init__(self, shape: PageShape, num_rows: int) -> None:
+        self._schema = shape.schema
+        self._num_rows = num_rows
+        self._parts: list[tuple[RawPages | JoinedPages, _Int64s, _Int64s, _Int64s]] = []
+        self._placed = 0
+        self._known_ranges: dict[int, tuple[_Uint64s, _Int64s]] = {}
+
+    def add(self, source: RawPages | JoinedPages, pages: _Int64s, rows: _Int64s, places: _Int64s) -> None:
+        """Let row ``rows[i]`` of page ``pages[i]`` be row ``places[i]`` of the result. Places must be distinct."""
+        assert not self._known_ranges, "all rows are added before they are looked at"
+        if rows.size:
+            self._parts.append((source, pages, rows, places))
+            self._placed += rows.size
+
+    def finish(self) -> pa.RecordBatch:
+        """Return the rows."""
+        columns = [self._column(at, field.type) for at, field in enumerate(self._schema)]
+        schema = self._schema
+        if self._placed < self._num_rows:
+            schema = pa.schema([field.with_nullable(True) for field in schema])
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def row_bytes(self) -> _Int64s:
+        """Return how many bytes each row takes: exact for flat columns, the column's average for nested ones."""
+        total = np.zeros(self._num_rows, dtype=np.int64)
+        for at, field in enumerate(self._schema):
+            width = _offset_bytes(field.type)
+            if width is not None:
+                total += self._ranges(at, width)[1] + width
+            elif self._parts and self._parts[0][0].shape.columns[at].is_nested:
+                self._add_nested_bytes(at, total)
+            elif self._parts:
+                total += -(-field.type.bit_width // 8)
+        return total
+
+    def _add_nested_bytes(self, at: int, total: _Int64s) -> None:
+        """Add what a value of a nested column takes on average in its page; one long value is not told apart."""
+        for source, pages, _, places in self._parts:
+            for page in np.unique(pages).tolist():
+                column = source.batch(page).column(source.shape.columns[at].position)
+                total[places[pages == page]] += -(-column.nbytes // max(1, len(column)))
+
+    def _column(self, at: int, dtype: pa.DataType) -> pa.Array:
+        if not self._parts:
+            return pa.nulls(self._num_rows, dtype)
+        if self._parts[0][0].shape.columns[at].is_nested:
+            return self._nested(at, dtype)
+        validity = self._validity(at)
+        width = _offset_bytes(dtype)
+        if width is not None:
+            offsets, data = self._text(at, width)
+            return pa.Array.from_buffers(dtype, self._num_rows, [validity, offsets, data])
+        if pt.is_boolean(dtype):
+            bits = self._bits(at, 1, absent=False)
+            values = pa.py_buffer(np.packbits(bits, bitorder="little"))
+        else:
+            values = pa.py_buffer(self._values(at, dtype.bit_width // 8))
+        return pa.Array.from_buffers(dtype, self._num_rows, [validity, values])
+
+    def _validity(self, at: int) -> pa.Buffer | None:
+        present = [source.begins(at, 0).any() for source, *_ in self._parts]
+        if self._placed == self._num_rows and not any(present):
+            return None
+        valid = self._bits(at, 0, absent=True)
+        return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+    def _bits(self, at: int, number: int, *, absent: bool) -> npt.NDArray[np.bool_]:
+        out = np.zeros(self._num_rows, dtype=np.bool_)
+        for source, pages, rows, places in self._parts:
+            gather_bits(source.begins(at, number), pages, rows, places, absent, out)
+        return out
+
+    def _values(self, at: int, width: int) -> _Bytes:
+        out = np.zeros(-(-self._num_rows * width // 8) * 8, dtype=np.uint8)
+        for source, pages, rows, places in self._parts:
+            if width == 8:
+                gather_words(source.begins(at, 1), pages, rows, places, out.view(np.int64))
+            else:
+                gather_fixed(source.begins(at, 1), pages, rows, places, width, out)
+        return out
+
+    def _ranges(self, at: int, width: int) -> tuple[_Uint64s, _Int64s]:
+        """Return the address where the text of every row begins, and its length."""
+        if at in self._known_ranges:
+            return self._known_ranges[at]
+        sources = np.zeros(self._num_rows, dtype=np.uint64)
+        lengths = np.zeros(self._num_rows, dtype=np.int64)
+        for source, pages, rows, places in self._parts:
+            gather_ranges(source.begins(at, 1), source.begins(at, 2), pages, rows, places, width, sources, lengths)
+        self._known_ranges[at] = sources, lengths
+        return sources, lengths
+
+    def _text(self, at: int, width: int) -> tuple[pa.Buffer, pa.Buffer]:
+        sources, lengths = self._ranges(at, width)
+        offsets = np.zeros(self._num_rows + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        data = np.empty(int(offsets[-1]), dtype=np.uint8)
+        for _, _, _, places in self._parts:
+            gather_bytes(places, sources, offsets, data)
+        return pa.py_buffer(offsets.astype(np.int32) if width == 4 else offsets), pa.py_buffer(data)
+
+    def _nested(self, at: int, dtype: pa.DataType) -> pa.Array:
+        taken: list[pa.Array] = []
+        order: list[_Int64s] = []
+        for source, pages, rows, places in self._parts:
+            position = source.shape.columns[at].position
+            for page in np.unique(pages).tolist():
+                here = pages == page
+                taken.append(source.batch(page).column(position).take(pa.array(rows[here])))
+                order.append(places[here])
+        where = np.full(self._num_rows, -1, dtype=np.int64)
+        where[np.concatenate(order)] = np.arange(self._placed)
+        column: pa.Array = pa.concat_arrays(taken).cast(dtype).take(pa.array(where, mask=where < 0))
+        return column
+
+
+def _begins(pages: RawPages | JoinedPages, column: int, number: int) -> _Uint64s:
+    return np.ascontiguousarray(pages.buffers[:, pages.shape.columns[column].first_buffer + number])

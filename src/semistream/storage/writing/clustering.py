@@ -1,0 +1,248 @@
+"""Orders rows by bucket and key code in bounded memory.
+
+Rows that fit are sorted in memory. Else they go to disk in order of arrival, their keys beside them; DuckDB
+sorts the keys and says which place each row has; a second pass puts every row into the partition that holds its
+place; and partitions, each of which fits, are read one after the other and laid out.
+
+::
+
+    rows ──► arrival file ───────────────┐
+      └─ keys ─► DuckDB ─► places ───────┴─► partition 0, 1, 2 ... ─► rows in order
+
+Rows only move between Arrow buffers, so every type keeps every bit of its values, and all disk access is sequential.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from semistream.storage.row_sizes import row_bits
+from semistream.storage.writing.duckdb_ranks import KEY_SCHEMA, places_in_arrival_order
+
+__all__ = ["RowSorter"]
+
+# Parts of the memory.
+_COLLECTED_PART = 4  # rows are collected, then copied in order
+_SORT_PART = 2
+_PARTITION_PART = 8
+_MIN_PARTITION_BYTES = 16 << 10
+_MAX_PARTITION_BYTES = 1 << 30  # text has 32-bit offsets
+_MAX_OPEN_PARTITIONS = 128
+_ROW_OVERHEAD_BYTES = 24  # code, bucket and place
+
+
+class RowSorter:
+    """Sorts rows by (bucket, code); rows that are equal in both keep their order of arrival.
+
+    Parameters
+    ----------
+    schema
+        Of the rows.
+    memory_bytes
+        What sorting may take.
+    make_scratch
+        Called for a folder when rows have to go to disk.
+    """
+
+    def __init__(self, schema: pa.Schema, memory_bytes: int, make_scratch: Callable[[], str]) -> None:
+        self._schema = schema
+        self._movable_schema = pa.schema([field.with_type(_movable(field.type)) for field in schema])
+        self._memory_bytes = memory_bytes
+        self._make_scratch = make_scratch
+        self._collected: list[pa.RecordBatch] = []
+        self._keys: list[pa.RecordBatch] = []
+        self._collected_bytes = 0
+        self._arrivals: _Arrivals | None = None
+
+    def add(self, batch: pa.RecordBatch, codes: npt.NDArray[np.int64], buckets: npt.NDArray[np.int32]) -> None:
+        """Take rows in; ``codes`` may be all zero to keep the order of arrival inside a bucket."""
+        columns = [_as(column, _movable(column.type)) for column in batch.columns]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._movable_schema)
+        nbytes = row_bits(batch) // 8 + _ROW_OVERHEAD_BYTES
+        keys = pa.RecordBatch.from_arrays([pa.array(buckets), pa.array(codes), pa.array(nbytes)], schema=KEY_SCHEMA)
+        if self._arrivals is not None:
+            self._arrivals.write(rows, keys)
+            return
+        self._collected.append(rows)
+        self._keys.append(keys)
+        self._collected_bytes += int(nbytes.sum())
+        if self._collected_bytes * _COLLECTED_PART > self._memory_bytes:
+            self._arrivals = _Arrivals(self._make_scratch(), self._movable_schema)
+            for waiting in zip(self._collected, self._keys, strict=True):
+                self._arrivals.write(*waiting)
+            self._collected, self._keys = [], []
+
+    def sorted_buckets(self) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
+        """Yield each bucket that has rows, ascending, with its sorted rows; use them before going on."""
+        if self._arrivals is None:
+            batches, rows_per_bucket = self._sorted_in_memory()
+        else:
+            batches, rows_per_bucket = self._arrivals.sorted(self._memory_bytes)
+        rows = _RowStream(self._as_stored(batch) for batch in batches)
+        for bucket in np.flatnonzero(rows_per_bucket).tolist():
+            yield bucket, rows.take(int(rows_per_bucket[bucket]))
+
+    def _sorted_in_memory(self) -> tuple[Iterator[pa.RecordBatch], npt.NDArray[np.int64]]:
+        keys = pa.Table.from_batches(self._keys, KEY_SCHEMA)
+        buckets, codes = keys["bucket"].to_numpy(), keys["code"].to_numpy()
+        # Equal keys keep their order: numpy's lexsort is stable.
+        order = np.lexsort((codes, buckets))
+        self._keys = []
+        return iter([_take(self._collected, self._movable_schema, order)]), np.bincount(buckets)
+
+    def _as_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = zip(batch.columns, self._schema, strict=True)
+        return pa.RecordBatch.from_arrays([_as(column, field.type) for column, field in columns], schema=self._schema)
+
+
+class _Arrivals:
+    """Rows on disk in order of arrival, with their keys in a file beside them."""
+
+    def __init__(self, scratch: str, schema: pa.Schema) -> None:
+        self._scratch = scratch
+        self._schema = schema
+        self._paths = [os.path.join(scratch, name) for name in ("rows.arrow", "keys.arrow")]
+        self._files = [pa.OSFile(path, "wb") for path in self._paths]
+        self._writers = [
+            pa.ipc.new_stream(file, schema) for file, schema in zip(self._files, (schema, KEY_SCHEMA), strict=True)
+        ]
+        self._rows_per_bucket = np.zeros(1, dtype=np.int64)
+
+    def write(self, rows: pa.RecordBatch, keys: pa.RecordBatch) -> None:
+        self._writers[0].write_batch(rows)
+        self._writers[1].write_batch(keys)
+        counts = np.bincount(keys.column("bucket").to_numpy(), minlength=self._rows_per_bucket.size)
+        counts[: self._rows_per_bucket.size] += self._rows_per_bucket
+        self._rows_per_bucket = counts
+
+    def sorted(self, memory_bytes: int) -> tuple[Iterator[pa.RecordBatch], npt.NDArray[np.int64]]:
+        """Return the rows in order, and how many rows each bucket has."""
+        for output in (*self._writers, *self._files):
+            output.close()
+        return self._partitions_in_order(memory_bytes), self._rows_per_bucket
+
+    def _partitions_in_order(self, memory_bytes: int) -> Iterator[pa.RecordBatch]:
+        partition_bytes = int(np.clip(memory_bytes // _PARTITION_PART, _MIN_PARTITION_BYTES, _MAX_PARTITION_BYTES))
+        places = places_in_arrival_order(self._paths[1], self._scratch, memory_bytes // _SORT_PART, partition_bytes)
+        partitions = self._distribute(_RowStream(places))
+        first_rank = 0
+        for partition in partitions.numbers():
+            batches = partitions.read(partition)
+            ranks = np.concatenate([batch.column(len(self._schema)).to_numpy() for batch in batches])
+            order = np.empty(ranks.size, dtype=np.int64)
+            order[ranks - first_rank] = np.arange(ranks.size)
+            first_rank += ranks.size
+            yield _take([batch.select(range(len(self._schema))) for batch in batches], self._schema, order)
+
+    def _distribute(self, places: "_RowStream") -> "_PartitionFiles":
+        """Write every row with its rank to its partition."""
+        schema = self._schema.append(pa.field("", pa.int64()))
+        files = _PartitionFiles(self._scratch, schema)
+        with pa.OSFile(self._paths[0], "rb") as file:
+            for batch in pa.ipc.open_stream(file):
+                place = pa.Table.from_batches(places.take(batch.num_rows)).combine_chunks().to_batches()[0]
+                partitions = place.column("partition").to_numpy()
+                order = np.argsort(partitions, kind="stable")
+                ranked = pa.RecordBatch.from_arrays([*batch.columns, place.column("rank")], schema=schema)
+                ranked = ranked.take(pa.array(order))
+                starts = np.flatnonzero(np.diff(partitions[order], prepend=-1)).tolist()
+                for start, stop in zip(starts, [*starts[1:], order.size], strict=True):
+                    files.write(int(partitions[order[start]]), ranked.slice(start, stop - start))
+        files.close()
+        os.unlink(self._paths[0])
+        os.unlink(self._paths[1])
+        return files
+
+
+class _PartitionFiles:
+    """A file for every partition, of which only some are open at a time."""
+
+    def __init__(self, scratch: str, schema: pa.Schema) -> None:
+        self._scratch = scratch
+        self._schema = schema
+        self._open: OrderedDict[int, tuple[pa.OSFile, pa.RecordBatchStreamWriter]] = OrderedDict()
+        self._numbers: set[int] = set()
+
+    def numbers(self) -> list[int]:
+        """Return the partitions that have rows, in order; a row larger than a partition leaves some without."""
+        return sorted(self._numbers)
+
+    def _path(self, partition: int) -> str:
+        return os.path.join(self._scratch, f"partition-{partition}.arrow")
+
+    def write(self, partition: int, rows: pa.RecordBatch) -> None:
+        self._numbers.add(partition)
+        if partition in self._open:
+            self._open.move_to_end(partition)
+        else:
+            if len(self._open) == _MAX_OPEN_PARTITIONS:
+                self._close(self._open.popitem(last=False)[1])
+            # A file that is opened again gets a further Arrow stream behind those it has.
+            file = pa.OSFile(self._path(partition), "ab")
+            self._open[partition] = file, pa.ipc.new_stream(file, self._schema)
+        self._open[partition][1].write_batch(rows)
+
+    def _close(self, output: tuple[pa.OSFile, pa.RecordBatchStreamWriter]) -> None:
+        file, writer = output
+        writer.close()
+        file.close()
+
+    def close(self) -> None:
+        while self._open:
+            self._close(self._open.popitem()[1])
+
+    def read(self, partition: int) -> list[pa.RecordBatch]:
+        """Return the rows of a partition, and remove its file."""
+        batches: list[pa.RecordBatch] = []
+        with pa.OSFile(self._path(partition), "rb") as file:
+            while file.tell() < file.size():
+                batches.extend(pa.ipc.open_stream(file))
+        os.unlink(self._path(partition))
+        return batches
+
+
+class _RowStream:
+    """Batches read by numbers of rows."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rest: pa.RecordBatch | None = None
+
+    def take(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the next ``rows`` rows."""
+        while rows:
+            batch = next(self._batches) if self._rest is None else self._rest
+            part = batch.slice(0, rows)
+            self._rest = batch.slice(part.num_rows) if part.num_rows < batch.num_rows else None
+            rows -= part.num_rows
+            yield part
+
+
+def _movable(dtype: pa.DataType) -> pa.DataType:
+    """Return a type with the same values that Arrow can reorder, which it cannot do with views."""
+    if pt.is_string_view(dtype):
+        dtype = pa.large_string()
+    elif pt.is_binary_view(dtype):
+        dtype = pa.large_binary()
+    return dtype
+
+
+def _as(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    return column if column.type == dtype else column.cast(dtype)
+
+
+def _take(batches: list[pa.RecordBatch], schema: pa.Schema, order: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Join ``batches``, which are emptied, and order their rows; at most one column is held twice."""
+    table = pa.Table.from_batches(batches, schema)
+    batches.clear()
+    positions = pa.array(order)
+    columns = []
+    for _ in range(table.num_columns):
+        columns.append(table.column(0).combine_chunks().take(positions))
+        table = table.remove_column(0)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,108 @@
+"""Makes a master table out of data of any size, in bounded memory."""
+
+import os
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from semistream.core.errors import InvalidArgument, TableExists, UnknownColumn
+from semistream.core.sizes import parse_bytes
+from semistream.storage.manifest import TableForm
+from semistream.storage.store import Store, open_store
+from semistream.storage.table import MasterTable
+from semistream.storage.writing.page_writer import key_coder
+from semistream.storage.writing.schema_match import stored_schema
+from semistream.storage.writing.sources import open_source
+from semistream.storage.writing.version_writer import Progress, holds_only_litter, remove_litter, write_version
+
+__all__ = ["stage"]
+
+_LAYOUTS = ("clustered", "heap")
+_MAX_BUCKETS = 100_000  # file names have five digits for them
+
+
+def stage(
+    data: object,
+    path: str | os.PathLike[str],
+    *,
+    key: str | Sequence[str],
+    layout: str = "clustered",
+    buckets: int = 1,
+    page_bytes: int | str = "64KB",
+    memory: int | str = "512MB",
+    filesystem: pafs.FileSystem | None = None,
+    progress: Progress | None = None,
+) -> MasterTable:
+    """Write ``data`` as a new master table and return its first version.
+
+    Parameters
+    ----------
+    data
+        A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a Spark DataFrame, or the path of a Parquet
+        file or folder. Dictionary-encoded columns are stored decoded, as their value type. The rows of a Spark
+        DataFrame are written by a Spark job with a task for each bucket: the driver holds none of them, and
+        ``path`` has to be one that the executors see as well.
+    path
+        A folder that does not exist yet or is empty: a local path, a URI that pyarrow knows, or a path inside
+        ``filesystem``. Only on a local path is a second writer refused; elsewhere it is up to the caller.
+    key
+        Name or names of the columns to join on. Rows with a NULL key are kept.
+    layout
+        ``"clustered"`` sorts each bucket by key and can look keys up; ``"heap"`` keeps the order of arrival.
+    buckets
+        Into how many parts the rows are divided by key.
+    page_bytes
+        The unit of reading. A page is at most this large, unless a single row is larger.
+    memory
+        What sorting may take; data beyond a quarter of it goes through a temporary folder inside ``path``, and
+        is then sorted by DuckDB, which takes at least 64 MB. Spark sorts a DataFrame in its own memory.
+    progress
+        Called with the number of rows taken from ``data`` so far; with a DataFrame once, at the end.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, tempfile
+    >>> customers = pa.table({"custkey": [3, 1, 2], "name": ["c", "a", "b"]})
+    >>> table = stage(customers, tempfile.mkdtemp(), key="custkey")
+    >>> table.num_rows, table.key, table.version
+    (3, ('custkey',), 1)
+    """
+    memory_bytes = parse_bytes(memory, "memory")
+    source = open_source(data)
+    form = _form(source.schema, key, layout, buckets, parse_bytes(page_bytes, "page_bytes"))
+    store = open_store(path, filesystem)
+    _require_free(store)
+    store.make_folders()
+    with store.writing():
+        _require_free(store)
+        if store.excludes_writers:
+            remove_litter(store)
+        manifest = write_version(store, form, 1, source, kept_files=(), memory_bytes=memory_bytes, progress=progress)
+    return MasterTable(store, manifest)
+
+
+def _require_free(store: Store) -> None:
+    if not holds_only_litter(store):
+        raise TableExists(
+            f"{store.locate()} is not empty: replace a table with open_table(path).replace(data), "
+            "or stage to another path"
+        )
+
+
+def _form(schema: pa.Schema, key: str | Sequence[str], layout: str, buckets: int, page_bytes: int) -> TableForm:
+    schema = stored_schema(schema)
+    names = (key,) if isinstance(key, str) else tuple(key)
+    if not names or len(set(names)) < len(names):
+        raise InvalidArgument(f"key={key!r} must name at least one column, and each only once")
+    for name in names:
+        if name not in schema.names:
+            raise UnknownColumn(f"key column {name!r} is not in the data: its columns are {', '.join(schema.names)}")
+    if layout not in _LAYOUTS:
+        raise InvalidArgument(f"layout={layout!r} is not a layout: choose 'clustered' or 'heap'")
+    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= _MAX_BUCKETS:
+        raise InvalidArgument(f"buckets={buckets!r} must be a whole number from 1 to {_MAX_BUCKETS}")
+    form = TableForm(uuid.uuid4().hex, schema, names, layout, buckets, page_bytes)
+    key_coder(form)  # refuses types that cannot be keys
+    return form

@@ -1,0 +1,187 @@
+"""The stream buffer keeps rows in order and never more bytes than its capacity."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semistream.core.errors import TupleTooLarge
+from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
+from semistream.operators.window.stream_buffer import StreamBuffer
+
+_coder = KeyCoder(["k"], [pa.int64()])
+
+
+def _codes(batch: pa.RecordBatch) -> KeyCodes:
+    return _coder.codes([batch.column("k")])
+
+
+def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=pa.schema([("k", pa.int64()), ("t", pa.string())]))
+
+
+def _numbered(start: int, count: int, text_bytes: int = 3) -> pa.RecordBatch:
+    return _batch([{"k": start + at, "t": "x" * text_bytes} for at in range(count)])
+
+
+_rows = st.fixed_dictionaries(
+    {"k": st.one_of(st.none(), st.integers(-3, 3)), "t": st.one_of(st.none(), st.text("ab", max_size=60))}
+)
+
+
+@given(st.integers(700, 6000), st.lists(st.tuples(st.lists(_rows, max_size=60), st.integers(0, 40)), max_size=12))
+def test_rows_leave_in_order_and_bytes_stay_within_capacity(
+    capacity: int, actions: list[tuple[list[dict[str, Any]], int]]
+) -> None:
+    buffer = StreamBuffer(capacity, _codes)
+    waiting: list[dict[str, Any]] = []
+    read = 0
+    for rows, consumed in actions:
+        taken = buffer.offer(_batch(rows))
+        waiting += rows[:taken]
+        assert 0 <= taken <= len(rows)
+        assert taken or not rows or buffer.num_rows  # an empty buffer takes something
+        assert buffer.nbytes <= capacity
+        assert buffer.num_rows == len(waiting)
+        peeked = buffer.peek(consumed)
+        if consumed == 0 or not waiting:
+            assert peeked is None
+            continue
+        assert peeked is not None
+        batch = peeked.batch
+        assert batch.to_pylist() == waiting[:consumed]
+        assert peeked.code.tolist() == _codes(batch).code.tolist()
+        assert peeked.number.tolist() == list(range(read, read + len(peeked)))
+        valid = [row["k"] is not None for row in waiting[:consumed]]
+        assert all(valid) if peeked.valid is None else peeked.valid.tolist() == valid
+        assert buffer.num_rows == len(waiting)
+        buffer.consume(batch.num_rows)
+        read += batch.num_rows
+        waiting = waiting[consumed:]
+    rest = buffer.peek(buffer.num_rows)
+    assert ([] if rest is None else rest.batch.to_pylist()) == waiting
+    buffer.consume(buffer.num_rows)
+    assert (buffer.nbytes, buffer.num_rows) == (0, 0)
+
+
+def test_what_is_kept_does_not_hold_on_to_the_batch_it_was_cut_from() -> None:
+    batch = _numbered(0, 10_000, 50)
+    buffer = StreamBuffer(20_000, _codes)
+    taken = buffer.offer(batch.slice(5000))
+    assert 50 < taken < 400
+    peeked = buffer.peek(taken)
+    assert peeked is not None
+    kept = sum(column.get_total_buffer_size() for column in peeked.batch.columns)
+    assert kept <= 20_000
+
+
+def test_a_full_buffer_takes_more_after_rows_were_consumed() -> None:
+    buffer = StreamBuffer(4000, _codes)
+    stream = _numbered(0, 1000)
+    taken = buffer.offer(stream)
+    assert 0 < taken < 1000
+    assert buffer.offer(stream.slice(taken)) == 0
+    seen: list[int] = []
+    while len(seen) < 1000:
+        peeked = buffer.peek(13)
+        assert peeked is not None
+        seen += peeked.batch.column("k").to_pylist()
+        buffer.consume(len(peeked))
+        taken += buffer.offer(stream.slice(taken)) if taken < 1000 else 0
+    assert seen == list(range(1000))
+
+
+def test_memory_comes_free_while_a_large_batch_is_being_read() -> None:
+    buffer = StreamBuffer(8000, _codes)
+    taken = buffer.offer(_numbered(0, 1000))
+    full = buffer.nbytes
+    buffer.consume(taken // 2)
+    assert buffer.nbytes < full * 0.75
+
+
+def test_codes_are_asked_for_the_taken_rows_only() -> None:
+    asked: list[int] = []
+
+    def codes(batch: pa.RecordBatch) -> KeyCodes:
+        asked.append(batch.num_rows)
+        return _codes(batch)
+
+    buffer = StreamBuffer(4000, codes)
+    assert buffer.offer(_numbered(0, 1000)) == sum(asked)
+
+
+def test_a_tuple_larger_than_the_whole_buffer_is_an_error_with_the_remedy() -> None:
+    buffer = StreamBuffer(2000, _codes)
+    with pytest.raises(TupleTooLarge, match=r"a stream tuple of \d+ bytes does not fit .* 2000 bytes: raise memory=$"):
+        buffer.offer(_numbered(0, 1, 5000))
+    assert (buffer.nbytes, buffer.num_rows) == (0, 0)
+
+
+def test_a_large_tuple_waits_outside_while_the_buffer_is_not_empty() -> None:
+    buffer = StreamBuffer(3000, _codes)
+    assert buffer.offer(_numbered(0, 1, 1000)) == 1
+    large = _numbered(1, 1, 1800)
+    assert buffer.offer(large) == 0
+    buffer.consume(1)
+    assert buffer.offer(large) == 1
+    assert buffer.nbytes <= 3000
+
+
+def test_a_large_tuple_behind_small_ones_is_left_for_the_next_offer() -> None:
+    buffer = StreamBuffer(2000, _codes)
+    rows = [{"k": 0, "t": ""}, {"k": 1, "t": "x" * 5000}]
+    assert buffer.offer(_batch(rows)) == 1
+
+
+def test_an_empty_buffer_has_nothing_to_peek() -> None:
+    buffer = StreamBuffer(1000, _codes)
+    assert buffer.peek(5) is None
+    assert buffer.offer(_batch([])) == 0
+    buffer.consume(0)
+    assert np.array_equal([buffer.nbytes, buffer.num_rows], [0, 0])
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 30), st.data())
+def test_tuples_are_removed_at_any_position(sizes: list[int], consumed: int, data: st.DataObject) -> None:
+    buffer = StreamBuffer(100_000, _codes)
+    waiting: list[int] = []
+    for size in sizes:
+        assert buffer.offer(_numbered(len(waiting), size)) == size
+        waiting += range(len(waiting), len(waiting) + size)
+    consumed = min(consumed, len(waiting))
+    buffer.consume(consumed)
+    waiting = waiting[consumed:]
+    chosen = sorted(data.draw(st.sets(st.integers(0, len(waiting) - 1)))) if waiting else []
+    positions = np.array(chosen, dtype=np.int64)
+    parts = list(buffer.at(positions))
+    assert [number for part in parts for number in part.number] == [waiting[at] for at in chosen]
+    assert [key for part in parts for key in part.batch.column("k").to_pylist()] == [waiting[at] for at in chosen]
+    before = buffer.nbytes
+    buffer.remove(positions)
+    waiting = [number for at, number in enumerate(waiting) if at not in set(chosen)]
+    assert buffer.nbytes <= before
+    assert buffer.num_rows == len(waiting)
+    assert buffer.oldest_number == (waiting[0] if waiting else None)
+    rest = buffer.peek(1000)
+    assert ([] if rest is None else rest.number.tolist()) == waiting
+    assert ([] if rest is None else rest.batch.column("k").to_pylist()) == waiting
+
+
+def test_tuples_that_come_back_keep_their_numbers() -> None:
+    buffer = StreamBuffer(4000, _codes)
+    buffer.offer(_numbered(0, 3))
+    assert buffer.offer(_numbered(7, 2), np.array([70, 4])) == 2
+    buffer.offer(_numbered(0, 1))
+    waiting = buffer.peek(10)
+    assert waiting is not None
+    assert waiting.number.tolist() == [0, 1, 2, 70, 4, 3]
+    table = buffer.to_table(waiting.batch.schema)
+    other = StreamBuffer(4000, _codes)
+    other.put_back(table)
+    again = other.peek(10)
+    assert again is not None
+    assert again.number.tolist() == waiting.number.tolist()
+    assert again.batch.equals(waiting.batch)
