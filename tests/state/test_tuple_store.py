@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 
 from semistream.core.errors import UnsupportedType
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.kernels.elastic import Moves
 from semistream.state.tuple_store import TupleStore
 from semistream.state.varlen_columns import varlen_bytes
@@ -95,6 +96,9 @@ def test_all_types_together_come_back_and_nulls_do_not_stay_in_reused_slots() ->
     ]
     store = TupleStore(ALL_TYPES, 3, RING_BYTES)
     for batch in [*rows, *rows]:
+        saved = unpack_state(pack_state(store.state()))
+        store = TupleStore(ALL_TYPES, 3, RING_BYTES)
+        store.set_state(saved)
         store.put(_slots(2, 0), batch)
         assert _taken(store, _slots(2, 0)).equals(batch)
         store.reclaim(None)
@@ -287,6 +291,12 @@ class StoreInUse(RuleBasedStateMachine):
         self.store.resize(capacity, ring_bytes, Moves(_slots(*new_slot), _slots(*new_slot.values())), _slots(*live))
         assert self.store.ring_bytes == ring_bytes
         assert self.store.nbytes == capacity * self.store.fixed_bytes + ring_bytes
+
+    @rule()
+    def go_on_from_its_saved_state(self) -> None:
+        saved = unpack_state(pack_state(self.store.state()))
+        self.store = TupleStore(self.schema, self.store.capacity, self.store.ring_bytes, 20, 100)
+        self.store.set_state(saved)
 
     @invariant()
     def live_bytes_are_counted(self) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from semistream.core.conditions import compare
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators.window.matching import Matching, matching_for
@@ -202,6 +203,16 @@ class WindowInUse(RuleBasedStateMachine):
         assert self.window.shape == shape
         sizes = (self.window.hash_bytes, self.window.queue_bytes)
         assert sizes == shape.nbytes(self.matching, STREAM, self.ordered)
+
+    @rule()
+    def go_on_from_its_saved_state(self) -> None:
+        before, saved = self.window, unpack_state(pack_state(self.window.state()))
+        shape = WindowShape(**saved.header["shape"])
+        self.window = TupleWindow(STREAM, self.matching, shape, self.ordered, WindowShape(30, 200))
+        self.window.set_state(saved)
+        assert (self.window.shape, self.window.entered) == (before.shape, before.entered)
+        count = len(before)
+        assert self.window.codes.oldest(count).tolist() == before.codes.oldest(count).tolist()
 
     @invariant()
     def live_tuples_are_as_they_were_put(self) -> None:

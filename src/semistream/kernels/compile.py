@@ -20,7 +20,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 def _cache_folder() -> str:
     kernels = Path(__file__).parent
     fingerprint = xxhash.xxh3_64()
-    for source in sorted(kernels.glob("*.py")):
+    for source in sorted(kernels.rglob("*.py")):
         fingerprint.update(source.read_bytes())
     base = os.environ.get("NUMBA_CACHE_DIR") or str(kernels / "__pycache__")
     return os.path.join(base, f"kernels-{fingerprint.hexdigest()}")

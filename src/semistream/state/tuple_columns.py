@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from semistream.core.saved_state import Array
 from semistream.kernels.arrow_views import fixed_bytes
 from semistream.kernels.elastic import ElasticArray, Moves
 
@@ -24,6 +25,10 @@ class Column(Protocol):
     def take(self, slots: _Int32s, validity: pa.Buffer | None) -> pa.Array: ...
 
     def resize(self, capacity: int, moves: Moves) -> None: ...
+
+    @property
+    def values(self) -> Array | None:
+        """The values of all slots as they lie, for a saved state; None when there are none."""
 
 
 class FixedColumn:
@@ -64,6 +69,10 @@ class FixedColumn:
         moves.apply(self._values.values)
         self._values.resize(capacity)
 
+    @property
+    def values(self) -> Array:
+        return self._values.values
+
 
 class BooleanColumn:
     """Truth values, a byte each."""
@@ -87,6 +96,10 @@ class BooleanColumn:
         moves.apply(self._values.values)
         self._values.resize(capacity)
 
+    @property
+    def values(self) -> Array:
+        return self._values.values
+
 
 class NullColumn:
     """Nothing but nulls."""
@@ -103,6 +116,10 @@ class NullColumn:
 
     def resize(self, capacity: int, moves: Moves) -> None:
         pass
+
+    @property
+    def values(self) -> None:
+        return None
 
 
 def bitmap(bits: npt.NDArray[np.bool_]) -> pa.Buffer:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import UnsupportedType
+from semistream.core.saved_state import Array, SavedState
 from semistream.kernels.arrow_views import valid_mask
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.state.tuple_columns import BooleanColumn, Column, FixedColumn, NullColumn, bitmap
@@ -209,3 +210,22 @@ class TupleStore:
         # A slot is only cleared of nulls once there were some.
         self._nulls.values[self.capacity :] = 0
         self.capacity = capacity
+
+    def state(self) -> SavedState:
+        """Return all columns as they lie."""
+        saved = SavedState({"null_columns": sorted(self._null_columns)}, self._saved_arrays())
+        if self._varlen is not None:
+            saved.put_part("varlen", self._varlen.state())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        """Go on as the saved store would; this one is new and has its capacity and ring."""
+        for name, values in self._saved_arrays().items():
+            saved.fill(name, values)
+        if self._varlen is not None:
+            self._varlen.set_state(saved.part("varlen"))
+        self._null_columns = set(saved.header["null_columns"])
+
+    def _saved_arrays(self) -> dict[str, Array]:
+        arrays = {str(index): column.values for index, column in self._columns.items()}
+        return {"nulls": self._nulls.values, **{name: values for name, values in arrays.items() if values is not None}}

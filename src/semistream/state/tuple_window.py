@@ -5,13 +5,14 @@ Everything is allocated for a number of tuples worked out from the budget and fr
 place when the budget is shared out anew.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.core.saved_state import SavedState
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
@@ -42,6 +43,8 @@ class SlotWindow(Protocol):
     def insert(self, codes: _Int64s, /) -> _Int32s: ...
     def expire(self, count: int) -> _Int32s: ...
     def oldest(self, count: int) -> _Int32s: ...
+    def state(self) -> SavedState: ...
+    def set_state(self, saved: SavedState) -> None: ...
 
 
 class WindowCodes(Protocol):
@@ -270,6 +273,23 @@ class TupleWindow:
         if shape.capacity > self.shape.capacity:
             self.codes.resize(shape.capacity)
         self.shape = shape
+
+    def state(self) -> SavedState:
+        """Return everything as it lies; ``WindowShape(**state.header["shape"])`` is the shape to make a window for."""
+        saved = SavedState({"shape": asdict(self.shape), "entered": self.entered})
+        saved.put("matched", self.matched)
+        saved.put("number", self.number)
+        saved.put_part("codes", self.codes.state())
+        saved.put_part("store", self.store.state())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        """Go on as the saved window would; this one is new and has its shape."""
+        saved.fill("matched", self.matched)
+        saved.fill("number", self.number)
+        self.codes.set_state(saved.part("codes"))
+        self.store.set_state(saved.part("store"))
+        self.entered = saved.header["entered"]
 
     def live_tuples(self) -> LiveTuples:
         """Return a copy of all tuples, oldest first."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from semistream.core.saved_state import Array, SavedState
 from semistream.kernels.arrow_views import valid_mask, varlen_parts
 from semistream.kernels.byte_ring import (
     close_gaps,
@@ -152,6 +153,19 @@ class VarlenColumns:
             self._ring.resize(ring_bytes)
         self._starts.resize(capacity)
         self._lengths.resize(capacity)
+
+    def state(self) -> SavedState:
+        header = {"head": self._head, "tail": self._tail, "live_bytes": self.live_bytes}
+        return SavedState(header, self._saved_arrays())
+
+    def set_state(self, saved: SavedState) -> None:
+        for name, values in self._saved_arrays().items():
+            saved.fill(name, values)
+        self._head, self._tail = saved.header["head"], saved.header["tail"]
+        self.live_bytes = saved.header["live_bytes"]
+
+    def _saved_arrays(self) -> dict[str, Array]:
+        return {"starts": self._starts.values, "lengths": self._lengths.values, "ring": self._ring.values}
 
     def _bring_to_the_front(self, live_slots: _Int32s) -> None:
         """Let live values begin at the first byte, where their places are the same modulo any size."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.kernels.hashing.frequency_sketch import FrequencySketch
 from semistream.kernels.hashing.hash_directory import home_line, mix
 
@@ -20,6 +21,7 @@ class PlainSketch:
         self.counters = [[0] * 64 for _ in range(blocks)]
         self.sample = sample
         self.seen = 0
+        self.halvings = 0
 
     def places(self, code: int) -> tuple[list[int], list[int]]:
         mixed = int(mix(np.int64(code)))
@@ -41,6 +43,7 @@ class PlainSketch:
         if self.seen >= self.sample:
             self.counters = [[count // 2 for count in block] for block in self.counters]
             self.seen //= 2
+            self.halvings += 1
 
 
 codes = st.one_of(st.integers(-3, 20), st.integers(_LIMITS.min, _LIMITS.max), st.sampled_from([_LIMITS.min, -1]))
@@ -59,8 +62,12 @@ def test_estimates_are_those_of_the_plain_sketch(
     plain = PlainSketch(max(1, -(-counters // 64)), max(1, sample))
     assert sketch.nbytes == 64 * len(plain.counters) == FrequencySketch.bytes_for(counters) - 64
     for batch in batches:
+        saved = unpack_state(pack_state(sketch.state()))
+        sketch = FrequencySketch(counters, sample)
+        sketch.set_state(saved)
         sketch.add(np.array(batch, dtype=np.int64))
         plain.add(batch)
+        assert sketch.halvings == plain.halvings
         estimates = sketch.estimate(np.array(asked + batch, dtype=np.int64))
         assert estimates.dtype == np.int32
         assert estimates.tolist() == [plain.estimate(code) for code in asked + batch]

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.hashing.hash_directory import BLOCK, home_line, mix, tag_of
 from semistream.kernels.hashing.key_slots import KeySlots
@@ -52,6 +53,7 @@ class KeySlotsAgainstDict(RuleBasedStateMachine):
         self.rng = np.random.default_rng(seed)
         self.pool = np.unique(_pool(distribution, capacity, self.rng))
         self.keys = KeySlots(capacity, _MAX_CAPACITY)
+        self.original = self.keys
         self.slot_of: dict[int, int] = {}
 
     @rule(share=st.floats(0, 1))
@@ -60,13 +62,18 @@ class KeySlotsAgainstDict(RuleBasedStateMachine):
         codes = absent[: round(share * self.keys.free)].astype(np.int64)
         slots = self.keys.insert(codes)
         assert slots.dtype == np.int32
+        if self.original is not self.keys:
+            assert self.original.insert(codes).tolist() == slots.tolist()
         self.slot_of |= dict(zip(codes.tolist(), slots.tolist(), strict=True))
         assert len(set(self.slot_of.values())) == len(self.slot_of)
 
     @rule(share=st.floats(0, 1))
     def remove(self, share: float) -> None:
         gone = self.rng.permutation(list(self.slot_of))[: round(share * len(self.slot_of))].tolist()
-        self.keys.remove(np.array([self.slot_of.pop(code) for code in gone], dtype=np.int32))
+        slots = np.array([self.slot_of.pop(code) for code in gone], dtype=np.int32)
+        self.keys.remove(slots)
+        if self.original is not self.keys:
+            self.original.remove(slots)
 
     @rule(count=st.sampled_from([0, 1, 10, BLOCK, BLOCK + 1, 300]))
     def find(self, count: int) -> None:
@@ -80,10 +87,22 @@ class KeySlotsAgainstDict(RuleBasedStateMachine):
         # As small as its keys allow, when it is asked for less.
         capacity = max(capacity, len(self.keys))
         moves = self.keys.resize(capacity)
+        if self.original is not self.keys:
+            assert self.original.resize(capacity).to_slots.tolist() == moves.to_slots.tolist()
         new_slot = dict(zip(moves.from_slots.tolist(), moves.to_slots.tolist(), strict=True))
         assert sorted(new_slot) == sorted(slot for slot in self.slot_of.values() if slot >= capacity)
         self.slot_of = {code: new_slot.get(slot, slot) for code, slot in self.slot_of.items()}
         assert self.keys.capacity == capacity
+
+    @rule()
+    def go_on_from_its_saved_state(self) -> None:
+        self.original, saved = self.keys, unpack_state(pack_state(self.keys.state()))
+        self.keys = KeySlots(self.keys.capacity, _MAX_CAPACITY)
+        self.keys.set_state(saved)
+
+    @invariant()
+    def goes_on_as_the_original_does(self) -> None:
+        assert self.keys.live_slots().tolist() == self.original.live_slots().tolist()
 
     @invariant()
     def agrees_with_the_dict(self) -> None:

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.hashing.hash_directory import BLOCK, home_line, mix, tag_of
 from semistream.kernels.hashing.multimap import FifoMultimap
@@ -163,6 +164,12 @@ class MultimapAgainstPlain(RuleBasedStateMachine):
     @rule()
     def go_on_with_a_copy(self) -> None:
         self.fast = pickle.loads(pickle.dumps(self.fast))
+
+    @rule()
+    def go_on_from_its_saved_state(self) -> None:
+        saved = unpack_state(pack_state(self.fast.state()))
+        self.fast = FifoMultimap(self.fast.capacity, _MAX_CAPACITY)
+        self.fast.set_state(saved)
 
     @invariant()
     def agrees_with_the_plain_twin(self) -> None:

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.kernels.keys.order_index import OrderIndex, RangeCursor
 
 _LIMITS = np.iinfo(np.int64)
@@ -61,6 +62,14 @@ class OrderIndexAgainstList(RuleBasedStateMachine):
         for _ in range(count):
             self.entries.popleft()
         assert self.index.free == self.index.capacity - len(self.entries)
+
+    @rule()
+    def go_on_from_its_saved_state(self) -> None:
+        index, saved = self.index, unpack_state(pack_state(self.index.state()))
+        self.index = OrderIndex(index.capacity)
+        self.index._small_limit = index._small_limit
+        self.index.set_state(saved)
+        assert self.index._small[1].tolist() == index._small[1].tolist()
 
     @rule(bounds=_bounds, use_low=st.booleans(), use_high=st.booleans(), portion=st.integers(1, 5))
     def probe(self, bounds: list[tuple[int, int]], use_low: bool, use_high: bool, portion: int) -> None:

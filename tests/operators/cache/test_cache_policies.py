@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.operators.cache.policies.aging_policy import AgingPolicy
 from semistream.operators.cache.policies.cache_policy import CachePolicy, Choice
 from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
@@ -100,6 +101,51 @@ def test_a_choice_is_of_keys_that_find_room(
         cache.consider(waiting, most)
         assert cache.policy.nbytes == nbytes
         cache.rows._check()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(
+    keys=st.sampled_from([2, KEYS, 200]),
+    actions=st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 300), max_size=60),
+            st.dictionaries(st.integers(0, 300), st.integers(1, 9), max_size=40),
+            st.integers(1, 40),
+            st.booleans(),
+        ),
+        max_size=15,
+    ),
+)
+def test_a_policy_that_was_restored_makes_the_same_choices(
+    name: str, keys: int, actions: list[tuple[list[int], dict[int, int], int, bool]]
+) -> None:
+    original = restored = Cache(POLICIES[name](keys), keys)
+    for arriving, waiting, most, restores in actions:
+        for cache in {original: 0, restored: 0}:
+            cache.arrive(*arriving)
+        choice = original.consider(waiting, most)
+        if restored is not original:
+            again = restored.consider(waiting, most)
+            assert again.positions.tolist() == choice.positions.tolist()
+            assert again.victims.tolist() == choice.victims.tolist()
+        assert restored.rows.keys.live_slots().tolist() == original.rows.keys.live_slots().tolist()
+        if restores:
+            original, restored = restored, Cache(POLICIES[name](keys), keys)
+            restored.policy.set_state(unpack_state(pack_state(original.policy.state())))
+            restored.rows.set_state(unpack_state(pack_state(original.rows.state())))
+
+
+def test_a_policy_goes_on_with_the_sizes_that_it_was_made_for() -> None:
+    policy = InequalityPolicy(KEYS, tuple_bytes=50, row_bytes=30, key_bytes=40, turn_tuples=None)
+    restored = InequalityPolicy(KEYS, tuple_bytes=1, row_bytes=99, key_bytes=999, turn_tuples=None)
+    restored.set_state(unpack_state(pack_state(policy.state())))
+    assert restored.is_cheaper_cached(_int32s(2), _int32s(1)).tolist() == [True]
+    turns = AgingPolicy(KEYS, turn_tuples=999)
+    turns.set_state(unpack_state(pack_state(AgingPolicy(KEYS, turn_tuples=3).state())))
+    cache = Cache(turns)
+    cache.consider({0: 9})
+    cache.arrive(0, 0, 50, 51, 52)  # three misses end the turn
+    assert turns._frequency[0] == (9 + 2) / 2
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -289,6 +335,9 @@ def test_recent_keys_are_the_last_ones(capacity: int, batches: list[list[int]]) 
     recent = RecentKeys(capacity)
     plain: deque[int] = deque(maxlen=capacity)
     for batch in batches:
+        saved = unpack_state(pack_state(recent.state()))
+        recent = RecentKeys(capacity)
+        recent.set_state(saved)
         recent.add(np.array(batch, dtype=np.int64))
         plain.extend(batch)
         counts = Counter(plain)

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.operators.cache.row_cache import CacheShape, RowCache, RowSets
 from semistream.state.tuple_window import VarlenSizes
 
@@ -200,6 +201,17 @@ class CacheAgainstDict(RuleBasedStateMachine):
         moved = dict(zip(moves.from_slots.tolist(), moves.to_slots.tolist(), strict=True))
         for code, entry in before.items():
             assert self.cache.find(_codes([code])).tolist() == [moved.get(entry, entry)]
+
+    @rule()
+    def go_on_from_its_saved_state(self) -> None:
+        saved = self.cache.state()
+        if self.sets is not None:
+            saved.put_part("sets", self.sets.state())
+        saved = unpack_state(pack_state(saved))
+        self.cache = RowCache(self.schema, CacheShape(**saved.header["shape"]), _MOST)
+        self.cache.set_state(saved)
+        if self.sets is not None:
+            self.sets = RowSets.from_state(self.cache, saved.part("sets"))
 
     @rule(portion=st.integers(1, 9))
     def a_key_is_whole_or_absent(self, portion: int) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import TupleTooLarge
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
 from semistream.operators.window.stream_buffer import StreamBuffer
 
@@ -65,6 +66,55 @@ def test_rows_leave_in_order_and_bytes_stay_within_capacity(
     assert ([] if rest is None else rest.batch.to_pylist()) == waiting
     buffer.consume(buffer.num_rows)
     assert (buffer.nbytes, buffer.num_rows) == (0, 0)
+
+
+def _restored(buffer: StreamBuffer) -> StreamBuffer:
+    restored = StreamBuffer(buffer.capacity_bytes, _codes)
+    restored.set_state(unpack_state(pack_state(buffer.state())))
+    return restored
+
+
+@given(
+    st.integers(700, 6000),
+    st.lists(
+        st.tuples(st.lists(_rows, max_size=60), st.integers(0, 40), st.booleans(), st.booleans(), st.booleans()),
+        max_size=12,
+    ),
+)
+def test_a_buffer_that_was_restored_goes_on_as_the_saved_one_would(
+    capacity: int, actions: list[tuple[list[dict[str, Any]], int, bool, bool, bool]]
+) -> None:
+    original = restored = StreamBuffer(capacity, _codes)
+    for rows, consumed, come_back, removes, restores in actions:
+        numbers = np.arange(len(rows))[::-1] * 7 if come_back else None
+        taken = [buffer.offer(_batch(rows), numbers) for buffer in {original: 0, restored: 0}]
+        for buffer in {original: 0, restored: 0}:
+            if removes:
+                buffer.remove(np.arange(0, buffer.num_rows, 3))
+            buffer.consume(min(consumed, buffer.num_rows))
+        assert len(set(taken)) == 1
+        left, again = original.peek(1000), restored.peek(1000)
+        assert (left is None) == (again is None)
+        if left is not None and again is not None:
+            assert again.batch.equals(left.batch)
+            assert again.number.tolist() == left.number.tolist()
+            assert again.code.tolist() == left.code.tolist()
+        for name in ("nbytes", "num_rows", "next_number", "oldest_number"):
+            assert getattr(restored, name) == getattr(original, name), name
+        if restores:
+            original, restored = restored, _restored(restored)
+
+
+def test_memory_comes_free_while_a_restored_buffer_is_being_read() -> None:
+    buffer = StreamBuffer(8000, _codes)
+    taken = buffer.offer(_numbered(0, 1000))
+    restored = _restored(buffer)
+    first = restored.peek(1)
+    assert first is not None
+    held = sum(column.get_total_buffer_size() for column in first.batch.columns)
+    assert held < buffer.nbytes / 4, "a piece has memory of its own"
+    restored.consume(taken // 2)
+    assert restored.nbytes < buffer.nbytes * 0.75
 
 
 def test_what_is_kept_does_not_hold_on_to_the_batch_it_was_cut_from() -> None:

@@ -9,6 +9,7 @@ as many keys were counted as a sample has, all counters are halved and the oldes
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import SavedState
 from semistream.kernels.compile import kernel
 from semistream.kernels.hashing.hash_directory import home_line, mix
 
@@ -115,3 +116,13 @@ class FrequencySketch:
         out = np.empty(codes.size, dtype=np.int32)
         _estimates(self._counters, codes, out)
         return out
+
+    def state(self) -> SavedState:
+        """Return the counters as they are."""
+        header = {"seen": int(self._seen[0]), "halvings": int(self._halvings[0])}
+        return SavedState(header, {"counters": self._counters})
+
+    def set_state(self, saved: SavedState) -> None:
+        """Go on as the saved sketch would; this one has its number of counters."""
+        saved.fill("counters", self._counters)
+        self._seen[0], self._halvings[0] = saved.header["seen"], saved.header["halvings"]

@@ -18,6 +18,7 @@ reads eight tags and no more. The capacity can change in place, in time that gro
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import Array, SavedState
 from semistream.kernels.compile import kernel
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.hash_directory import (
@@ -375,6 +376,23 @@ class KeySlots:
         slots = np.empty(len(self), dtype=np.int32)
         _live(self._lines.values, slots)
         return slots
+
+    def state(self) -> SavedState:
+        """Return all arrays as they lie: the order of `live_slots` depends on them."""
+        return SavedState(arrays=self._saved_arrays())
+
+    def set_state(self, saved: SavedState) -> None:
+        """Go on as the saved directory would; this one is new and has its capacity."""
+        for name, values in self._saved_arrays().items():
+            saved.fill(name, values)
+
+    def _saved_arrays(self) -> dict[str, Array]:
+        return {
+            "lines": self._lines.values,
+            "tags": self._tags.values,
+            "code": self._code.values,
+            "ends": self._state,
+        }
 
     def _check(self) -> None:
         """Assert all invariants; for tests."""

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import Array, SavedState
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.hash_directory import (
     TAG_WORD,
@@ -293,6 +294,26 @@ class FifoMultimap:
             )
             redirect(self._directory.values, self._key_next.values, capacity)
         return moves
+
+    def state(self) -> SavedState:
+        """Return slots and lists as they lie; the directory follows from them."""
+        return SavedState(arrays=self._saved_arrays())
+
+    def set_state(self, saved: SavedState) -> None:
+        """Go on as the saved multi-map would; this one is new and has its capacity."""
+        for name, values in self._saved_arrays().items():
+            saved.fill(name, values)
+        index_entries(self._directory.values, self._tags.values, self._code.values, self._q_next.values, self._state)
+
+    def _saved_arrays(self) -> dict[str, Array]:
+        return {
+            "code": self._code.values,
+            "key_next": self._key_next.values,
+            "key_count": self._key_count.values,
+            "q_next": self._q_next.values,
+            "q_prev": self._q_prev.values,
+            "ends": self._state,
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the directory out: it is large, changes everywhere, and follows from the entries."""

@@ -8,6 +8,7 @@ arrival number; its slot is that number modulo the capacity, and it is live whil
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import SavedState
 from semistream.kernels.compile import kernel
 
 __all__ = ["OrderIndex", "RangeCursor"]
@@ -150,6 +151,22 @@ class OrderIndex:
         assert count <= len(self)
         numbers = np.arange(self.oldest_number, self.oldest_number + count, dtype=np.int64)
         return (numbers % self.capacity).astype(np.int32)
+
+    def state(self) -> SavedState:
+        """Return both sorted parts as they are: when they are merged depends on their sizes."""
+        saved = SavedState({"oldest_number": self.oldest_number, "next_number": self._next_number})
+        saved.put("values", self._values)
+        for name, (values, numbers) in (("large", self._large), ("small", self._small)):
+            saved.put(f"{name} values", values)
+            saved.put(f"{name} numbers", numbers)
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        """Go on as the saved index would; this one is new and has its capacity."""
+        saved.fill("values", self._values)
+        self._large = saved.array("large values"), saved.array("large numbers")
+        self._small = saved.array("small values"), saved.array("small numbers")
+        self.oldest_number, self._next_number = saved.header["oldest_number"], saved.header["next_number"]
 
     def probe(self, rows: _Int32s, low: _Int64s | None, high: _Int64s | None) -> RangeCursor:
         """Return the entries from ``low[i]`` to ``high[i]``, ends included, for every row i; None is no bound."""

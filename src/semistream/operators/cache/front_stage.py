@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.metrics import Metrics
+from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
 from semistream.operators.cache.cache_sizes import CacheSizes
 from semistream.operators.cache.cached_config import CachedConfig, cached_columns
@@ -318,3 +319,14 @@ class Collecting:
 
     sets: RowSets
     waiting: _Int32s
+
+    @classmethod
+    def from_state(cls, cache: RowCache, saved: SavedState) -> "Collecting":
+        """Return what goes on as the saved one would, in a cache that was restored with it."""
+        return cls(RowSets.from_state(cache, saved.part("sets")), saved.array("waiting"))
+
+    def state(self) -> SavedState:
+        """Return the keys, with the places of their rows in the cache."""
+        saved = SavedState(arrays={"waiting": self.waiting})
+        saved.put_part("sets", self.sets.state())
+        return saved

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import SavedState
 from semistream.kernels.hashing.multimap import FifoMultimap
 
 __all__ = ["RecentKeys"]
@@ -32,3 +33,9 @@ class RecentKeys:
     def count(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         """Return how often each of these keys was noted lately."""
         return self._keys.count(codes)
+
+    def state(self) -> SavedState:
+        return self._keys.state()
+
+    def set_state(self, saved: SavedState) -> None:
+        self._keys.set_state(saved)

@@ -4,12 +4,13 @@ A key without any master row can be there too, with none: its tuples are then kn
 64-bit code here: two keys with one code are cached together, and pairs are told apart when they are joined.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.core.saved_state import Array, SavedState
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.key_slots import KeySlots
 from semistream.kernels.hashing.multimap_lists import fill_pairs
@@ -224,6 +225,29 @@ class RowCache:
         free_slots(self._next_row.values, self._first_free, is_free)
         self.rows.resize(shape.rows, shape.ring_bytes, moves, np.flatnonzero(~is_free).astype(np.int32))
 
+    def state(self) -> SavedState:
+        """Return everything as it lies; ``CacheShape(**state.header["shape"])`` is the shape to make a cache for."""
+        header = {"shape": asdict(self.shape), "first_free": int(self._first_free), "free_rows": self.free_rows}
+        saved = SavedState(header, self._saved_arrays())
+        saved.put_part("keys", self.keys.state())
+        saved.put_part("rows", self.rows.state())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        """Go on as the saved cache would; this one is new and has its shape."""
+        for name, values in self._saved_arrays().items():
+            saved.fill(name, values)
+        self.keys.set_state(saved.part("keys"))
+        self.rows.set_state(saved.part("rows"))
+        self._first_free, self.free_rows = saved.header["first_free"], saved.header["free_rows"]
+
+    def _saved_arrays(self) -> dict[str, Array]:
+        return {
+            "row_count": self._row_count.values,
+            "first_row": self._first_row.values,
+            "next_row": self._next_row.values,
+        }
+
     def _check(self) -> None:
         """Assert the invariants; for tests."""
         self.keys._check()
@@ -264,6 +288,24 @@ class RowSets:
         self.row_count = np.zeros(codes.size, dtype=np.int32)
         self._first_row = np.full(codes.size, END, dtype=np.int32)
         self.given_up = np.zeros(codes.size, dtype=np.bool_)
+
+    @classmethod
+    def from_state(cls, cache: RowCache, saved: SavedState) -> "RowSets":
+        """Return row sets that go on as the saved ones would, in a cache that was restored with them."""
+        sets = cls(cache, saved.array("codes"))
+        sets.row_count, sets._first_row = saved.array("row_count"), saved.array("first_row")
+        sets.given_up = saved.array("given_up")
+        return sets
+
+    def state(self) -> SavedState:
+        """Return which rows in the cache belong to which key."""
+        arrays: dict[str, Array] = {
+            "codes": self.codes,
+            "row_count": self.row_count,
+            "first_row": self._first_row,
+            "given_up": self.given_up,
+        }
+        return SavedState(arrays=arrays)
 
     @staticmethod
     def bytes_for(keys: int) -> int:

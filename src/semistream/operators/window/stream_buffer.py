@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import BudgetTooSmall, TupleTooLarge, UnsupportedType
+from semistream.core.saved_state import SavedState
 from semistream.kernels.keys.key_codes import KeyCodes
 
 __all__ = ["Arrivals", "StreamBuffer"]
@@ -254,6 +255,31 @@ class StreamBuffer:
                 )
             self._append(self._piece(pa.ipc.read_record_batch(message, batch.schema), number, nbytes))
             self.next_number = max(self.next_number, int(number.max()) + 1)
+
+    def state(self) -> SavedState:
+        """Return all pieces, with the rows of them that were read: a piece takes its memory until its last row is."""
+        pieces = [[piece.nbytes, piece.read_rows] for piece in self._pieces]
+        saved = SavedState({"next_number": self.next_number, "pieces": pieces})
+        if self._pieces:
+            saved.put_table("tuples", pa.Table.from_batches([piece.tuples.batch for piece in self._pieces]))
+            saved.put("number", np.concatenate([piece.tuples.number for piece in self._pieces]))
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        """Go on as the saved buffer would; this one is empty and has its capacity."""
+        assert not self._pieces
+        self.next_number = saved.header["next_number"]
+        if not saved.header["pieces"]:
+            return
+        batches, numbers, start = saved.table("tuples").to_batches(), saved.array("number"), 0
+        for (nbytes, read_rows), batch in zip(saved.header["pieces"], batches, strict=True):
+            # In memory of its own, which comes free with the piece.
+            own = pa.ipc.read_record_batch(batch.serialize(), batch.schema)
+            piece = self._piece(own, numbers[start : start + batch.num_rows].copy(), nbytes)
+            self._append(piece)
+            piece.read_rows = read_rows
+            self.num_rows -= read_rows
+            start += batch.num_rows
 
     def consume(self, count: int) -> None:
         """Remove the ``count`` oldest rows."""

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import SavedState
 from semistream.operators.cache.policies.cache_policy import Choice
 from semistream.operators.cache.policies.least_frequent import LeastFrequent
 from semistream.operators.cache.row_cache import RowCache
@@ -75,3 +76,15 @@ class AgingPolicy:
     def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
         self._frequency[entries] = waiting
         self._hits[entries] = 0
+
+    def state(self) -> SavedState:
+        header = {"turn_tuples": self._turn_tuples, "missed": self._missed}
+        saved = SavedState(header, {"frequency": self._frequency, "hits": self._hits})
+        saved.put_part("least_frequent", self._least_frequent.state())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        saved.fill("frequency", self._frequency)
+        saved.fill("hits", self._hits)
+        self._turn_tuples, self._missed = saved.header["turn_tuples"], saved.header["missed"]
+        self._least_frequent.set_state(saved.part("least_frequent"))

@@ -5,6 +5,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import SavedState
 from semistream.operators.cache.row_cache import RowCache
 
 __all__ = ["CachePolicy", "Choice"]
@@ -45,3 +46,9 @@ class CachePolicy(Protocol):
 
     def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
         """Note the entries of keys that came into the cache."""
+
+    def state(self) -> SavedState:
+        """Return everything that decides the next choices."""
+
+    def set_state(self, saved: SavedState) -> None:
+        """Choose as the saved policy would; this one is new and has its capacity."""

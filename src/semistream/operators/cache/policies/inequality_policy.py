@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import SavedState
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.operators.cache.policies.cache_policy import Choice
 from semistream.operators.cache.row_cache import RowCache
@@ -129,6 +130,25 @@ class InequalityPolicy:
     def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
         self._hits.values[entries] = 0
         self._since_turn.values[entries] = self.turn
+
+    def state(self) -> SavedState:
+        header = {
+            "tuple_bytes": self._tuple_bytes,
+            "row_bytes": self._row_bytes,
+            "key_bytes": self._key_bytes,
+            "missed": self._missed,
+            "turn": self.turn,
+            "next_eviction": self._next_eviction,
+        }
+        return SavedState(header, {"hits": self._hits.values, "since_turn": self._since_turn.values})
+
+    def set_state(self, saved: SavedState) -> None:
+        saved.fill("hits", self._hits.values)
+        saved.fill("since_turn", self._since_turn.values)
+        header = saved.header
+        self._tuple_bytes, self._row_bytes = header["tuple_bytes"], header["row_bytes"]
+        self._key_bytes, self._missed = header["key_bytes"], header["missed"]
+        self.turn, self._next_eviction = header["turn"], header["next_eviction"]
 
     def resize(self, capacity: int, moves: Moves) -> None:
         """Follow the cache to another capacity."""

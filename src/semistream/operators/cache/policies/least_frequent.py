@@ -6,6 +6,7 @@ Looking through the whole cache for each eviction would cost more than the evict
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import SavedState
 from semistream.operators.cache.row_cache import RowCache
 
 __all__ = ["LeastFrequent"]
@@ -41,3 +42,10 @@ class LeastFrequent:
     def taken(self, count: int) -> None:
         """Note that the first ``count`` entries left the cache."""
         self._entries = self._entries[count:]
+
+    def state(self) -> SavedState:
+        return SavedState({"random": self._random.bit_generator.state}, {"entries": self._entries})
+
+    def set_state(self, saved: SavedState) -> None:
+        self._entries = saved.array("entries")
+        self._random.bit_generator.state = saved.header["random"]

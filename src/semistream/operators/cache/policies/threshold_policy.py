@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import SavedState
 from semistream.operators.cache.policies.cache_policy import Choice
 from semistream.operators.cache.policies.least_frequent import LeastFrequent
 from semistream.operators.cache.row_cache import RowCache
@@ -82,3 +83,15 @@ class ThresholdPolicy:
 
     def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
         self._frequency[entries] = waiting
+
+    def state(self) -> SavedState:
+        header = {"threshold": self.threshold, "arrived": self._arrived, "evicted": self._evicted}
+        saved = SavedState(header, {"frequency": self._frequency})
+        saved.put_part("least_frequent", self._least_frequent.state())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        saved.fill("frequency", self._frequency)
+        self.threshold = saved.header["threshold"]
+        self._arrived, self._evicted = saved.header["arrived"], saved.header["evicted"]
+        self._least_frequent.set_state(saved.part("least_frequent"))

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.saved_state import SavedState
 from semistream.kernels.hashing.frequency_sketch import FrequencySketch
 from semistream.operators.cache.policies.cache_policy import Choice
 from semistream.operators.cache.row_cache import RowCache
@@ -61,3 +62,12 @@ class TinyLfuPolicy:
 
     def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
         pass
+
+    def state(self) -> SavedState:
+        saved = SavedState({"random": self._random.bit_generator.state})
+        saved.put_part("sketch", self._sketch.state())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        self._sketch.set_state(saved.part("sketch"))
+        self._random.bit_generator.state = saved.header["random"]

@@ -1,0 +1,205 @@
+"""The one form in which joins keep state: a small JSON header and named arrays.
+
+::
+
+    part.state(exact=False)   what must not be lost: pending tuples, position in R     ─► snapshot()
+    part.state(exact=True)    and what decides which step answers a tuple: cache,      ─► staggered completion
+                              policy, layout of the window, random numbers to come
+
+A durable array holds rows: losing it loses them. A soft array holds what was learned: losing it costs time. An exact
+state also keeps arrays as they lie, so that a join restored from it answers the same tuples in the same steps.
+
+The form names no class, module or attribute: state outlives a rename, a release and an upgrade of numpy. Values are
+plain JSON, arrays are numbers, Arrow tables are IPC streams in arrays of bytes. Nothing is unpickled.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from semistream.core.errors import SnapshotMismatch
+
+__all__ = ["FORMAT", "Array", "SavedState", "pack_state", "unpack_state"]
+
+FORMAT = 2
+"""The number of the form; another one is refused."""
+
+Array = npt.NDArray[Any]
+
+_MAGIC = b"SEMISNAP"
+# Numbers only: an array of objects would have to be unpickled.
+_TYPES = frozenset(np.dtype(name).str for name in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"))
+_REMEDY = "restore a snapshot of the same join, written by this library"
+
+
+class SavedState:
+    """What one part of a join keeps, and the states of the parts inside it.
+
+    Attributes
+    ----------
+    header
+        Values that JSON holds.
+    arrays
+        By name. A mapping that loads an array when it is asked for will do.
+    exact
+        Whether it holds more than what must not be lost.
+
+    Examples
+    --------
+    >>> window = SavedState({"entered": 7})
+    >>> window.put("number", np.array([5, 6]))
+    >>> join = SavedState({"position": 3})
+    >>> join.put_part("window", window)
+    >>> again = unpack_state(pack_state(join))
+    >>> again.header["position"], again.part("window").header, again.part("window").array("number").tolist()
+    (3, {'entered': 7}, [5, 6])
+    """
+
+    def __init__(
+        self, header: dict[str, Any] | None = None, arrays: Mapping[str, Array] | None = None, *, exact: bool = False
+    ) -> None:
+        self.header: dict[str, Any] = {} if header is None else header
+        self.arrays: Mapping[str, Array] = {} if arrays is None else arrays
+        self.exact = exact
+
+    def put(self, name: str, array: Array) -> None:
+        """Keep an array. A view is not copied: use it before the next step."""
+        assert array.dtype.str in _TYPES, f"{name} has type {array.dtype}"
+        assert isinstance(self.arrays, dict)
+        assert name not in self.arrays, f"{name} is kept twice"
+        self.arrays[name] = array
+
+    def put_table(self, name: str, table: pa.Table) -> None:
+        """Keep the rows of a table, in the batches that it has."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        self.put(name, np.frombuffer(sink.getvalue(), dtype=np.uint8))
+
+    def put_part(self, name: str, part: "SavedState") -> None:
+        """Keep the state of a part under its name."""
+        assert name not in self.header, f"{name} is kept twice"
+        self.header[name] = part.header
+        for array_name, array in part.arrays.items():
+            self.put(f"{name}/{array_name}", array)
+
+    def array(self, name: str) -> Array:
+        """Return an array that the caller may change and keep."""
+        array = self._found(name)
+        return array if array.flags.writeable else array.copy()
+
+    def fill(self, name: str, out: Array) -> None:
+        """Copy an array into memory that has its shape and type."""
+        array = self._found(name)
+        if array.shape != out.shape or array.dtype != out.dtype:
+            raise SnapshotMismatch(
+                f"the snapshot has {array.dtype}{list(array.shape)} as {name!r} where this join has "
+                f"{out.dtype}{list(out.shape)}: {_REMEDY}, into the same memory"
+            )
+        out[...] = array
+
+    def table(self, name: str) -> pa.Table:
+        """Return what `put_table` was given."""
+        try:
+            table: pa.Table = pa.ipc.open_stream(pa.py_buffer(self._found(name))).read_all()
+        except (pa.ArrowException, OSError) as error:
+            line = str(error).splitlines()[0]
+            raise SnapshotMismatch(f"the snapshot has no table in {name!r} ({line}): {_REMEDY}") from None
+        return table
+
+    def part(self, name: str) -> "SavedState":
+        """Return the state of a part; its arrays are still loaded when they are asked for."""
+        header = self.header.get(name)
+        if not isinstance(header, dict):
+            raise SnapshotMismatch(f"the snapshot has no part {name!r}: {_REMEDY}")
+        return SavedState(header, _Prefixed(self.arrays, f"{name}/"), exact=self.exact)
+
+    def _found(self, name: str) -> Array:
+        try:
+            return self.arrays[name]
+        except KeyError:
+            raise SnapshotMismatch(f"the snapshot has no array {name!r}: {_REMEDY}") from None
+
+
+class _Prefixed(Mapping[str, Array]):
+    """The arrays whose names begin alike, without that beginning."""
+
+    def __init__(self, arrays: Mapping[str, Array], prefix: str) -> None:
+        self._arrays = arrays
+        self._prefix = prefix
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[self._prefix + name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name[len(self._prefix) :] for name in self._arrays if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def pack_state(state: SavedState) -> bytes:
+    """Return a state as bytes, behind a checksum."""
+    places: list[tuple[str, str, tuple[int, ...]]] = []
+    arrays: list[npt.NDArray[np.uint8]] = []
+    for name, array in state.arrays.items():
+        places.append((name, array.dtype.str, array.shape))
+        arrays.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    head = json.dumps({"format": FORMAT, "exact": state.exact, "header": state.header, "arrays": places}).encode()
+    checksum = xxhash.xxh3_64(len(head).to_bytes(8, "little"))
+    checksum.update(head)
+    for content in arrays:
+        checksum.update(content.data)
+    return b"".join([_MAGIC, checksum.digest(), len(head).to_bytes(8, "little"), head, *(a.data for a in arrays)])
+
+
+def unpack_state(content: bytes) -> SavedState:
+    """Return what `pack_state` was given; its arrays are views of ``content`` until they are asked for.
+
+    Raises
+    ------
+    SnapshotMismatch
+        When these are not the whole bytes of a state, or of one in another form.
+    """
+    view = memoryview(content)
+    if view[:8] != _MAGIC or view[8:16] != xxhash.xxh3_64_digest(view[16:]):
+        raise SnapshotMismatch(
+            f"these {len(content)} bytes are not a whole semistream snapshot: pass what snapshot() returned"
+        )
+    size = int.from_bytes(view[16:24], "little")
+    try:
+        head = json.loads(content[24 : 24 + size])
+        if head["format"] != FORMAT:
+            raise SnapshotMismatch(
+                f"the snapshot has format {head['format']!r}, this version reads {FORMAT}: "
+                "drain with the version that wrote it"
+            )
+        arrays = _arrays_in(view, head["arrays"], 24 + size)
+        header, exact = head["header"], head["exact"]
+        if not isinstance(header, dict) or not isinstance(exact, bool):
+            raise ValueError(f"its header is a {type(header).__name__}")
+    except SnapshotMismatch:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise SnapshotMismatch(f"the snapshot cannot be read ({error}): {_REMEDY}") from None
+    return SavedState(header, arrays, exact=exact)
+
+
+def _arrays_in(content: memoryview, places: list[tuple[str, str, list[int]]], at: int) -> dict[str, Array]:
+    """Return views of the arrays that lie one behind the other from ``at`` to the end."""
+    arrays: dict[str, Array] = {}
+    for name, dtype, shape in places:
+        if name in arrays or dtype not in _TYPES or any(type(length) is not int or length < 0 for length in shape):
+            raise ValueError(f"array {name!r} has type {dtype!r} and shape {shape!r}")
+        count = math.prod(shape)
+        arrays[name] = np.frombuffer(content, np.dtype(dtype), count, at).reshape(shape)
+        at += arrays[name].nbytes
+    if at != len(content):
+        raise ValueError(f"its arrays end at byte {at} of {len(content)}")
+    return arrays
