@@ -60,7 +60,7 @@ import xxhash
 from semistream.core.arguments import require_count, require_number
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec, Order, require_order
-from semistream.operators.cache.block_store import PrivateBlocks, SharedBlocks
+from semistream.operators.cache.hot_blocks import PrivateBlocks, SharedBlocks
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.driver import StepOperator
 from semistream.operators.phases.sweep_memory import SweepMemory

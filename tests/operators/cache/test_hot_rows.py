@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from semistream.operators.cache.block_store import BlockStore, PrivateBlocks, SharedBlocks
-from semistream.operators.cache.hot_block import HotBlock
+from semistream.core.saved_state import pack_state, unpack_state
+from semistream.operators.cache.hot_blocks import BlockStore, HotBlock, PrivateBlocks, SharedBlocks
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.storage.reading.raw_pages import JoinedPages, RowGather
 
@@ -99,6 +99,30 @@ def test_a_full_cache_follows_keys_that_become_frequent(capacity_bytes: int) -> 
     before = _see(cache, _zipf(random))
     late = [_see(cache, _zipf(random) + 1_000_000) for _ in range(120)][-1]
     assert late > 0.8 * before
+
+
+@pytest.mark.parametrize("capacity_bytes", [128, 50_000, 700_000])
+@pytest.mark.parametrize("rounds", [0, 1, 7, 30])
+def test_a_cache_that_was_restored_goes_on_as_the_saved_one_would(capacity_bytes: int, rounds: int) -> None:
+    random = np.random.default_rng(4)
+    original, restored = _cache(capacity_bytes=capacity_bytes), _cache(capacity_bytes=capacity_bytes)
+    for _ in range(rounds):
+        _see(original, _zipf(random))
+    restored.set_state(unpack_state(pack_state(original.state())))
+    for _ in range(30):
+        codes = _zipf(random)
+        assert _see(restored, codes) == _see(original, codes)
+        for name in ("nbytes", "waiting_bytes", "num_keys"):
+            assert getattr(restored, name) == getattr(original, name), name
+
+
+def test_a_shared_cache_keeps_no_state_of_its_own(tmp_path: Path) -> None:
+    first = _cache(SharedBlocks(str(tmp_path)))
+    for _ in range(5):
+        _see(first, np.arange(1, 300))
+    second = _cache(SharedBlocks(str(tmp_path)))
+    second.set_state(unpack_state(pack_state(first.state())))
+    assert _see(second, np.arange(1, 300)) > 280
 
 
 def test_a_null_key_is_not_looked_up() -> None:

@@ -5,7 +5,7 @@ them; then the blocks they belong to are built anew from the old block and the w
 fit, by a sketch of how often keys were seen lately (`semistream.kernels.hashing.frequency_sketch`). A key's rows are
 cached whole or not at all, and a key without rows is cached as such.
 
-Blocks and sketch may be shared with other processes (`semistream.operators.cache.block_store`). Whatever they hold, the
+Blocks and sketch may be shared with other processes (`semistream.operators.cache.hot_blocks`). Whatever they hold, the
 result of a join is the same: a block is sound, and of the version of the table that the cache was made for, or
 it is not used.
 """
@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.core.saved_state import SavedState
 from semistream.kernels.hashing.frequency_sketch import FrequencySketch
-from semistream.kernels.keys.key_ranges import group_by_part
+from semistream.kernels.hashing.range_index import group_by_part
 from semistream.kernels.pages.page_search import rows_of_ranges
-from semistream.operators.cache.block_store import BlockStore
-from semistream.operators.cache.hot_block import HotBlock, index_bytes_for
+from semistream.operators.cache.hot_blocks import BlockStore, HotBlock, PrivateBlocks, index_bytes_for
 from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
 
 __all__ = ["HotRows", "RowRanges"]
@@ -251,12 +251,14 @@ class HotRows:
             pages = self.shape.serialised(rows.take(pa.array(rows_of_ranges(firsts[:fitting], sizes))))
             nbytes = pages.raw.size + fitting * _WAITING_KEY_BYTES
             if self._waiting_bytes + nbytes <= self._most_waiting_bytes:
-                bounds, places = self._by_block(codes, np.arange(fitting))
-                starts = np.cumsum(sizes) - sizes
-                self._waiting.append(_Waiting(bounds, places, codes[:fitting], starts, sizes, pages, nbytes))
-                self._waiting_bytes += nbytes
+                self._wait(codes[:fitting], sizes, pages, nbytes)
                 return
             fitting //= 2  # their texts are longer than the average
+
+    def _wait(self, codes: _Int64s, counts: _Int64s, pages: RawPages, nbytes: int) -> None:
+        bounds, places = self._by_block(codes, np.arange(codes.size))
+        self._waiting.append(_Waiting(bounds, places, codes, np.cumsum(counts) - counts, counts, pages, nbytes))
+        self._waiting_bytes += nbytes
 
     def learn(self) -> None:
         """Build some blocks anew, if enough row sets wait; each turn goes over all blocks once."""
@@ -366,6 +368,43 @@ class HotRows:
             keep = int(codes.size * 0.9 * self._block_bytes / raw.size)
             codes, firsts, counts, source_of = codes[:keep], firsts[:keep], counts[:keep], source_of[:keep]
         return None
+
+    def state(self) -> SavedState:
+        """Return blocks, counts and waiting rows; nothing of a shared cache, which outlives this process."""
+        if not isinstance(self._store, PrivateBlocks):
+            return SavedState()
+        saved = SavedState(
+            {
+                "is_crowded": self._is_crowded,
+                "next_block": self._next_block,
+                "blocks_to_build": self._blocks_to_build,
+                "credit_bytes": self._credit_bytes,
+                "blocks": [number for number, block in enumerate(self._blocks) if block is not None],
+                "waiting": [waiting.nbytes for waiting in self._waiting],
+            }
+        )
+        saved.put_part("sketch", self._sketch.state())
+        for number, block in enumerate(self._blocks):
+            if block is not None:
+                saved.put(f"block {number}", block.raw)
+        for at, waiting in enumerate(self._waiting):
+            saved.put(f"codes {at}", waiting.codes)
+            saved.put(f"counts {at}", waiting.counts)
+            saved.put(f"rows {at}", waiting.pages.raw)
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        """Go on as the saved cache would; this one is new and has its capacity."""
+        if not isinstance(self._store, PrivateBlocks):
+            return
+        self._is_crowded, self._credit_bytes = saved.header["is_crowded"], saved.header["credit_bytes"]
+        self._next_block, self._blocks_to_build = saved.header["next_block"], saved.header["blocks_to_build"]
+        self._sketch.set_state(saved.part("sketch"))
+        for number in saved.header["blocks"]:
+            self._blocks[number] = HotBlock(saved.array(f"block {number}"), self.shape)
+        for at, nbytes in enumerate(saved.header["waiting"]):
+            pages = self.shape.pages(saved.array(f"rows {at}"), [0])
+            self._wait(saved.array(f"codes {at}"), saved.array(f"counts {at}"), pages, nbytes)
 
     def _check(self) -> None:
         """Assert the invariants; for tests."""

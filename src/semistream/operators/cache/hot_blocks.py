@@ -1,0 +1,227 @@
+"""Blocks of cached rows, and where they are kept: in the memory of one process, or in a folder that processes share.
+
+::
+
+    header │ key codes │ row ranges │ message of a record batch with the rows
+
+A block holds whole row sets of keys and the index to find them, in one piece of read-only memory. It never changes: a
+new one replaces it. Its checksum is verified before it is used.
+
+A shared block is a file that processes map. A new one replaces it by renaming: a reader goes on with the block it has
+mapped, and a writer that dies leaves nothing that anyone would read. So reading needs no lock, and no lock is left
+behind. When the folder goes away or the disk is full, writing raises OSError.
+"""
+
+import fcntl
+import mmap
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+
+from semistream.kernels.hashing.range_index import LINE_BYTES, build_ranges, find_ranges, lines_for
+from semistream.storage.reading.raw_pages import PageShape
+
+__all__ = ["BlockStore", "HotBlock", "PrivateBlocks", "SharedBlocks", "index_bytes_for"]
+
+_MAGIC = 0x54534D53
+_FORMAT = 1
+_HEADER_WORDS = 8
+_MOST_SEEN = 255  # what a counter of keys holds at most
+# Positions in the header.
+_KIND, _CHECKSUM, _LINES, _KEYS, _ROWS, _BYTES, _FLOOR, _OWNER = range(8)
+
+_Bytes = npt.NDArray[np.uint8]
+_Int64s = npt.NDArray[np.int64]
+
+
+def index_bytes_for(keys: int) -> int:
+    """Return what a block with so many keys takes beside its rows."""
+    return 8 * _HEADER_WORDS + LINE_BYTES * lines_for(keys)
+
+
+class HotBlock:
+    """Rows of some keys.
+
+    Attributes
+    ----------
+    raw
+        The whole block.
+    pages
+        Its rows.
+    floor
+        A key had to be seen more often than this to take the place of one in the block; 0 while it is not full.
+    built_at
+        How often the counts of keys had been halved by then.
+    """
+
+    def __init__(self, raw: _Bytes, shape: PageShape) -> None:
+        header = raw[: 8 * _HEADER_WORDS].view(np.int64)
+        lines = int(header[_LINES])
+        self.raw = raw
+        self.num_keys = int(header[_KEYS])
+        self.num_rows = int(header[_ROWS])
+        self.floor = int(header[_FLOOR]) & _MOST_SEEN
+        self.built_at = int(header[_FLOOR]) >> 8
+        codes_end = 8 * _HEADER_WORDS + 8 * lines
+        self.message_start = codes_end + 8 * lines
+        self._codes = raw[8 * _HEADER_WORDS : codes_end].view(np.int64)
+        self._ranges = raw[codes_end : self.message_start].view(np.int32).reshape(-1, 2)
+        self.pages = shape.pages(raw, [self.message_start])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return HotBlock, (self.raw, self.pages.shape)  # all else are views of it
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.raw.size)
+
+    @staticmethod
+    def build(
+        codes: _Int64s, counts: _Int64s, rows: pa.RecordBatch, *, owner: int, floor: int = 0, built_at: int = 0
+    ) -> _Bytes:
+        """Return the memory of a block: ``counts[i]`` of the rows, in turn, for each of the different ``codes``."""
+        message = rows.serialize()
+        lines = lines_for(codes.size)
+        message_start = 8 * _HEADER_WORDS + LINE_BYTES * lines
+        raw = np.zeros(message_start + message.size, dtype=np.uint8)
+        index = raw[8 * _HEADER_WORDS : message_start]
+        firsts = np.cumsum(counts) - counts
+        build_ranges(
+            codes, firsts, counts, index[: 8 * lines].view(np.int64), index[8 * lines :].view(np.int32).reshape(-1, 2)
+        )
+        raw[message_start:] = np.frombuffer(memoryview(message), dtype=np.uint8)
+        header = raw[: 8 * _HEADER_WORDS].view(np.int64)
+        header[_KIND] = _MAGIC << 8 | _FORMAT
+        header[[_LINES, _KEYS, _ROWS, _BYTES]] = lines, codes.size, rows.num_rows, raw.size
+        header[[_FLOOR, _OWNER]] = built_at << 8 | min(floor, _MOST_SEEN), owner
+        header[_CHECKSUM] = _checksum(raw)
+        return raw
+
+    @staticmethod
+    def is_sound(raw: _Bytes, owner: int) -> bool:
+        """Whether these bytes are a whole block, just as it was built, of the same table version and columns."""
+        if raw.size < 8 * _HEADER_WORDS:
+            return False
+        header = raw[: 8 * _HEADER_WORDS].view(np.int64)
+        whole = header[_KIND] == _MAGIC << 8 | _FORMAT and header[_BYTES] == raw.size and header[_OWNER] == owner
+        return bool(whole and header[_CHECKSUM] == _checksum(raw))
+
+    def find(self, wanted: _Int64s, places: _Int64s, firsts: _Int64s, counts: _Int64s) -> None:
+        """Write first row and number of rows of the keys at these places; -1 rows for a key that is not here."""
+        find_ranges(self._codes, self._ranges, wanted, places, firsts, counts)
+
+    def keys(self) -> tuple[_Int64s, _Int64s, _Int64s]:
+        """Return the code, first row and number of rows of every key."""
+        full = self._ranges[:, 1] >= 0
+        ranges = self._ranges[full].astype(np.int64)
+        return self._codes[full], ranges[:, 0], ranges[:, 1]
+
+
+def _checksum(raw: _Bytes) -> np.int64:
+    digest = xxhash.xxh3_64_intdigest(raw[16:].data)  # all behind kind and checksum
+    return np.uint64(digest).astype(np.int64)
+
+
+class BlockStore(Protocol):
+    """Blocks of bytes by number."""
+
+    def changed(self, number: int) -> _Bytes | None:
+        """Return a block that is there and was not returned before; None when there is nothing new."""
+
+    def publish(self, number: int, content: _Bytes) -> None:
+        """Replace a block, while building it."""
+
+    def building(self, number: int) -> AbstractContextManager[bool]:
+        """Hold the right to replace a block; yields False when another process has it."""
+
+    def counters(self, nbytes: int) -> _Bytes:
+        """Return zeroed bytes that all users of the store count in."""
+
+
+class PrivateBlocks:
+    """Blocks of this process alone."""
+
+    def __init__(self) -> None:
+        self._new: dict[int, _Bytes] = {}
+
+    def changed(self, number: int) -> _Bytes | None:
+        return self._new.pop(number, None)
+
+    def publish(self, number: int, content: _Bytes) -> None:
+        self._new[number] = content
+
+    @contextmanager
+    def building(self, number: int) -> Iterator[bool]:
+        yield True
+
+    def counters(self, nbytes: int) -> _Bytes:
+        return np.zeros(nbytes, dtype=np.uint8)
+
+
+class SharedBlocks:
+    """Blocks in a folder.
+
+    Parameters
+    ----------
+    folder
+        Made when it is not there. It belongs to one cache: the same table, version, columns and sizes.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._seen: dict[int, tuple[int, int]] = {}
+        os.makedirs(folder, exist_ok=True)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def changed(self, number: int) -> _Bytes | None:
+        path = self._path(f"{number}.block")
+        try:
+            status = os.stat(path)
+            if self._seen.get(number) == (status.st_ino, status.st_mtime_ns):
+                return None
+            with open(path, "rb") as file:
+                opened = os.fstat(file.fileno())
+                content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+        except (OSError, ValueError):  # not there yet, or empty, or cannot be had: a cache may do without
+            return None
+        self._seen[number] = opened.st_ino, opened.st_mtime_ns
+        return content
+
+    def publish(self, number: int, content: _Bytes) -> None:
+        # What dead writers left. No name is used twice: what is written to may never be what someone has mapped.
+        for name in os.listdir(self._folder):
+            if name.startswith(f".{number}-"):
+                os.unlink(self._path(name))
+        unfinished = self._path(f".{number}-{uuid.uuid4().hex}")
+        with open(unfinished, "xb") as file:
+            file.write(content.data)
+        os.rename(unfinished, self._path(f"{number}.block"))
+
+    @contextmanager
+    def building(self, number: int) -> Iterator[bool]:
+        with open(self._path(f"{number}.lock"), "ab") as lock:
+            try:
+                fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def counters(self, nbytes: int) -> _Bytes:
+        file = os.open(self._path("counters"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Reserved now: a disk that is full when they are counted in would end the process.
+            reserve = getattr(os, "posix_fallocate", lambda file, start, length: os.ftruncate(file, length))
+            reserve(file, 0, nbytes)
+            return np.frombuffer(mmap.mmap(file, nbytes), dtype=np.uint8)
+        finally:
+            os.close(file)
