@@ -28,7 +28,7 @@ from semistream.runtime.spark.pyspark_version import require_pyspark
 from semistream.runtime.spark.register_sources import register_sources
 from semistream.runtime.spark.stream_join_metrics import StreamJoinMetrics
 from semistream.storage import MasterTable, open_table, stage
-from semistream.storage.writing.distributed import register_engine
+from semistream.storage.writing.sources import register_engine
 
 register_engine("pyspark", "semistream.runtime.spark.engine")
 

@@ -15,7 +15,7 @@ from semistream.operators import Ssbj
 from semistream.operators.cache.front_stage import FrontStage
 from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
 from semistream.operators.cache.switching import State
-from semistream.storage.row_sizes import batch_overhead_bytes
+from semistream.storage.files.row_sizes import batch_overhead_bytes
 
 Int64s = npt.NDArray[np.int64]
 Pair = tuple[int, int | None]

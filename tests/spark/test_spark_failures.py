@@ -18,7 +18,7 @@ import semistream as ss
 from semistream.core.errors import ExecutorMismatch, InvalidArgument, SchemaMismatch, SparkJobFailed
 from semistream.runtime.spark import shipped as shipped_module
 from semistream.storage import MasterTable
-from semistream.storage.store import LocalStore
+from semistream.storage.files.store import LocalStore
 from semistream.storage.writing.write_job import WriteJob
 from tests.spark.cases import by_rows, litter, master_frame, of_frame
 from tests.storage.cases import files_under

@@ -20,8 +20,8 @@ from semistream.core.errors import (
 from semistream.kernels.keys.key_codes import bucket_ids
 from semistream.runtime.spark import staging
 from semistream.storage import MasterTable, PageReader
-from semistream.storage.manifest import read_manifest
-from semistream.storage.store import LocalStore
+from semistream.storage.files.manifest import read_manifest
+from semistream.storage.files.store import LocalStore
 from semistream.storage.writing.page_writer import key_coder
 from tests.spark.cases import by_rows, litter, master_frame, of_frame
 

@@ -10,7 +10,7 @@ import pytest
 
 from semistream.core.errors import DamagedTable, SemistreamError, TableNotFound
 from semistream.storage import PageReader, open_table, stage
-from semistream.storage.manifest import _seal, publish_version, read_manifest
+from semistream.storage.files.manifest import _seal, publish_version, read_manifest
 from tests.storage.cases import files_under, make_rows, read_all
 
 

@@ -11,8 +11,8 @@ import pytest
 import semistream as ss
 from semistream.core.errors import DamagedTable, PinFailed, TableNotFound
 from semistream.storage import MasterTable
+from semistream.storage.files.store import LocalStore, RemoteStore
 from semistream.storage.pins import pinned_version
-from semistream.storage.store import LocalStore, RemoteStore
 
 QUERY = "2f6d9a1e-aaaa-bbbb-cccc-000000000001"
 

@@ -25,8 +25,8 @@ from semistream.core.errors import (
     TableNotFound,
 )
 from semistream.storage import MasterTable, open_table, stage
-from semistream.storage.manifest import DataFile, TableForm, publish_version, read_manifest
-from semistream.storage.store import LocalStore, open_store
+from semistream.storage.files.manifest import DataFile, TableForm, publish_version, read_manifest
+from semistream.storage.files.store import LocalStore, open_store
 from semistream.storage.writing.page_writer import write_data_file
 from tests.depth import slow_unless
 from tests.storage.cases import by_arrival, files_under, make_rows, read_all

@@ -11,7 +11,7 @@ from semistream.operators.cache.row_cache import CacheShape
 from semistream.operators.window.matching import PairFilter
 from semistream.state.tuple_store import TupleStore
 from semistream.state.tuple_window import VarlenSizes
-from semistream.storage.row_sizes import batch_overhead_bytes
+from semistream.storage.files.row_sizes import batch_overhead_bytes
 
 __all__ = ["CacheMemory", "master_text_bytes"]
 

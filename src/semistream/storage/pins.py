@@ -1,31 +1,30 @@
-"""Pins: which version of a table a micro-batch of a query is joined with, decided once and kept.
+"""Pins: the version of a table that a micro-batch of a query is joined with, decided once and kept.
 
-A task asks for the version of its batch when it starts, a retry asks again, and so does a replay of the batch after a
-crash. All of them have to get the same answer, so the first one to ask writes it down under the batch's number, and
-everybody reads it from there::
+The tasks of a batch, their retries and a replay of the batch after a crash all need the same version. The first task
+to ask writes it down under the batch's number, and all others read it there::
 
     _pins/<query>/<batch>      {"table_id": ..., "version": ...}
 
-On a local or shared POSIX folder the name is given out once, by a hard link. Other filesystems of pyarrow cannot
-create a name only if it is absent: when a version is published in the moment in which the first tasks of a batch ask,
-two of them can decide differently there. Keep the pins in a local or shared folder where that matters.
+A local or shared POSIX folder gives a name out once, by a hard link. Other filesystems of pyarrow cannot: two first
+tasks of a batch may decide differently while a new version is being published. Keep the pins in a local or shared
+folder where that matters.
 """
 
 import json
 import re
 
 from semistream.core.errors import DamagedTable, PinFailed, TableNotFound
-from semistream.storage.store import PINS, Store
+from semistream.storage.files.store import PINS, Store
 from semistream.storage.table import MasterTable
 
 __all__ = ["pinned_version"]
 
-_KEPT_BATCHES = 100  # a replay concerns the last batch that was not committed, at most two back
+_KEPT_BATCHES = 100  # a replay goes at most two batches back
 _QUERY_NAME = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 def pinned_version(table: MasterTable, query: str, batch: int, store: Store | None = None) -> MasterTable:
-    """Return the version of ``table`` that batch ``batch`` of a query uses: by default the newest when first asked for.
+    """Return the version of ``table`` for batch ``batch`` of a query: the newest one at the time of the first call.
 
     Parameters
     ----------
@@ -34,16 +33,16 @@ def pinned_version(table: MasterTable, query: str, batch: int, store: Store | No
     query
         The id of the query, which stays the same when it is restarted from its checkpoint.
     store
-        Where to keep pins; beside the table unless given.
+        Where to keep pins; beside the table by default.
 
     Raises
     ------
     TableNotFound
-        When the version that was pinned has been removed since.
+        The pinned version has been removed.
     DamagedTable
-        When the newest version cannot be read; nothing is pinned then.
+        The newest version cannot be read; nothing is pinned.
     PinFailed
-        When the pin cannot be written, or is of another table.
+        The pin cannot be written, or belongs to another table.
     """
     assert _QUERY_NAME.fullmatch(query), query
     store = table.store if store is None else store
@@ -67,7 +66,7 @@ def pinned_version(table: MasterTable, query: str, batch: int, store: Store | No
         ) from None
     else:
         _remove_old(store, folder, batch)
-    # Whoever came first has decided, on a filesystem that overwrites as well.
+    # Reading it back lets one task decide for all, even on a filesystem that overwrites.
     pinned = _read(store, name, table)
     if pinned is None or pinned == newest.version:
         return newest
@@ -103,7 +102,7 @@ def _read(store: Store, name: str, table: MasterTable) -> int | None:
 def _require_same_table(table: MasterTable, table_id: str, where: str) -> None:
     if table_id != table.table_id:
         raise PinFailed(
-            f"{where} is of another table than {table.path} was when the join was made: "
+            f"{where} is of another table than the one at {table.path} when the join was made: "
             "restart the query, and if that does not help, with a new checkpoint"
         )
 

@@ -1,4 +1,4 @@
-"""A master table: one version of a directory of pages, opened for reading, and the way to newer versions."""
+"""A master table: one version of a folder of pages, opened for reading, and the methods that write newer versions."""
 
 import os
 from dataclasses import replace
@@ -9,11 +9,11 @@ import pyarrow.fs as pafs
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.sizes import parse_bytes
-from semistream.storage.manifest import Manifest, list_versions, manifest_name, read_manifest
+from semistream.storage.files.manifest import Manifest, list_versions, manifest_name, read_manifest
+from semistream.storage.files.page_index import read_page_index
+from semistream.storage.files.store import VERSIONS, Store, open_store
 from semistream.storage.reading.page_directory import PageDirectory
-from semistream.storage.reading.page_index import read_page_index
 from semistream.storage.reading.verification import verify_table
-from semistream.storage.store import VERSIONS, Store, open_store
 from semistream.storage.writing.sources import open_source
 from semistream.storage.writing.version_writer import Progress, remove_litter, write_version
 
@@ -21,9 +21,9 @@ __all__ = ["MasterTable", "open_table"]
 
 
 class MasterTable:
-    """One version of a master table. It never changes; `append` and `replace` return another.
+    """One version of a master table. It never changes; `append` and `replace` return a new version.
 
-    Made by `open_table` and `stage`. Holds no open files, and can be pickled.
+    `open_table` and `stage` return it. It holds no open files, and can be pickled.
     """
 
     def __init__(self, store: Store, manifest: Manifest) -> None:
@@ -37,7 +37,7 @@ class MasterTable:
 
     @property
     def table_id(self) -> str:
-        """Names the table over all its versions."""
+        """An id that all versions of the table share."""
         return self._manifest.form.table_id
 
     @property
@@ -47,7 +47,7 @@ class MasterTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows, as stored."""
+        """The schema of the rows, as stored."""
         return self._manifest.form.schema
 
     @property
@@ -62,27 +62,27 @@ class MasterTable:
 
     @property
     def buckets(self) -> int:
-        """Into how many parts the rows are divided by key."""
+        """Number of parts that the rows are divided into by key."""
         return self._manifest.form.buckets
 
     @property
     def page_bytes(self) -> int:
-        """The size that pages were cut to; a page with one larger row exceeds it."""
+        """Size of a page; a single larger row makes a larger page."""
         return self._manifest.form.page_bytes
 
     @property
     def num_rows(self) -> int:
-        """How many rows this version has."""
+        """Number of rows of this version."""
         return sum(file.rows for file in self._manifest.files)
 
     @property
     def num_bytes(self) -> int:
-        """How many bytes its pages take on disk."""
+        """Bytes of its pages on disk."""
         return sum(file.bytes for file in self._manifest.files)
 
     @property
     def num_pages(self) -> int:
-        """How many pages it has."""
+        """Number of pages."""
         return sum(file.pages for file in self._manifest.files)
 
     @cached_property
@@ -93,10 +93,9 @@ class MasterTable:
         return PageDirectory.build(files, indexes, buckets=self.buckets, clustered=self.layout == "clustered")
 
     def bucket(self, bucket: int) -> "MasterTable":
-        """Return a view of this version that has the rows of one bucket alone; it may have none.
+        """Return a view of this version with the rows of one bucket alone, possibly none.
 
-        Only joins on the table's key can work with it, and only for stream tuples of that bucket: other tuples find
-        no match in it.
+        It serves joins on the table's key, for stream tuples of that bucket: other tuples find no match in it.
         """
         if not 0 <= bucket < self.buckets:
             raise InvalidArgument(f"bucket={bucket} is not in the table: give 0 to {self.buckets - 1}")
@@ -105,7 +104,7 @@ class MasterTable:
 
     @property
     def bucket_bytes(self) -> list[int]:
-        """How many bytes the pages of each bucket take on disk."""
+        """Bytes of each bucket's pages on disk."""
         sizes = [0] * self.buckets
         for file in self._manifest.files:
             sizes[file.bucket] += file.bytes
@@ -131,14 +130,14 @@ class MasterTable:
         data
             As for `stage`, with the table's columns in any order.
         memory
-            What sorting may take.
+            The most memory that sorting may take.
         progress
-            Called with the number of rows taken from ``data`` so far.
+            Called with the number of rows read from ``data`` so far.
         """
         return self._write(data, memory, progress, keep=True)
 
     def replace(self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None) -> "MasterTable":
-        """Return a new version that holds ``data`` alone; parameters as for `append`."""
+        """Write a new version that holds ``data`` alone, and return it; parameters as for `append`."""
         return self._write(data, memory, progress, keep=False)
 
     def _write(self, data: object, memory: int | str, progress: Progress | None, keep: bool) -> "MasterTable":
@@ -160,13 +159,13 @@ class MasterTable:
         return MasterTable(self.store, manifest)
 
     def verify(self) -> None:
-        """Read the whole version and raise DamagedTable unless it is exactly as it was written."""
+        """Read the whole version and raise DamagedTable unless it is exactly as written."""
         verify_table(self)
 
     def expire_versions(self, keep: int = 1) -> list[int]:
-        """Remove all versions but the newest ``keep``, and the files that only they name.
+        """Remove all versions but the newest ``keep`` with their files, and return the versions removed.
 
-        Readers of a removed version fail when they next open a file. Returns the versions removed.
+        Readers of a removed version fail when they next open a file.
         """
         if keep < 1:
             raise InvalidArgument(f"keep={keep} must be at least 1: the newest version always stays")
@@ -201,16 +200,16 @@ def open_table(
     path
         A local path, a URI that pyarrow knows, or a path inside ``filesystem``.
     version
-        The newest unless given.
+        The newest by default.
     filesystem
         Any pyarrow filesystem.
 
     Raises
     ------
     TableNotFound
-        When there is no table at ``path``, or it has no such version.
+        There is no table at ``path``, or it has no such version.
     DamagedTable
-        When the manifest was altered.
+        The manifest was altered.
     """
     store = open_store(path, filesystem)
     return MasterTable(store, read_manifest(store, version))

@@ -7,7 +7,7 @@ import pytest
 from semistream.bench.framework.staged import staged_workload
 from semistream.core.errors import ConcurrentWrite
 from semistream.storage import MasterTable
-from semistream.storage.store import LocalStore
+from semistream.storage.files.store import LocalStore
 from semistream.workloads import repeated, synthetic
 
 

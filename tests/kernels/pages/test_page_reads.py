@@ -8,8 +8,8 @@ import pytest
 import xxhash
 
 from semistream.kernels.pages.page_reads import first_altered, read_stretches
-from semistream.storage.reading import c_functions
-from semistream.storage.reading.random_file import LocalFile
+from semistream.storage.files import c_functions
+from semistream.storage.files.random_file import LocalFile
 
 needs_preadv2 = pytest.mark.skipif(not c_functions.PREADV2, reason="the platform has no preadv2")
 

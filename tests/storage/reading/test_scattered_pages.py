@@ -8,7 +8,8 @@ import pytest
 
 from semistream.core.errors import DamagedTable
 from semistream.storage import MasterTable, PageReader, open_table, stage
-from semistream.storage.reading import page_reader, random_file
+from semistream.storage.files import random_file
+from semistream.storage.reading import page_reader
 from tests.storage.cases import make_rows
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from semistream.core.errors import ConcurrentWrite, InvalidArgument
 from semistream.storage import stage
-from semistream.storage.manifest import DataFile, read_manifest
-from semistream.storage.store import LocalStore
+from semistream.storage.files.manifest import DataFile, read_manifest
+from semistream.storage.files.store import LocalStore
 from semistream.storage.writing.page_writer import write_data_file
 from semistream.storage.writing.version_writer import remove_litter
 from semistream.storage.writing.write_job import WriteJob

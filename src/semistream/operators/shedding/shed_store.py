@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.core.errors import BrokenShedStore, OperatorMisuse
 from semistream.operators.shedding.arrival_counts import ArrivalCounts
 from semistream.operators.window.stream_buffer import StreamBuffer
-from semistream.storage.row_sizes import batch_overhead_bytes
+from semistream.storage.files.row_sizes import batch_overhead_bytes
 
 __all__ = ["CallableStore", "PutTuples", "ShedStore", "TakeTuples"]
 

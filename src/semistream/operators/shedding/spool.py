@@ -25,7 +25,7 @@ from semistream.core.errors import InvalidArgument, OperatorMisuse, SpoolWriteFa
 from semistream.core.sizes import format_bytes, parse_bytes
 from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.state.spool_segments import HEADER_BYTES, SegmentReader, SegmentWriter
-from semistream.storage.row_sizes import batch_overhead_bytes, row_bits
+from semistream.storage.files.row_sizes import batch_overhead_bytes, row_bits
 
 __all__ = ["DiskSpool"]
 

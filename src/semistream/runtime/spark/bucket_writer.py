@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semistream.kernels.keys.key_codes import bucket_ids
 from semistream.runtime.spark.arrow_schema import relabel
-from semistream.storage.manifest import DataFile, TableForm
+from semistream.storage.files.manifest import DataFile, TableForm
 from semistream.storage.writing.page_writer import key_coder, write_data_file
 from semistream.storage.writing.schema_match import conformer
 from semistream.storage.writing.write_job import WriteJob

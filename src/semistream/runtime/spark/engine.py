@@ -1,7 +1,7 @@
 """Spark as `storage.writing.distributed` knows it: opens DataFrames once PySpark is known to be new enough."""
 
 from semistream.runtime.spark.pyspark_version import require_pyspark
-from semistream.storage.writing.distributed import DistributedSource
+from semistream.storage.writing.sources import DistributedSource
 
 __all__ = ["open_data"]
 

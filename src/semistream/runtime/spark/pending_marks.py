@@ -12,7 +12,7 @@ costs an empty batch; one too few would keep tuples waiting, so where there is n
 from contextlib import suppress
 
 from semistream.core.errors import PinFailed
-from semistream.storage.store import PENDING, Store
+from semistream.storage.files.store import PENDING, Store
 
 __all__ = ["PendingMarks"]
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from semistream.core.semantics import How, JoinSpec
 from semistream.storage import MasterTable
-from semistream.storage.store import Store, open_store
+from semistream.storage.files.store import Store, open_store
 
 __all__ = ["Completion", "Exchange", "JoinPlan", "Refresh"]
 

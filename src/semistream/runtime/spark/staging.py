@@ -28,8 +28,8 @@ from semistream.runtime.spark.collation import BINARY_COLLATION, other_collation
 from semistream.runtime.spark.job_errors import clear_errors
 from semistream.runtime.spark.numbered_columns import column_name, with_numbered_columns
 from semistream.runtime.spark.shipped import shipped
-from semistream.storage.manifest import DataFile, TableForm
-from semistream.storage.store import Store
+from semistream.storage.files.manifest import DataFile, TableForm
+from semistream.storage.files.store import Store
 from semistream.storage.writing.page_writer import key_coder
 from semistream.storage.writing.write_job import WriteJob
 

@@ -1,4 +1,4 @@
-"""All pages of a version as arrays: where they are, how large, and which can hold a key."""
+"""All pages of a version as arrays: their place and size, and the index of their first keys."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
-from semistream.storage.manifest import DataFile
-from semistream.storage.reading.page_index import PageIndex
+from semistream.storage.files.manifest import DataFile
+from semistream.storage.files.page_index import PageIndex
 
-__all__ = ["PageDirectory", "PageRanges"]
+__all__ = ["PageDirectory", "PageRanges", "ReadPosition"]
 
 _Number = TypeVar("_Number", np.int32, np.int64, np.uint64)
 
@@ -77,17 +77,17 @@ class PageDirectory:
 
     @property
     def num_pages(self) -> int:
-        """How many pages there are."""
+        """Number of pages."""
         return self.offset.size
 
     @property
     def num_bytes(self) -> int:
-        """How many bytes the pages take on disk."""
+        """Bytes of the pages on disk."""
         return int(self.length.sum())
 
     @property
     def nbytes(self) -> int:
-        """How many bytes of memory the arrays take."""
+        """Bytes of these arrays in memory."""
         in_memory = self.file.nbytes + self.offset.nbytes + self.length.nbytes + self.rows.nbytes + self.checksum.nbytes
         bounds = self.file_bounds.nbytes + self.bucket_bounds.nbytes
         return in_memory + bounds + (0 if self.first_code is None else self.first_code.nbytes)
@@ -111,7 +111,7 @@ class PageDirectory:
         )
 
     def run_length(self, first: int, wanted: int) -> int:
-        """Return how many pages from ``first`` follow each other in the same file, at most ``wanted``."""
+        """Return the number of pages from ``first`` to the end of its file, at most ``wanted``."""
         return min(wanted, int(self.file_bounds[self.file[first] + 1]) - first)
 
     def max_run_bytes(self, run_pages: int) -> int:
@@ -129,8 +129,8 @@ class PageDirectory:
     def locate(self, codes: npt.NDArray[np.int64]) -> PageRanges:
         """Return, for every file and code, the pages that can hold tuples with that code.
 
-        These are the pages that begin with the code, and the one before them, where its tuples may begin.
-        The directory should be that of the codes' bucket: the files of other buckets do not hold them.
+        These are the pages that begin with the code, and the page before them, where its tuples may begin.
+        Use the directory of the codes' bucket: files of other buckets do not hold them.
         """
         if self.first_code is None:
             raise InvalidArgument("layout='heap' keeps no index to locate keys with: stage with layout='clustered'")
@@ -144,5 +144,35 @@ class PageDirectory:
 
 
 def _joined(parts: Iterable[npt.NDArray[_Number]], dtype: type[_Number]) -> npt.NDArray[_Number]:
-    """Return the parts as one array; of no parts, as a bucket without files has, an empty one."""
+    """Return the parts as one array, empty for a bucket without files."""
     return np.concatenate([np.empty(0, dtype=dtype), *parts])
+
+
+class ReadPosition:
+    """Counts reads and seeks. A seek is a read that does not begin where the one before ended, or the first read.
+
+    Files may lie anywhere on a disk: a read that begins a file is always a seek.
+    """
+
+    def __init__(self, pages: PageDirectory) -> None:
+        self._pages = pages
+        self._end: int | None = None
+        self.reads = self.seeks = 0
+
+    def read(self, first: int, count: int) -> None:
+        """Count a read of ``count`` pages from ``first``."""
+        begins_file = first == self._pages.file_bounds[self._pages.file[first]]
+        self.seeks += int(first != self._end or begins_file)
+        self.reads += 1
+        self._end = first + count
+
+    def read_all(self, pages: npt.NDArray[np.int64]) -> None:
+        """Count the reads of distinct pages in ascending order; neighbours are one read."""
+        if pages.size == 0:
+            return
+        self.read(int(pages[0]), 1)
+        files = self._pages.file[pages]
+        further = int(((np.diff(pages) != 1) | (np.diff(files) != 0)).sum())
+        self.reads += further
+        self.seeks += further
+        self._end = int(pages[-1]) + 1

@@ -13,14 +13,15 @@ import xxhash
 
 from semistream.core.errors import DamagedTable, InvalidArgument, UnknownColumn
 from semistream.kernels.pages.page_reads import first_altered
-from semistream.storage.reading.c_functions import DIGEST
+from semistream.storage.files.c_functions import DIGEST
+from semistream.storage.files.random_file import Access, RandomFile
+from semistream.storage.files.store import LocalStore
 from semistream.storage.reading.page_directory import PageDirectory
-from semistream.storage.reading.random_file import Access, RandomFile
 
 if TYPE_CHECKING:
     from semistream.storage.table import MasterTable
 
-__all__ = ["PLACING_BYTES", "Io", "PageReader"]
+__all__ = ["PLACING_BYTES", "Io", "PageReader", "drop_pages"]
 
 Io = Literal["buffered", "drop_behind"]
 """Whether pages that were read may stay in the page cache, or are dropped from it."""
@@ -31,7 +32,7 @@ _REMEDY = "restore it from a copy, or write it anew with replace()"
 
 
 class _Stretches(NamedTuple):
-    """Pages that lie side by side: their file, where they begin in it, and from where to where they go in memory."""
+    """Pages that lie side by side: their file, their place in it, and their range in memory."""
 
     files: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
@@ -42,30 +43,30 @@ class _Stretches(NamedTuple):
 class PageReader:
     """Reads pages of one version.
 
-    Arrow decodes a run without copying when it finds a stream: the schema message, then the pages as they lie
-    in the file. So a buffer for a run begins with `header`, and the pages are read in behind it.
+    Arrow decodes a stream without copying: the schema message, then the pages as they lie in the file. So a buffer for
+    a run begins with `header`, and the pages are read in behind it.
 
     Parameters
     ----------
     table
         The version to read.
     pages
-        Which of its pages, and how they are numbered: by default all, ``table.pages``.
+        The pages to read, with their numbers; all of ``table.pages`` by default.
     columns
         Names of the columns to decode, in the order wanted; all by default. Pages are read whole anyway.
     io
-        ``"buffered"``, or ``"drop_behind"``, which takes what was read out of the operating system's cache,
-        so that the next read of it measures the disk.
+        ``"buffered"``, or ``"drop_behind"``, which drops what was read from the operating system's page cache, so that
+        the next read of it measures the disk.
     access
-        Tells the operating system what to expect: ``"scan"``, from end to end; ``"sweep"``, forward with gaps; or
-        ``"lookup"``, anywhere, and nothing beyond what is asked for.
+        A hint for the operating system: ``"scan"``, from end to end; ``"sweep"``, forward with gaps; or ``"lookup"``,
+        at random and without read-ahead.
 
     Attributes
     ----------
     header
         The schema message; its size is a multiple of 8.
     schema
-        Of decoded runs.
+        The schema of decoded runs.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class PageReader:
         return buffer
 
     def decode_page(self, page: int, content: memoryview) -> pa.RecordBatch:
-        """Verify what `read_page` returned, and decode it: as `read` does, without what a run needs around it."""
+        """Verify and decode what `read_page` returned; cheaper than `read`, which handles a run of pages."""
         self._verify(page, 1, content)
         try:
             rows: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(content), self._page_schema)
@@ -140,19 +141,19 @@ class PageReader:
         return rows
 
     def new_buffer(self, run_bytes: int) -> memoryview:
-        """Return memory in which any run of up to ``run_bytes`` can be placed."""
+        """Return memory for any run of up to ``run_bytes``, to be placed with `place`."""
         buffer: memoryview = np.empty(len(self.header) + run_bytes + PLACING_BYTES, dtype=np.uint8).data
         return buffer
 
     def place(self, first: int, count: int, buffer: memoryview) -> memoryview:
-        """Return the part of a new buffer to read a run into, with `header` in place before it.
+        """Return the part of a new buffer to read a run into, beginning with `header`.
 
-        The operating system copies at a fifth of its speed to an address that is just ahead of the place in the
-        file, counted within blocks of 4 KB; half a block away it is at full speed.
+        The operating system copies at a fifth of its speed if the address in memory is just ahead of the offset in
+        the file, modulo 4 KB. Half a block away it copies at full speed.
         """
         pages_at = np.frombuffer(buffer, dtype=np.uint8).ctypes.data + len(self.header)
         shift = (int(self.pages.offset[first]) + PLACING_BYTES // 2 - pages_at) % PLACING_BYTES
-        shift -= shift % 8  # Arrow wants words where they belong
+        shift -= shift % 8  # Arrow wants aligned words
         placed = buffer[shift : shift + len(self.header) + self.run_bytes(first, count)]
         placed[: len(self.header)] = self.header
         return placed
@@ -164,7 +165,7 @@ class PageReader:
         return length
 
     def _load(self, first: int, count: int, view: memoryview) -> int:
-        """Read as `read_into` does, but leave the pages to be verified."""
+        """Read as `read_into` does, without verifying."""
         file_number = int(self.pages.file[first])
         assert first + count <= self.pages.file_bounds[file_number + 1], "a run crosses a file boundary"
         start = int(self.pages.offset[first])
@@ -179,7 +180,7 @@ class PageReader:
         return length
 
     def _verify(self, first: int, count: int, view: memoryview) -> None:
-        """Raise unless ``view`` begins with exactly the bytes that were written as these pages."""
+        """Raise unless ``view`` begins with exactly the bytes written as these pages."""
         run = slice(first, first + count)
         begins = (self.pages.offset[run] - self.pages.offset[first]).tolist()
         ends = [*begins[1:], self.run_bytes(first, count)]
@@ -189,9 +190,9 @@ class PageReader:
                 raise self._damaged_page(first + at, "has been altered (its checksum does not match)")
 
     def read_scattered(self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Read different pages, ascending, one after the other into ``memory``, verified, and return where each begins.
+        """Read and verify distinct pages in ascending order into ``memory``, and return where each begins.
 
-        Neighbours are read in one go. What is not in the page cache is fetched from the disk all at once.
+        Neighbours are one read. Pages that are not in the page cache are fetched from the disk all at once.
         """
         lengths = self.pages.length[pages]
         starts = np.cumsum(lengths) - lengths
@@ -243,7 +244,7 @@ class PageReader:
             raise self._damaged_page(int(pages[altered]), "has been altered (its checksum does not match)")
 
     def decode(self, first: int, count: int, view: memoryview) -> pa.Table:
-        """Return the pages in ``view``, `header` before them, as a table that uses its memory."""
+        """Return the pages in ``view``, behind `header`, as a table that uses its memory."""
         try:
             table: pa.Table = pa.ipc.open_stream(pa.py_buffer(view), options=self._options).read_all()
         except (pa.ArrowException, OSError) as error:
@@ -307,3 +308,18 @@ class PageReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def drop_pages(table: "MasterTable") -> None:
+    """Drop a local table from the operating system's page cache, so that the next reads go to the disk."""
+    if not isinstance(table.store, LocalStore):
+        return
+    for data_file in table.pages.files:
+        try:
+            file = table.store.open(data_file.path)
+        except FileNotFoundError:
+            continue  # its reader reports it
+        try:
+            file.drop(0, file.size)
+        finally:
+            file.close()

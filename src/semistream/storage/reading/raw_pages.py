@@ -1,8 +1,8 @@
-"""Rows of serialised record batches, copied out without decoding the batches.
+"""Copies single rows out of serialised record batches without decoding the batches.
 
-A page of the master table, a block of rows in a cache, and the rows that a sweep has found are all the same thing: the
-message of a record batch in a piece of memory. Decoding thousands of them to take one row of each would cost more than
-all else, so the few rows that are wanted are copied straight from the buffers.
+A page of the master table, a block of rows in a cache, and the rows that a sweep found all have one form: the message
+of a record batch in memory. Decoding thousands of them for one row each would cost more than all else. So rows are
+copied straight from the buffers.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class _Column:
 
 
 def _offset_bytes(dtype: pa.DataType) -> int | None:
-    """Return the width of a text's offsets, or None for what is not text."""
+    """Return the width of the offsets of text and binary types, None for other types."""
     if pt.is_string(dtype) or pt.is_binary(dtype):
         return 4
     return 8 if pt.is_large_string(dtype) or pt.is_large_binary(dtype) else None
@@ -56,7 +56,7 @@ def _buffer_count(dtype: pa.DataType) -> int:
 
 
 class PageShape:
-    """Which columns are wanted of messages with a given schema, and where their buffers stand in the list.
+    """The columns wanted from messages of one schema, and the position of their buffers in a message.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class PageShape:
 
 
 class RawPages:
-    """Messages of one shape in one piece of memory; what was verified before it got here.
+    """Messages of one shape in one piece of memory, already verified.
 
     Attributes
     ----------
@@ -147,14 +147,14 @@ class JoinedPages:
 
 
 class RowGather:
-    """Rows of several pieces of memory, in an order of the caller's choice; places that get no row are NULL.
+    """Collects rows from several pieces of memory in any order; places without a row are NULL.
 
     Parameters
     ----------
     shape
-        Names the columns; pages of other shapes may be added, as long as those are of the same types.
+        Names the columns; pages of other shapes may be added if their columns have the same types.
     num_rows
-        How many rows the result has.
+        Number of rows of the result.
     """
 
     def __init__(self, shape: PageShape, num_rows: int) -> None:
@@ -180,7 +180,7 @@ class RowGather:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def row_bytes(self) -> _Int64s:
-        """Return how many bytes each row takes: exact for flat columns, the column's average for nested ones."""
+        """Return the bytes of each row: exact for flat columns, the column's average for nested ones."""
         total = np.zeros(self._num_rows, dtype=np.int64)
         for at, field in enumerate(self._schema):
             width = _offset_bytes(field.type)
@@ -193,7 +193,7 @@ class RowGather:
         return total
 
     def _add_nested_bytes(self, at: int, total: _Int64s) -> None:
-        """Add what a value of a nested column takes on average in its page; one long value is not told apart."""
+        """Add the average bytes of a nested column's values in their page."""
         for source, pages, _, places in self._parts:
             for page in np.unique(pages).tolist():
                 column = source.batch(page).column(source.shape.columns[at].position)

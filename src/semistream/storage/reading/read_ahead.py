@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse
+from semistream.storage.reading.page_directory import ReadPosition
 from semistream.storage.reading.page_reader import PLACING_BYTES, PageReader
-from semistream.storage.reading.read_position import ReadPosition
 
 __all__ = ["ReadAhead"]
 
@@ -26,14 +26,14 @@ class ReadAhead:
     Parameters
     ----------
     reader
-        Read only through this object while it is open. It is not closed here.
+        Used only through this object while it is open. The caller closes it.
     buffer_bytes
-        The largest run to be read, such as ``reader.pages.max_run_bytes(run_pages)``.
+        Size of the largest run, such as ``reader.pages.max_run_bytes(run_pages)``.
 
     Attributes
     ----------
     pages_read, bytes_read
-        What has been read, runs that were read ahead in vain included.
+        Pages and bytes read so far, including runs that were read ahead in vain.
     """
 
     def __init__(self, reader: PageReader, buffer_bytes: int) -> None:
@@ -41,7 +41,7 @@ class ReadAhead:
             raise InvalidArgument(f"buffer_bytes={buffer_bytes} must be at least 1")
         self._reader = reader
         self._buffer_bytes = buffer_bytes
-        # Joining the pages of a run copies them out of the buffer, except that views go on pointing into it.
+        # Joining the pages of a run copies them out of the buffer; only views go on pointing into it.
         self._buffer = None if any(map(_has_view, reader.schema.types)) else reader.new_buffer(buffer_bytes)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="semistream-read-ahead")
         self._ahead: tuple[tuple[int, int], Future[pa.RecordBatch]] | None = None
@@ -62,7 +62,7 @@ class ReadAhead:
 
     @staticmethod
     def bytes_for(header_bytes: int, buffer_bytes: int) -> int:
-        """Return the most memory that reading takes, the run in use included."""
+        """Return the most memory that reading takes, including the run in use."""
         return header_bytes + PLACING_BYTES + 3 * buffer_bytes
 
     def read(self, first: int, count: int, then: tuple[int, int] | None = None) -> pa.RecordBatch:
@@ -81,7 +81,7 @@ class ReadAhead:
             run = ahead[1].result()
         else:
             if ahead is not None:
-                ahead[1].exception()  # the buffer is free once that run is done, well or not
+                ahead[1].exception()  # waits: the buffer is free once that run is done, well or not
             self._count(first, count)
             run = self._load(first, count)
         if then is not None:

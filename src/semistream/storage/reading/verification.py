@@ -1,4 +1,4 @@
-"""Reads a whole version and checks everything that the manifest and the indexes say about it."""
+"""Reads a whole version and compares it with the manifest and the indexes."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ _RUN_PAGES = 16
 
 
 def verify_table(table: "MasterTable") -> None:
-    """Raise DamagedTable when a byte, a row count, a bucket or the order of keys is not as it was written."""
+    """Raise DamagedTable unless every byte, row count, bucket and the order of keys are as written."""
     for bucket in range(table.buckets):
         pages = table.pages.for_bucket(bucket)
         if pages.num_pages:

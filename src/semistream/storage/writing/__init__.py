@@ -1,0 +1,1 @@
+"""Writing versions: sources of rows, sorting, cutting pages, publishing."""

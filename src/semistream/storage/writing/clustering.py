@@ -1,8 +1,8 @@
 """Orders rows by bucket and key code in bounded memory.
 
-Rows that fit are sorted in memory. Else they go to disk in order of arrival, their keys beside them; DuckDB
-sorts the keys and says which place each row has; a second pass puts every row into the partition that holds its
-place; and partitions, each of which fits, are read one after the other and laid out.
+Rows that fit are sorted in memory. Others go to disk in order of arrival, with their keys in a file beside them. DuckDB
+sorts the keys and so finds the rank of each row. A second pass writes every row to the partition of its rank. Each
+partition fits into memory: they are read one after the other and put in order.
 
 ::
 
@@ -21,8 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from semistream.storage.row_sizes import row_bits
-from semistream.storage.writing.duckdb_ranks import KEY_SCHEMA, places_in_arrival_order
+from semistream.core.errors import BudgetTooSmall, MissingExtra
+from semistream.core.sizes import format_bytes
+from semistream.storage.files.row_sizes import row_bits
 
 __all__ = ["RowSorter"]
 
@@ -34,6 +35,15 @@ _MIN_PARTITION_BYTES = 16 << 10
 _MAX_PARTITION_BYTES = 1 << 30  # text has 32-bit offsets
 _MAX_OPEN_PARTITIONS = 128
 _ROW_OVERHEAD_BYTES = 24  # code, bucket and place
+
+_KEY_SCHEMA = pa.schema([("bucket", pa.int32()), ("code", pa.int64()), ("nbytes", pa.int64())])
+_PLACE_SCHEMA = pa.schema([("rank", pa.int64()), ("partition", pa.int32())])
+_RANKED_SCHEMA = pa.schema([("arrival", pa.int64()), *_PLACE_SCHEMA])
+
+# Of DuckDB.
+_ROWS_PER_BATCH = 1 << 16
+_LEAST_BYTES = 64 << 20  # below this its sort has been seen to fail whatever it sorts
+_BYTES_PER_THREAD = 128 << 20
 
 
 class RowSorter:
@@ -64,7 +74,7 @@ class RowSorter:
         columns = [_as(column, _movable(column.type)) for column in batch.columns]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._movable_schema)
         nbytes = row_bits(batch) // 8 + _ROW_OVERHEAD_BYTES
-        keys = pa.RecordBatch.from_arrays([pa.array(buckets), pa.array(codes), pa.array(nbytes)], schema=KEY_SCHEMA)
+        keys = pa.RecordBatch.from_arrays([pa.array(buckets), pa.array(codes), pa.array(nbytes)], schema=_KEY_SCHEMA)
         if self._arrivals is not None:
             self._arrivals.write(rows, keys)
             return
@@ -88,7 +98,7 @@ class RowSorter:
             yield bucket, rows.take(int(rows_per_bucket[bucket]))
 
     def _sorted_in_memory(self) -> tuple[Iterator[pa.RecordBatch], npt.NDArray[np.int64]]:
-        keys = pa.Table.from_batches(self._keys, KEY_SCHEMA)
+        keys = pa.Table.from_batches(self._keys, _KEY_SCHEMA)
         buckets, codes = keys["bucket"].to_numpy(), keys["code"].to_numpy()
         # Equal keys keep their order: numpy's lexsort is stable.
         order = np.lexsort((codes, buckets))
@@ -109,7 +119,7 @@ class _Arrivals:
         self._paths = [os.path.join(scratch, name) for name in ("rows.arrow", "keys.arrow")]
         self._files = [pa.OSFile(path, "wb") for path in self._paths]
         self._writers = [
-            pa.ipc.new_stream(file, schema) for file, schema in zip(self._files, (schema, KEY_SCHEMA), strict=True)
+            pa.ipc.new_stream(file, schema) for file, schema in zip(self._files, (schema, _KEY_SCHEMA), strict=True)
         ]
         self._rows_per_bucket = np.zeros(1, dtype=np.int64)
 
@@ -128,7 +138,7 @@ class _Arrivals:
 
     def _partitions_in_order(self, memory_bytes: int) -> Iterator[pa.RecordBatch]:
         partition_bytes = int(np.clip(memory_bytes // _PARTITION_PART, _MIN_PARTITION_BYTES, _MAX_PARTITION_BYTES))
-        places = places_in_arrival_order(self._paths[1], self._scratch, memory_bytes // _SORT_PART, partition_bytes)
+        places = _places_in_arrival_order(self._paths[1], self._scratch, memory_bytes // _SORT_PART, partition_bytes)
         partitions = self._distribute(_RowStream(places))
         first_rank = 0
         for partition in partitions.numbers():
@@ -160,7 +170,7 @@ class _Arrivals:
 
 
 class _PartitionFiles:
-    """A file for every partition, of which only some are open at a time."""
+    """One file per partition; only some are open at a time."""
 
     def __init__(self, scratch: str, schema: pa.Schema) -> None:
         self._scratch = scratch
@@ -169,7 +179,7 @@ class _PartitionFiles:
         self._numbers: set[int] = set()
 
     def numbers(self) -> list[int]:
-        """Return the partitions that have rows, in order; a row larger than a partition leaves some without."""
+        """Return the partitions that have rows, in order; a row larger than a partition leaves some empty."""
         return sorted(self._numbers)
 
     def _path(self, partition: int) -> str:
@@ -182,7 +192,7 @@ class _PartitionFiles:
         else:
             if len(self._open) == _MAX_OPEN_PARTITIONS:
                 self._close(self._open.popitem(last=False)[1])
-            # A file that is opened again gets a further Arrow stream behind those it has.
+            # A file opened again gets another Arrow stream at its end.
             file = pa.OSFile(self._path(partition), "ab")
             self._open[partition] = file, pa.ipc.new_stream(file, self._schema)
         self._open[partition][1].write_batch(rows)
@@ -237,7 +247,7 @@ def _as(column: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 
 def _take(batches: list[pa.RecordBatch], schema: pa.Schema, order: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """Join ``batches``, which are emptied, and order their rows; at most one column is held twice."""
+    """Join ``batches``, emptying the list, and order their rows; at most one column is held twice."""
     table = pa.Table.from_batches(batches, schema)
     batches.clear()
     positions = pa.array(order)
@@ -246,3 +256,87 @@ def _take(batches: list[pa.RecordBatch], schema: pa.Schema, order: npt.NDArray[n
         columns.append(table.column(0).combine_chunks().take(positions))
         table = table.remove_column(0)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _places_in_arrival_order(
+    keys_path: str, scratch: str, memory_bytes: int, partition_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rank of every row by bucket, code and arrival, and its partition, in order of arrival.
+
+    A partition takes rows of successive ranks until their bytes exceed ``partition_bytes``.
+
+    DuckDB sorts the keys and not the rows: its sort needs memory in proportion to the width of a row, and would change
+    the types of many columns. It sorts twice, a few bytes per row: by key, and then back by arrival.
+    """
+    ranked_path = os.path.join(scratch, "ranked.arrow")
+    in_order = _sorted(
+        _with_arrival(keys_path),
+        "SELECT arrival, nbytes FROM rows ORDER BY bucket, code, arrival",
+        scratch,
+        memory_bytes,
+    )
+    with pa.OSFile(ranked_path, "wb") as file, pa.ipc.new_stream(file, _RANKED_SCHEMA) as writer:
+        for batch in _ranked(in_order, partition_bytes):
+            writer.write_batch(batch)
+    by_arrival = "SELECT rank, partition FROM rows ORDER BY arrival"
+    for batch in _sorted(_read(ranked_path), by_arrival, scratch, memory_bytes):
+        yield batch.cast(_PLACE_SCHEMA)
+    os.unlink(ranked_path)
+
+
+def _ranked(in_order: Iterator[pa.RecordBatch], partition_bytes: int) -> Iterator[pa.RecordBatch]:
+    rank = bytes_before = 0
+    for batch in in_order:
+        ranks = np.arange(rank, rank + batch.num_rows)
+        ends = bytes_before + np.cumsum(batch.column("nbytes").to_numpy())
+        partitions = ((ends - 1) // partition_bytes).astype(np.int32)
+        rank += batch.num_rows
+        bytes_before = int(ends[-1]) if batch.num_rows else bytes_before
+        columns = [batch.column("arrival"), pa.array(ranks), pa.array(partitions)]
+        yield pa.RecordBatch.from_arrays(columns, schema=_RANKED_SCHEMA)
+
+
+def _read(path: str) -> pa.RecordBatchReader:
+    reader: pa.RecordBatchReader = pa.ipc.open_stream(pa.OSFile(path, "rb"))
+    return reader
+
+
+def _with_arrival(keys_path: str) -> pa.RecordBatchReader:
+    arrival = pa.field("arrival", pa.int64())
+
+    def numbered() -> Iterator[pa.RecordBatch]:
+        first = 0
+        for batch in _read(keys_path):
+            numbers = pa.array(np.arange(first, first + batch.num_rows))
+            first += batch.num_rows
+            yield pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=pa.schema([arrival, *_KEY_SCHEMA]))
+
+    return pa.RecordBatchReader.from_batches(pa.schema([arrival, *_KEY_SCHEMA]), numbered())
+
+
+def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: int) -> Iterator[pa.RecordBatch]:
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra(
+            "sorting a table larger than a quarter of memory= needs DuckDB: "
+            "pip install 'semistream[clustered]', or raise memory="
+        ) from None
+    limit_bytes = max(_LEAST_BYTES, memory_bytes)
+    connection = duckdb.connect(
+        config={
+            "memory_limit": f"{limit_bytes}B",
+            "temp_directory": os.path.join(scratch, "duckdb"),
+            "threads": max(1, min(os.cpu_count() or 1, limit_bytes // _BYTES_PER_THREAD)),
+            "preserve_insertion_order": False,
+        }
+    )
+    try:
+        with connection:
+            connection.register("rows", rows)
+            yield from connection.sql(query).to_arrow_reader(_ROWS_PER_BATCH)
+    except duckdb.OutOfMemoryException as error:
+        reason = str(error).splitlines()[0]
+        raise BudgetTooSmall(
+            f"memory={format_bytes(memory_bytes)} is too small to sort this table ({reason}): raise memory="
+        ) from None

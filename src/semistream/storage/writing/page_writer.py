@@ -1,7 +1,7 @@
 """Writes one data file: pages cut by measured size, and the page index beside them.
 
-A writer touches nothing but its own two new files and returns a small record of them, so files of one version
-can be written by many processes and published by one.
+A writer touches only its own two new files and returns a small record of them: many processes can write the files of a
+version, and one publishes it.
 """
 
 import uuid
@@ -9,21 +9,22 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 import xxhash
 
 from semistream.kernels.keys.key_codes import KeyCoder
-from semistream.storage.manifest import DataFile, TableForm
-from semistream.storage.reading.page_index import PageIndex
-from semistream.storage.row_sizes import batch_overhead_bytes
-from semistream.storage.store import DATA, OutputFile
-from semistream.storage.writing.batch_cutting import cut_batches
+from semistream.storage.files.manifest import DataFile, TableForm
+from semistream.storage.files.page_index import PageIndex
+from semistream.storage.files.row_sizes import batch_overhead_bytes, row_bits
+from semistream.storage.files.store import DATA, OutputFile
 
 __all__ = ["NewFiles", "key_coder", "write_data_file"]
 
 
 class NewFiles(Protocol):
-    """Where data files are created: a store, or a job that keeps watch over them."""
+    """Where data files are created: a store, or a `WriteJob`."""
 
     def create(self, name: str) -> OutputFile: ...
     def remove(self, name: str) -> None: ...
@@ -48,14 +49,14 @@ def write_data_file(
     batches
         Rows with exactly the table's schema; sorted by key code when the layout is clustered.
     job_id
-        Hexadecimal digits that the names of the files begin with, so that a job can find those of its own.
+        Hexadecimal digits that begin the names of the files, so that a job can find its own.
 
     Returns
     -------
     DataFile or None
-        What `publish_version` needs; None when there were no rows, and then no file either.
+        The record for `publish_version`; None without rows, when no file is written.
     """
-    pages = cut_batches(batches, form.page_bytes - batch_overhead_bytes(form.schema))
+    pages = _cut_batches(batches, form.page_bytes - batch_overhead_bytes(form.schema))
     first_page = next(pages, None)
     if first_page is None:
         return None
@@ -168,3 +169,43 @@ class _PageSink:
 
     def close(self) -> None:
         self.closed = True
+
+
+def _cut_batches(batches: Iterable[pa.RecordBatch], target_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut a stream of batches anew: each takes at most ``target_bytes`` when written, or is a single row."""
+    target_bits = 8 * target_bytes
+    waiting: list[pa.RecordBatch] = []
+    waiting_bits = 0
+    for batch in batches:
+        bits_before: npt.NDArray[np.int64] = np.zeros(batch.num_rows + 1, dtype=np.int64)
+        np.cumsum(row_bits(batch), out=bits_before[1:])
+        start = 0
+        while start < batch.num_rows:
+            room = bits_before[start] + target_bits - waiting_bits
+            stop = int(np.searchsorted(bits_before, room, side="right")) - 1
+            if stop == batch.num_rows:
+                waiting.append(batch.slice(start))
+                waiting_bits += int(bits_before[stop] - bits_before[start])
+                break
+            if stop <= start and not waiting:
+                stop = start + 1
+            if stop > start:
+                waiting.append(batch.slice(start, stop - start))
+            yield _joined(waiting)
+            waiting, waiting_bits, start = [], 0, max(start, stop)
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        joined = batches[0]
+    else:
+        (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    views = [i for i, dtype in enumerate(joined.schema.types) if pt.is_string_view(dtype) or pt.is_binary_view(dtype)]
+    for i in views:
+        # Arrow would write the buffers of the whole parent for a slice of views.
+        column = joined.column(i)
+        wide = pa.large_string() if pt.is_string_view(column.type) else pa.large_binary()
+        joined = joined.set_column(i, joined.schema.field(i), column.cast(wide).cast(column.type))
+    return joined

@@ -1,4 +1,4 @@
-"""Which schema a table stores, and how incoming batches are brought to it without losing anything."""
+"""The schema that a table stores, and the lossless conversion of incoming batches to it."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +12,7 @@ __all__ = ["conformer", "stored_schema"]
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the schema that a table of such data has: dictionary-encoded columns become plain ones."""
+    """Return the schema of a table with such data: dictionary-encoded columns become plain ones."""
     repeated = [name for name, count in Counter(schema.names).items() if count > 1]
     if repeated:
         raise SchemaMismatch(f"column name {repeated[0]!r} occurs more than once: rename the columns to be unique")
@@ -29,7 +29,7 @@ def _require_storable(name: str, whole: pa.DataType, part: pa.DataType, nested: 
     if isinstance(part, pa.BaseExtensionType):
         part = part.storage_type
     shared = pt.is_string_view(part) or pt.is_binary_view(part) or pt.is_dictionary(part)
-    # Arrow writes these whole for every slice of them, so that one page would hold the rows of many.
+    # Arrow writes these whole for every slice, so that one page would hold the rows of many.
     if (nested and shared) or pt.is_list_view(part) or pt.is_large_list_view(part) or pt.is_run_end_encoded(part):
         raise UnsupportedType(
             f"column {name!r} has type {whole}, which has no page layout: cast {part} to a plain type"
@@ -41,9 +41,9 @@ def _require_storable(name: str, whole: pa.DataType, part: pa.DataType, nested: 
 
 
 def conformer(source: pa.Schema, target: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """Return a function that brings batches of schema ``source`` to ``target``, or raise SchemaMismatch.
+    """Return a function that converts batches of schema ``source`` to ``target``, or raise SchemaMismatch.
 
-    Columns are put in order, dictionaries are decoded, and a type is widened when every value stays the same.
+    It orders columns, decodes dictionaries, and widens types that keep every value.
     """
     stored = stored_schema(source)
     missing = [name for name in target.names if name not in stored.names]

@@ -1,20 +1,26 @@
-"""What can be staged: Arrow data in memory, streams of it, datasets, Parquet files, and what an engine holds."""
+"""What can be staged: Arrow data in memory, streams of it, datasets, Parquet files, and data of engines such as Spark.
+
+An engine's rows stay in its own processes, which write the files of a version themselves. The storage layer knows no
+engine: each registers the module that opens its data, which is imported when such data is met.
+"""
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol, overload
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from semistream.core.errors import InvalidArgument
-from semistream.storage.writing.distributed import DistributedSource, open_distributed
+from semistream.storage.files.manifest import DataFile, TableForm
+from semistream.storage.files.store import Store
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-__all__ = ["Source", "open_source"]
+__all__ = ["DistributedSource", "Source", "open_source", "register_engine"]
 
 _ACCEPTED = (
     "a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a Spark DataFrame, "
@@ -22,6 +28,7 @@ _ACCEPTED = (
 )
 _ROWS_PER_BATCH = 16_384
 _READ_BUFFER_BYTES = 1 << 20
+_ENGINES: dict[str, str] = {}
 
 
 class Source(NamedTuple):
@@ -31,12 +38,34 @@ class Source(NamedTuple):
     batches: Iterator[pa.RecordBatch]
 
 
+class DistributedSource(Protocol):
+    """Rows to stage that never come to this process."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+
+    def write_files(self, store: Store, form: TableForm) -> list[DataFile]:
+        """Write all rows as data files and return what `publish_version` needs.
+
+        The caller holds the table's lock. A failed writing leaves no files.
+        """
+
+
+def register_engine(package: str, module: str) -> None:
+    """Let ``module`` open objects whose class comes from ``package``.
+
+    The module has a function ``open_data(data)`` that returns a `DistributedSource`.
+    """
+    _ENGINES[package] = module
+
+
 @overload
 def open_source(data: str | os.PathLike[str]) -> Source: ...
 @overload
 def open_source(data: object) -> Source | DistributedSource: ...
 def open_source(data: object) -> Source | DistributedSource:
-    """Return ``data`` as a stream of batches, or as what an engine writes itself; nothing is read whole."""
+    """Return ``data`` as a stream of batches, or as a source that an engine writes; nothing is read whole."""
     if isinstance(data, pa.RecordBatch):
         return Source(data.schema, iter([data]))
     if isinstance(data, pa.Table):
@@ -47,13 +76,15 @@ def open_source(data: object) -> Source | DistributedSource:
         dataset = _parquet_dataset(os.fspath(data))
         return Source(dataset.schema, _readable(_scan(dataset), os.fspath(data)))
     if type(data).__module__.startswith("pyarrow."):
-        import pyarrow.dataset as ds  # it loads pandas, which only those who stage a dataset should wait for
+        import pyarrow.dataset as ds  # loads pandas: only staging a dataset should wait for that
 
         if isinstance(data, ds.Dataset):
             return Source(data.schema, _scan(data))
-    distributed = open_distributed(data)
-    if distributed is not None:
-        return distributed
+    for kind in type(data).__mro__:
+        engine = _ENGINES.get(kind.__module__.partition(".")[0])
+        if engine is not None:
+            source: DistributedSource = import_module(engine).open_data(data)
+            return source
     raise InvalidArgument(f"data of type {type(data).__name__} cannot be staged: give {_ACCEPTED}")
 
 
@@ -85,7 +116,7 @@ def _scan(dataset: "ds.Dataset") -> Iterator[pa.RecordBatch]:
 
     try:
         fragments = list(dataset.get_fragments())
-    except ValueError:  # a filtered dataset does not tell its fragments
+    except ValueError:  # a filtered dataset lists no fragments
         yield from dataset.to_batches(batch_size=_ROWS_PER_BATCH, batch_readahead=1, fragment_readahead=1)
         return
     for fragment in fragments:

@@ -1,4 +1,4 @@
-"""Writes a version: litter out, rows in, manifest last, all under the table's lock."""
+"""Writes a version, with its manifest last, and removes what dead writers left; all under the table's lock."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from semistream.core.errors import DamagedTable, EmptyTable
 from semistream.kernels.keys.key_codes import bucket_ids
-from semistream.storage.manifest import (
+from semistream.storage.files.manifest import (
     DataFile,
     Manifest,
     TableForm,
@@ -17,12 +17,11 @@ from semistream.storage.manifest import (
     publish_version,
     read_manifest,
 )
-from semistream.storage.store import DATA, LOCK, PENDING, PINS, SCRATCH_PREFIX, VERSIONS, Store
+from semistream.storage.files.store import DATA, LOCK, PENDING, PINS, SCRATCH_PREFIX, VERSIONS, Store
 from semistream.storage.writing.clustering import RowSorter
-from semistream.storage.writing.distributed import DistributedSource
 from semistream.storage.writing.page_writer import key_coder, write_data_file
 from semistream.storage.writing.schema_match import conformer
-from semistream.storage.writing.sources import Source
+from semistream.storage.writing.sources import DistributedSource, Source
 
 __all__ = ["Progress", "holds_only_litter", "remove_litter", "write_version"]
 
@@ -45,7 +44,7 @@ def write_version(
 ) -> Manifest:
     """Write the rows of ``source`` as new files and publish them together with ``kept_files``.
 
-    The caller holds the table's lock. When anything fails, the new files are removed again.
+    The caller holds the table's lock. A failure removes the new files again.
     """
     conform = conformer(source.schema, form.schema)
     written: list[DataFile] = []
@@ -70,7 +69,7 @@ def write_version(
             raise EmptyTable(f"the data for {store.locate()} has no rows: give at least one")
         return publish_version(store, form, version, (*kept_files, *written))
     except BaseException:
-        # What fails after the manifest has its name, an interrupt for one, must not take the version's files away.
+        # A failure after the manifest has its name, such as an interrupt, must not remove the version's files.
         if version not in list_versions(store):
             for file in written:
                 store.remove(file.path)
@@ -84,7 +83,7 @@ def write_version(
 def _small_batches(
     batches: Iterator[pa.RecordBatch], memory_bytes: int, progress: Progress | None
 ) -> Iterator[pa.RecordBatch]:
-    """Slice large batches, so that a copy of one is a small part of the memory; leave out empty ones."""
+    """Slice large batches, so that a copy of one takes a small part of the memory; leave out empty ones."""
     rows_done = 0
     for batch in batches:
         if batch.num_rows == 0:
@@ -123,8 +122,8 @@ def _by_bucket(
 def remove_litter(store: Store) -> None:
     """Remove what dead writers left: data files that no version names, and unfinished files.
 
-    The caller holds the table's lock. Files whose names are not of this library's making are left alone, and
-    so is all data when a manifest cannot be read to tell which of it is in use.
+    The caller holds the table's lock. Files with names that this library does not give are left alone. If a manifest
+    cannot be read, nobody knows which data is in use, and all of it stays.
     """
     for name in store.names(VERSIONS) or ():
         if _UNFINISHED_NAME.fullmatch(name):
@@ -145,7 +144,7 @@ def remove_litter(store: Store) -> None:
 
 
 def holds_only_litter(store: Store) -> bool:
-    """Return whether the place is empty or holds nothing but the remains of a first staging that died."""
+    """Return whether the folder is empty or holds only the remains of a first staging that died."""
     try:
         top = store.names()
     except NotADirectoryError:

@@ -1,8 +1,8 @@
-"""A job of many processes that write files of one version, and whose remains can be told apart from all else.
+"""A job of many processes that write the files of one version, and the removal of the files it leaves behind.
 
-While a job runs, a marker file lies in the table's folder. A task that does not find it is on a machine that does not
-see the table, or belongs to a job that was given up, and creates nothing. So once the marker is gone, the
-files whose names begin with the job's id are all there will be: those that no task reported are removed.
+A marker file lies in the table's folder while the job runs. A task that does not find it creates nothing: its machine
+does not see the table, or the job was given up. So no new file appears once the marker is gone. The names of the job's
+files begin with its id; at the end those that no task reported are removed.
 """
 
 import socket
@@ -11,34 +11,34 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from semistream.core.errors import ConcurrentWrite, InvalidArgument
-from semistream.storage.manifest import DataFile
-from semistream.storage.store import DATA, SCRATCH_PREFIX, OutputFile, Store
+from semistream.storage.files.manifest import DataFile
+from semistream.storage.files.store import DATA, SCRATCH_PREFIX, OutputFile, Store
 
 __all__ = ["WriteJob"]
 
-_ID_DIGITS = 16  # half of a file's 32, the other half tells the job's files apart
+_ID_DIGITS = 16  # half of a file's 32; the other half is different in each file of the job
 
 
 @dataclass(frozen=True)
 class WriteJob:
-    """A handle that tasks get along; small and picklable when the store is."""
+    """A handle that each task gets; small, and picklable if the store is."""
 
     store: Store
     job_id: str
 
     @classmethod
     def begin(cls, store: Store) -> "WriteJob":
-        """Start a job in the process that publishes the version, which holds the table's lock."""
+        """Start a job in the process that holds the table's lock and will publish the version."""
         job = cls(store, uuid.uuid4().hex[:_ID_DIGITS])
         store.create(job._marker).close()
         return job
 
     @property
     def _marker(self) -> str:
-        return f"{SCRATCH_PREFIX}{self.job_id}"  # a name that removing litter removes
+        return f"{SCRATCH_PREFIX}{self.job_id}"  # `remove_litter` knows the prefix
 
     def is_open(self) -> bool:
-        """Return whether the marker is seen from here."""
+        """Return whether this machine sees the marker."""
         return self._marker in (self.store.names() or ())
 
     def require_visible(self) -> None:
@@ -60,7 +60,7 @@ class WriteJob:
         self.store.remove(name)
 
     def end(self, reported: Iterable[DataFile] = ()) -> None:
-        """End the job, and remove its files but those of ``reported``."""
+        """End the job, and remove all its files but those of ``reported``."""
         self.store.remove(self._marker)
         kept = {path for file in reported for path in (file.path, file.index_path)}
         for name in self.store.names(DATA) or ():

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
 from semistream.storage import MasterTable
-from semistream.storage.reading.random_file import LocalFile, RandomFile
-from semistream.storage.store import LocalStore
+from semistream.storage.files.random_file import LocalFile, RandomFile
+from semistream.storage.files.store import LocalStore
 
 __all__ = ["PageReads"]
 

@@ -14,7 +14,7 @@ _VIEW_BITS = 128
 
 
 def batch_overhead_bytes(schema: pa.Schema) -> int:
-    """Return what a page of this schema takes beside its rows: message metadata and buffer padding."""
+    """Return the bytes of a page of this schema beside its rows: message metadata and buffer padding."""
     empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
     buffers = sum(_buffer_count(field.type) for field in schema)
     # Text has one offset more than rows, hence twice the padding.
@@ -26,7 +26,7 @@ def _buffer_count(dtype: pa.DataType) -> int:
 
 
 def fixed_row_bits(schema: pa.Schema) -> int | None:
-    """Return the bits that a row takes at most where all columns have a fixed width; None where one has not.
+    """Return the most bits that a row takes, or None unless all columns have a fixed width.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def fixed_row_bits(schema: pa.Schema) -> int | None:
             continue
         if not (pt.is_primitive(dtype) or pt.is_fixed_size_binary(dtype) or pt.is_decimal(dtype)):
             return None
-        bits += dtype.bit_width + 1  # with NULLs, a bit tells them
+        bits += dtype.bit_width + 1  # one marks a NULL
     return bits
 
 

@@ -9,8 +9,8 @@ import pyarrow.fs as pafs
 
 from semistream.core.errors import InvalidArgument, TableExists, UnknownColumn
 from semistream.core.sizes import parse_bytes
-from semistream.storage.manifest import TableForm
-from semistream.storage.store import Store, open_store
+from semistream.storage.files.manifest import TableForm
+from semistream.storage.files.store import Store, open_store
 from semistream.storage.table import MasterTable
 from semistream.storage.writing.page_writer import key_coder
 from semistream.storage.writing.schema_match import stored_schema
@@ -41,25 +41,25 @@ def stage(
     ----------
     data
         A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a Spark DataFrame, or the path of a Parquet
-        file or folder. Dictionary-encoded columns are stored decoded, as their value type. The rows of a Spark
-        DataFrame are written by a Spark job with a task for each bucket: the driver holds none of them, and
-        ``path`` has to be one that the executors see as well.
+        file or folder. Dictionary-encoded columns are stored decoded, as their value type. A Spark job with a task
+        for each bucket writes the rows of a DataFrame: the driver holds none of them, and the executors must see
+        ``path`` too.
     path
         A folder that does not exist yet or is empty: a local path, a URI that pyarrow knows, or a path inside
-        ``filesystem``. Only on a local path is a second writer refused; elsewhere it is up to the caller.
+        ``filesystem``. A local path refuses a second writer; elsewhere the caller makes sure there is none.
     key
         Name or names of the columns to join on. Rows with a NULL key are kept.
     layout
-        ``"clustered"`` sorts each bucket by key and can look keys up; ``"heap"`` keeps the order of arrival.
+        ``"clustered"`` sorts each bucket by key, for look-ups; ``"heap"`` keeps the order of arrival.
     buckets
-        Into how many parts the rows are divided by key.
+        Number of parts to divide the rows into, by key.
     page_bytes
         The unit of reading. A page is at most this large, unless a single row is larger.
     memory
-        What sorting may take; data beyond a quarter of it goes through a temporary folder inside ``path``, and
-        is then sorted by DuckDB, which takes at least 64 MB. Spark sorts a DataFrame in its own memory.
+        The most memory that sorting may take. Data beyond a quarter of it goes through a temporary folder inside
+        ``path``, sorted by DuckDB, which takes at least 64 MB. Spark sorts a DataFrame in its own memory.
     progress
-        Called with the number of rows taken from ``data`` so far; with a DataFrame once, at the end.
+        Called with the number of rows read from ``data`` so far; for a DataFrame once, at the end.
 
     Examples
     --------

@@ -8,8 +8,8 @@ import pyarrow as pa
 import xxhash
 
 from semistream.core.errors import DamagedTable
-from semistream.storage.manifest import DataFile
-from semistream.storage.store import Store
+from semistream.storage.files.manifest import DataFile
+from semistream.storage.files.store import Store
 
 __all__ = ["PageIndex", "read_page_index"]
 

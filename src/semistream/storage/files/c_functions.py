@@ -1,6 +1,6 @@
-"""Functions of C libraries by their address, for kernels that would lose much of their time in calls from Python.
+"""Addresses of C functions, for kernels that would lose much of their time in calls from Python.
 
-Each is 0 where the platform has it not; callers then go the slower way through Python.
+An address is 0 where the platform lacks the function; callers then take the slower way through Python.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ def _preadv2() -> int:
 
 
 def _digest() -> int:
-    """Return the function of the xxhash package that works with the instructions of this processor."""
+    """Return the function of the xxhash package that uses the instructions of this processor."""
     sample = bytes(range(256)) * 5
     for name in ("XXH3_64bits_dispatch", "XXH3_64bits"):
         try:

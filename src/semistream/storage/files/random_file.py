@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow.fs as pafs
 
 from semistream.kernels.pages.page_reads import read_stretches
-from semistream.storage.reading.c_functions import PREADV2, READ_IF_CACHED
+from semistream.storage.files.c_functions import PREADV2, READ_IF_CACHED
 
 __all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile"]
 
@@ -32,9 +32,9 @@ class RandomFile(Protocol):
         """Tell the operating system how the file will be read."""
 
     def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Read those ranges to their addresses that take no waiting for a disk, and return which.
+        """Read the ranges that need no wait for a disk to their addresses, and return which these are.
 
-        The others are begun to be fetched.
+        The operating system begins to fetch the others.
         """
 
     def drop(self, offset: int, length: int) -> None:
@@ -74,7 +74,7 @@ class LocalFile:
         return is_read
 
     def drop(self, offset: int, length: int) -> None:
-        # What lies before was read with earlier runs; the unit at the end goes with the next one.
+        # Earlier runs have read what lies before; the next run drops the unit at the end.
         start = max(0, offset - _CACHE_UNIT_BYTES)
         end = offset + length
         if end >= self.size:

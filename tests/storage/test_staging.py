@@ -278,7 +278,7 @@ def test_a_path_that_is_taken_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_real_data(tmp_path: Path) -> None:
-    folder = Path(__file__).parents[4] / "shared" / "data" / "nycflights13"
+    folder = Path(__file__).parents[3] / "shared" / "data" / "nycflights13"
     if not folder.is_dir():
         pytest.skip(f"no data at {folder}")
     rows = pq.read_table(folder / "planes.parquet")

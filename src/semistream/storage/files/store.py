@@ -1,7 +1,7 @@
 """Where a table's files live: a local folder, or any filesystem that pyarrow opens.
 
-The two stores offer the same few verbs. Only the local one can refuse a second writer, because other
-filesystems have no lock that dies with its holder.
+Both stores have the same methods. Only the local one refuses a second writer: other filesystems have no lock that dies
+with its holder.
 """
 
 import errno
@@ -13,13 +13,13 @@ import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from semistream.core.errors import ConcurrentWrite, InvalidArgument
-from semistream.storage.reading.random_file import LocalFile, RandomFile, RemoteFile
+from semistream.storage.files.random_file import LocalFile, RandomFile, RemoteFile
 
 __all__ = [
     "DATA",
@@ -61,7 +61,7 @@ class Store(Protocol):
         """Return the full address of a file, for messages."""
 
     def names(self, folder: str = "") -> list[str] | None:
-        """Return the sorted names inside a folder; None when there is no such folder."""
+        """Return the sorted names inside a folder, or None if there is no such folder."""
 
     def read(self, name: str) -> bytes: ...
     def open(self, name: str) -> RandomFile: ...
@@ -76,7 +76,7 @@ class Store(Protocol):
         """Make the names inside a folder durable."""
 
     def publish(self, name: str, content: bytes) -> None:
-        """Create a whole file at once; raises FileExistsError when the name is taken."""
+        """Create a whole file at once; raises FileExistsError if the name is taken."""
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all it holds; an absent name is fine."""
@@ -200,7 +200,7 @@ class _SyncedFile:
 
 @dataclass(frozen=True)
 class RemoteStore:
-    """A folder of any pyarrow filesystem. It is up to the caller that only one writer works on a table."""
+    """A folder of any pyarrow filesystem. The caller makes sure that a table has one writer at a time."""
 
     filesystem: pafs.FileSystem
     root: str
@@ -236,8 +236,8 @@ class RemoteStore:
         self.filesystem.create_dir(self.locate(folder), recursive=True)
 
     def create(self, name: str) -> OutputFile:
-        file: Any = self.filesystem.open_output_stream(self.locate(name), compression=None)
-        return _RemoteOutput(file)
+        file: OutputFile = self.filesystem.open_output_stream(self.locate(name), compression=None)
+        return file
 
     def sync_folder(self, folder: str) -> None:
         pass
@@ -263,17 +263,6 @@ class RemoteStore:
 
     def writing(self) -> AbstractContextManager[None]:
         return nullcontext()
-
-
-class _RemoteOutput:
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def write(self, content: bytes | bytearray | memoryview, /) -> int:
-        return int(self._file.write(content))
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def open_store(path: str | os.PathLike[str], filesystem: pafs.FileSystem | None = None) -> Store:

@@ -1,7 +1,7 @@
 """The manifest of one version: what the table is and which files hold its rows.
 
-A manifest is JSON in one fixed spelling, so that its checksum covers every byte of it. It is the last file
-that a writer creates: a version exists when its manifest does.
+A manifest is JSON in one fixed spelling, so that its checksum covers every byte. A writer creates it last: a version
+exists when its manifest does.
 """
 
 import base64
@@ -15,9 +15,9 @@ import pyarrow as pa
 import xxhash
 
 from semistream.core.errors import ConcurrentWrite, DamagedTable, TableNotFound
-from semistream.storage.store import VERSIONS, Store
+from semistream.storage.files.store import VERSIONS, Store
 
-__all__ = ["DataFile", "Manifest", "TableForm", "list_versions", "publish_version", "read_manifest"]
+__all__ = ["DataFile", "Manifest", "TableForm", "list_versions", "manifest_name", "publish_version", "read_manifest"]
 
 FORMAT = "semistream-table"
 FORMAT_VERSION = 1
@@ -26,7 +26,7 @@ _MANIFEST_NAME = re.compile(r"(\d{20})\.json")
 
 @dataclass(frozen=True)
 class TableForm:
-    """What stays the same over all versions of a table."""
+    """The properties that all versions of a table share."""
 
     table_id: str
     schema: pa.Schema
@@ -38,7 +38,7 @@ class TableForm:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One data file and its page index, as written; small, and picklable for writers in other processes.
+    """One data file and its page index, as written; small, so that writers in other processes can send it.
 
     ``bytes`` counts the pages alone, ``file_bytes`` the whole file. Checksums are 16 hexadecimal digits.
     """
@@ -77,7 +77,7 @@ def list_versions(store: Store) -> list[int]:
 
 
 def publish_version(store: Store, form: TableForm, version: int, files: tuple[DataFile, ...]) -> Manifest:
-    """Make ``files``, which are complete and durable, version ``version`` of the table."""
+    """Publish ``files``, which are complete and durable, as version ``version`` of the table."""
     created_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
     manifest = Manifest(form, version, created_at, files)
     store.sync_folder("data")
@@ -153,7 +153,7 @@ def _decode(raw: bytes, version: int, where: str) -> Manifest:
             f"version {FORMAT_VERSION}: open it with the library that wrote it"
         )
     fields.pop("checksum", None)
-    # Spelling it again and comparing bytes also catches a change that parses to the same values.
+    # Encoding it again and comparing bytes also catches a change that parses to the same values.
     if _seal(fields) != raw or fields["version"] != version:
         raise DamagedTable(f"{where} has been altered or truncated (its checksum does not match): {remedy}")
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields["schema"])))
