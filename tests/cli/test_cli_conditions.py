@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 import semistream as ss
 from semistream.cli.app import app
-from semistream.cli.condition_text import parse_condition
+from semistream.cli.arguments import parse_condition
 from semistream.core.conditions import Condition
 from semistream.core.errors import InvalidArgument
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 import semistream as ss
 from semistream.cli.app import app
-from semistream.cli.option_text import parse_options
+from semistream.cli.arguments import parse_options
 from semistream.core.errors import InvalidArgument
 from semistream.operators import algorithm, algorithm_names
 

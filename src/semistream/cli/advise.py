@@ -1,4 +1,4 @@
-"""``semistream advise``: which join, how much memory, which page size for a table and a rate."""
+"""``semistream advise``: algorithm, memory and page size for a table and a rate."""
 
 import json
 import math
@@ -10,9 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from semistream.bench.advice_plot import draw_advice
-from semistream.cli.help_text import example
-from semistream.cli.key_text import parse_key
-from semistream.cli.output_path import require_output_path
+from semistream.cli.arguments import example, parse_key, require_output_path
 from semistream.cli.parquet_files import ParquetStream
 from semistream.cli.progress import telling
 from semistream.core.errors import InvalidArgument
@@ -35,13 +33,13 @@ EXAMPLE = example(
 )
 
 _MOST_LINES = 12
-_WIDE_ENOUGH = 200  # where there is no terminal, lines are not cut
+_WIDE_ENOUGH = 200  # without a terminal, no line is cut
 
 
 def advise(
     table: Annotated[Path, typer.Argument(help="Folder of the master table.")],
-    rate: Annotated[float | None, typer.Option(help="Tuples per second that the join has to keep up with.")] = None,
-    memory: Annotated[str | None, typer.Option(help="What the join may use, such as 256MB.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Tuples per second that the join must keep up with.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of the join, such as 256MB.")] = None,
     on: Annotated[
         str | None,
         typer.Option(help="Key: NAME, or STREAM=MASTER; several separated by commas. The table's key by default."),
@@ -56,7 +54,7 @@ def advise(
     ] = None,
     skew: Annotated[float | None, typer.Option(help="Zipf exponent of the stream's keys, such as 1.")] = None,
     missing_share: Annotated[float | None, typer.Option(help="Share of tuples without a row, from 0 to 1.")] = None,
-    clock: Annotated[str, typer.Option(help=f"Whose seconds to predict: {', '.join(CLOCK_NAMES)}.")] = "machine",
+    clock: Annotated[str, typer.Option(help=f"Hardware to predict times for: {', '.join(CLOCK_NAMES)}.")] = "machine",
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Measure this machine on the table first; takes a few minutes.")
     ] = False,
@@ -65,7 +63,7 @@ def advise(
 ) -> None:
     """Recommend algorithm, layout, page size, settings and memory for a join, by the cost models."""
     if rate is None and memory is None:
-        raise InvalidArgument("nothing is asked for: give --rate, --memory or both")
+        raise InvalidArgument("advice needs a rate or a memory: give --rate, --memory or both")
     if plot is not None:
         require_output_path(plot, overwrite=True)
         if plot.suffix.lower() not in (".png", ".svg", ".pdf"):

@@ -1,4 +1,4 @@
-"""The commands in one application, and how errors end."""
+"""The application with its commands; an error ends it with one line."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from typer.core import TyperGroup
 
 from semistream import SemistreamError, __version__
 from semistream.cli import advise, bench, demo, doctor, join, stage
-from semistream.cli.help_text import example
+from semistream.cli.arguments import example
 
 __all__ = ["app"]
 
@@ -53,5 +53,10 @@ app.command("stage", epilog=stage.EXAMPLE)(stage.stage)
 app.command("join", epilog=join.EXAMPLE)(join.join)
 app.command("advise", epilog=advise.EXAMPLE)(advise.advise)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
-app.command("figure", epilog=bench.FIGURE_EXAMPLE, context_settings=bench.PARAMETERS)(bench.figure)
+app.command(
+    "figure",
+    help="Measure a figure of the papers and draw it; an interrupted run goes on where it stopped.",
+    epilog=bench.FIGURE_EXAMPLE,
+    context_settings=bench.PARAMETERS,
+)(bench.run)
 app.add_typer(bench.app, name="bench")

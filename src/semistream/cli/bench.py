@@ -22,19 +22,18 @@ from semistream.bench.framework.tables import Table, fill_page, points_table, ta
 from semistream.bench.framework.targets import targets_of
 from semistream.bench.reproduction.claim import Verdict
 from semistream.bench.reproduction.report import write_report
-from semistream.cli.help_text import example
+from semistream.cli.arguments import example, require_folder_path, require_output_path
 from semistream.cli.local_spark import require_local_spark
-from semistream.cli.output_path import require_folder_path, require_output_path
 from semistream.cli.progress import estimating
 from semistream.core.errors import InvalidArgument, SemistreamError
 
-__all__ = ["FIGURE_EXAMPLE", "PARAMETERS", "app", "figure"]
+__all__ = ["FIGURE_EXAMPLE", "PARAMETERS", "app", "run"]
 
 FIGURE_EXAMPLE = example(
     "semistream figure --list", "semistream figure S0-5a --scale laptop", "semistream figure all --quick"
 )
 PARAMETERS = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Options that a command does not know are parameters of the spec."""
+"""Unknown options are parameters of the spec."""
 
 _EXAMPLE = example(
     "semistream bench --list",
@@ -45,26 +44,9 @@ _EXAMPLE = example(
 )
 _INTERRUPTED = 130
 
-_Scale = Annotated[str | None, typer.Option(help="How large: quick and full; for figures quick, laptop and paper.")]
-_Quick = Annotated[bool, typer.Option("--quick", help="The same as --scale quick: seconds, and without verdicts.")]
-_Only = Annotated[
-    list[str] | None, typer.Option(help="Part of the name of what to measure, such as a series; can be repeated.")
-]
-_DataDir = Annotated[
-    Path, typer.Option(help="Where tables, finished measurements and results are kept: up to 40 GB at full size.")
-]
-_RealData = Annotated[Path | None, typer.Option(help="Folder of the real data sets, for figures that need them.")]
-_Seed = Annotated[int, typer.Option(min=0, help="Seed of tables and streams.")]
-_Out = Annotated[Path | None, typer.Option(help="Result file [default: DATA_DIR/results/NAME.json].")]
-_Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Begin anew: replace the result file, and measure everything again.")
-]
-_Plot = Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the result beside the result file as well.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print the result file to stdout.")]
-
 
 class _Benchmarks(TyperGroup):
-    """Takes the name of a benchmark or a figure for the command ``run`` on it."""
+    """Reads the name of a benchmark or figure as the command ``run`` with that name."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if not args or args[0] in self.commands or args[0].startswith("-"):
@@ -77,7 +59,7 @@ class _Benchmarks(TyperGroup):
 
 
 def _help_of(spec: Spec) -> str:
-    """Return what a spec shows, and the options that set its parameters."""
+    """Return the description of a spec, and the options that set its parameters."""
     known = spec.parameters(spec.scale_of_targets)
     options = [f"  --{name.replace('_', '-')} {_as_text(value)}" for name, value in known.items()]
     heading = f"Parameters are options too, at scale {spec.scale_of_targets} with these values:"
@@ -101,7 +83,7 @@ app = typer.Typer(
 
 @app.callback()
 def _bench(
-    list_all: Annotated[bool, typer.Option("--list", help="Name all benchmarks and figures.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List all benchmarks and figures.")] = False,
 ) -> None:
     if list_all:
         _print_specs([*spec_ids(), *figure_ids()])
@@ -109,53 +91,45 @@ def _bench(
 
 
 @app.command("run", hidden=True, context_settings=PARAMETERS, epilog=_EXAMPLE)
-def _run(
+def run(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Benchmark or figure; 'all' for every benchmark.")],
-    scale: _Scale = None,
-    quick: _Quick = False,
-    only: _Only = None,
-    data_dir: _DataDir = Path("bench-data"),
-    real_data: _RealData = None,
-    seed: _Seed = 0,
-    out: _Out = None,
-    overwrite: _Overwrite = False,
-    plot: _Plot = True,
-    as_json: _Json = False,
+    name: Annotated[str | None, typer.Argument(help="Name of a benchmark or figure, or 'all'.")] = None,
+    scale: Annotated[str | None, typer.Option(help="Size: quick or full; for figures quick, laptop or paper.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same as --scale quick: seconds, and without verdicts.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Measure only what has this in its name, such as a series; repeatable."),
+    ] = None,
+    data_dir: Annotated[
+        Path, typer.Option(help="Folder for tables, finished measurements and results: up to 40 GB at full size.")
+    ] = Path("bench-data"),
+    real_data: Annotated[
+        Path | None, typer.Option(help="Folder of the real data sets, for figures that need them.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of tables and streams.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Result file [default: DATA_DIR/results/NAME.json].")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Begin anew: replace the result file, and measure everything again.")
+    ] = False,
+    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Also draw the result beside the result file.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result file to stdout.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the names.")] = False,
 ) -> None:
-    """Run a benchmark or a figure; an interrupted run goes on where it stopped.
+    """Measure and draw a benchmark or a figure of the papers; an interrupted run goes on where it stopped.
 
     Other options set parameters of its spec file, such as --rows 20000000; lists are separated by commas.
     """
-    names = spec_ids() if name == "all" else [name]
-    run = Run(data_dir, _real_data(real_data), seed, tuple(only or ()), measure_again=overwrite)
-    _run_all(names, _scale(scale, quick), context.args, run, out, plot, as_json)
-
-
-def figure(
-    context: typer.Context,
-    figure_id: Annotated[str | None, typer.Argument(metavar="ID", help="Figure, such as S0-5a, or 'all'.")] = None,
-    scale: _Scale = None,
-    quick: _Quick = False,
-    only: _Only = None,
-    data_dir: _DataDir = Path("bench-data"),
-    real_data: _RealData = None,
-    seed: _Seed = 0,
-    out: _Out = None,
-    overwrite: _Overwrite = False,
-    plot: _Plot = True,
-    as_json: _Json = False,
-    list_figures: Annotated[bool, typer.Option("--list", help="Say which figures there are.")] = False,
-) -> None:
-    """Measure a figure of the papers and draw it; an interrupted run goes on where it stopped."""
-    if list_figures:
-        _print_specs(figure_ids())
+    known = figure_ids() if context.command.name == "figure" else spec_ids()
+    if list_all:
+        _print_specs(known)
         return
-    if figure_id is None:
-        raise InvalidArgument("which figure is not said: give its id; 'semistream figure --list' shows them all")
-    names = figure_ids() if figure_id == "all" else [figure_id]
-    run = Run(data_dir, _real_data(real_data), seed, tuple(only or ()), measure_again=overwrite)
-    _run_all(names, _scale(scale, quick), context.args, run, out, plot, as_json)
+    if name is None:
+        raise InvalidArgument("the name is missing: give one; --list shows them all")
+    names = known if name == "all" else [name]
+    settings = Run(data_dir, _real_data(real_data), seed, tuple(only or ()), measure_again=overwrite)
+    _run_all(names, _scale(scale, quick), context.args, settings, out, plot, as_json)
 
 
 @app.command("plot", epilog=example("semistream bench plot bench-data/results/micro.json --out micro.png"))
@@ -174,9 +148,9 @@ def _report(
     results: Annotated[Path, typer.Argument(help="Folder with result files of figures; pictures are drawn into it.")],
     out: Annotated[Path, typer.Option(help="Page to write; reasons.toml beside it is read.")],
 ) -> None:
-    """Write the reproduction report: the papers' claims beside what was measured, with verdicts."""
+    """Write the reproduction report: the papers' claims beside the measured figures, with verdicts."""
     if not results.is_dir():
-        raise InvalidArgument(f"{str(results)!r} is not a folder: give that of the result files")
+        raise InvalidArgument(f"{str(results)!r} is not a folder: give the folder of the result files")
     require_output_path(out, overwrite=True)
     judged = write_report(sorted(results.glob("*.json")), out)
     for verdict in Verdict:
@@ -188,9 +162,11 @@ def _report(
 
 @app.command("fill", epilog=example("semistream bench fill README.md docs/benchmarks.md"))
 def _fill(
-    pages: Annotated[list[Path], typer.Argument(help="Markdown pages; they name result files from this folder on.")],
+    pages: Annotated[
+        list[Path], typer.Argument(help="Markdown pages; they name result files relative to the working folder.")
+    ],
 ) -> None:
-    """Write the tables of figures in pages again, from the result files that the pages name."""
+    """Fill the tables of figures in pages again, from the result files that the pages name."""
     for page in pages:
         typer.echo(f"{page}: {fill_page(page, Path())} tables written")
 
@@ -204,7 +180,7 @@ def _run_all(
     plot: bool,
     as_json: bool,
 ) -> None:
-    """Run the specs; one that lacks what it needs does not keep the others from being run."""
+    """Run the specs; one that fails does not stop the others."""
     if len(names) > 1 and (out is not None or as_json):
         raise InvalidArgument("--out and --json speak of one benchmark: leave them out for all")
     specs = []
@@ -230,7 +206,7 @@ def _run_all(
             typer.echo(f"semistream: {spec.id}: {error}", err=True)
             failed.append(spec.id)
     if failed:
-        raise InvalidArgument(f"{len(failed)} of {len(specs)} failed as said above: {', '.join(failed)}")
+        raise InvalidArgument(f"{len(failed)} of {len(specs)} failed, see above: {', '.join(failed)}")
 
 
 def _run_one(
@@ -273,7 +249,7 @@ def _require_spark(spec: Spec) -> None:
 
 
 def _parameters(known: dict[str, Any], extra: Sequence[str]) -> dict[str, Any]:
-    """Return the parameters that unknown options give: ``--rows 1000`` or ``--rows=1000``."""
+    """Read unknown options as parameters: ``--rows 1000`` or ``--rows=1000``."""
     given: dict[str, Any] = {}
     texts = list(extra)
     while texts:
@@ -288,7 +264,7 @@ def _parameters(known: dict[str, Any], extra: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(name: str, text: str, known: Any) -> Any:
-    """Return ``text`` as a value like the one that is known."""
+    """Return ``text`` as a value of the type of ``known``."""
     if isinstance(known, list):
         return [_value(name, part.strip(), known[0] if known else "") for part in text.split(",")]
     if isinstance(known, bool):
@@ -305,13 +281,13 @@ def _value(name: str, text: str, known: Any) -> Any:
             kind = "a whole number" if isinstance(known, int) else "a number"
             raise InvalidArgument(f"{name}={text!r} is not {kind}: give one") from None
     if not isinstance(known, str):
-        raise InvalidArgument(f"{name} has parts of its own and cannot be given here: change the spec file")
+        raise InvalidArgument(f"{name} is a table of the spec and no option: change the spec file")
     return text
 
 
 def _real_data(given: Path | None) -> Path | None:
     if given is not None and not given.is_dir():
-        raise InvalidArgument(f"real_data={str(given)!r} is not a folder: give the one with the real data sets")
+        raise InvalidArgument(f"real_data={str(given)!r} is not a folder: give the folder of the real data sets")
     if given is None:
         beside = Path("..") / "shared" / "data"
         return beside if beside.is_dir() else None
@@ -341,7 +317,7 @@ def _print(result: Result) -> None:
 
 
 def _console() -> Console:
-    """Return a console that takes brackets in names for what they are."""
+    """Return a console that prints brackets in names as they are."""
     return Console(markup=False)
 
 

@@ -1,4 +1,4 @@
-"""``semistream demo``: the whole way from generated data to a checked join, with a report."""
+"""``semistream demo``: generated data, a join checked against DuckDB, and a report."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +17,8 @@ from semistream.bench.demo.report import COLUMNS, cells_of
 from semistream.bench.demo.run import OpenBackend
 from semistream.bench.demo.workload import Progress as DemoProgress
 from semistream.bench.framework.provenance import collect_provenance
-from semistream.cli.help_text import example
+from semistream.cli.arguments import example, require_folder_path
 from semistream.cli.local_spark import require_local_spark
-from semistream.cli.output_path import require_folder_path
 from semistream.cli.progress import stderr
 from semistream.core.sizes import format_bytes
 
@@ -36,7 +35,7 @@ def demo(
     master_rows: Annotated[int, typer.Option(help="Rows of the master table.")] = DemoSpec.master_rows,
     stream_tuples: Annotated[int, typer.Option(help="Tuples of the stream.")] = DemoSpec.stream_tuples,
     lookup_tuples: Annotated[
-        int, typer.Option(help="With --local: how many of them INLJ and CINLJ get.")
+        int, typer.Option(help="With --local: the number of them for INLJ and CINLJ.")
     ] = DemoSpec.lookup_tuples,
     seed: Annotated[int, typer.Option(help="Seed of table and stream.")] = DemoSpec.seed,
 ) -> None:
@@ -86,7 +85,7 @@ def _bars() -> Iterator[DemoProgress]:
 def _print(result: DemoResult) -> None:
     budget = format_bytes(result.budget_bytes)
     title = f"{result.spec.master_rows:,} products ({format_bytes(result.table_bytes)}), left join in {budget}"
-    # A terminal of 80 columns has no room for the last one.
+    # The last column does not fit into a terminal of 80 columns.
     table = Table(*COLUMNS[:-1], title=title, box=SIMPLE_HEAD, show_edge=False)
     table.padding = (0, 1, 0, 0)
     for position, column in enumerate(table.columns):

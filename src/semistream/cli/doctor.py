@@ -1,4 +1,4 @@
-"""``semistream doctor``: whether everything is here that semistream needs."""
+"""``semistream doctor``: checks the installation."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from semistream import __version__
-from semistream.cli.help_text import example
+from semistream.cli.arguments import example
 from semistream.cli.local_spark import LEAST_JAVA, find_java
 from semistream.core.sizes import format_bytes
 from semistream.kernels.compile import kernel

@@ -7,10 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from semistream.cli.condition_text import parse_condition
-from semistream.cli.help_text import example
-from semistream.cli.key_text import parse_key
-from semistream.cli.option_text import parse_options
+from semistream.cli.arguments import example, parse_condition, parse_key, parse_options
 from semistream.cli.parquet_files import ParquetStream, require_parquet_output, writing_parquet
 from semistream.cli.progress import counting
 from semistream.core.conditions import Condition
@@ -52,7 +49,7 @@ def join(
         list[str] | None,
         typer.Option(
             help="Setting of the algorithm as NAME=VALUE, such as cache_share=0.2 or shedding=keep; can be repeated. "
-            "A NAME that does not exist is answered with those that do."
+            "An unknown NAME is answered with the list of names."
         ),
     ] = None,
     memory: Annotated[str, typer.Option(help="The operator's budget.")] = "64MB",
@@ -66,7 +63,7 @@ def join(
     """Join a stream of Parquet files with a master table, in one process; on Spark use semistream.join in Python."""
     compared = _condition(condition, null_is_open)
     if on is None and compared is None:
-        raise InvalidArgument("the join compares nothing: give --on or --condition")
+        raise InvalidArgument("the join has neither key nor condition: give --on or --condition")
     options = parse_options(algorithm, option or ())
     require_parquet_output(out, overwrite=overwrite)
     source = ParquetStream(stream)

@@ -1,4 +1,4 @@
-"""What a command needs that starts Spark on this machine: PySpark that is new enough, and Java."""
+"""The requirements for Spark on this machine: a recent PySpark, and Java."""
 
 import os
 import re
@@ -15,14 +15,14 @@ LEAST_JAVA = 17
 
 
 class Java(NamedTuple):
-    """The Java that Spark would start: its version or what is wrong, and whether it is new enough."""
+    """The Java that Spark would start: its version or the problem, and whether it is new enough."""
 
     found: str
     ok: bool
 
 
 def find_java() -> Java:
-    """Look for Java where Spark does: in ``JAVA_HOME`` if that is set, and else on the path."""
+    """Look for Java where Spark does: in ``JAVA_HOME`` if set, otherwise on the path."""
     home = os.environ.get("JAVA_HOME")
     command = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if command is None:

@@ -1,4 +1,4 @@
-"""Parquet at both ends of a join: a stream of files, and an output that appears whole or not at all."""
+"""Parquet input and output of a join: a stream of files, and a file that appears whole or not at all."""
 
 import os
 import uuid
@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.cli.output_path import require_output_path
+from semistream.cli.arguments import require_output_path
 from semistream.core.errors import InvalidArgument, SchemaMismatch
 from semistream.storage.writing.sources import open_source
 
@@ -35,7 +35,7 @@ def _unreadable(path: Path, error: Exception) -> InvalidArgument:
 
 
 def num_parquet_rows(path: Path) -> int | None:
-    """Return the rows of a Parquet file; None for a folder, whose files are not opened for this."""
+    """Return the number of rows of a Parquet file, or None for a folder."""
     if path.is_dir():
         return None
     with _open(path) as file:
@@ -48,9 +48,9 @@ class ParquetStream:
     Attributes
     ----------
     schema
-        Of all files.
+        The schema of all files.
     num_rows
-        Of all files together; None when there is a folder among them.
+        Of all files together; None with a folder among them.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -106,8 +106,8 @@ def require_parquet_output(path: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def writing_parquet(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    """Give a writer; the file gets its name only when the block ends without an error."""
-    path = path.resolve()  # a link stays, and what it points to is replaced
+    """Open a writer; the file gets its name only when the block ends without an error."""
+    path = path.resolve()  # a link stays, and its target is replaced
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         writer = pq.ParquetWriter(unfinished, schema)

@@ -22,7 +22,7 @@ stderr = Console(stderr=True)
 
 @contextmanager
 def counting(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
-    """Show a bar; the function given is called with how many are done so far."""
+    """Show a bar, and yield a function that sets how many are done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task(what, total=total)
@@ -31,7 +31,7 @@ def counting(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
-    """Show a line that says what is being done; the function given is called with it."""
+    """Show a line, and yield a function that sets its text."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=None)
@@ -40,7 +40,7 @@ def telling() -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def estimating() -> Iterator[Callable[[RunProgress], None]]:
-    """Show a bar with what is being done and how long the rest will take; the function given is called with both."""
+    """Show a bar with the current measurement and the time left, and yield a function that sets both."""
     columns = (SpinnerColumn(), BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=1.0)

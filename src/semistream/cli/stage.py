@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from semistream.cli.help_text import example
-from semistream.cli.output_path import require_folder_path
+from semistream.cli.arguments import example, require_folder_path
 from semistream.cli.parquet_files import num_parquet_rows
 from semistream.cli.progress import counting
 from semistream.core.errors import InvalidArgument, TableExists, TableNotFound
@@ -29,15 +28,15 @@ def stage(
     table: Annotated[Path, typer.Argument(help="Folder of the table.")],
     key: Annotated[str | None, typer.Option(help="Key column of a new table, or several separated by commas.")] = None,
     layout: Annotated[
-        str | None, typer.Option(help="clustered (sorted, can be looked up) or heap.", show_default="clustered")
+        str | None, typer.Option(help="clustered (sorted by key, for look-ups) or heap.", show_default="clustered")
     ] = None,
     buckets: Annotated[
-        int | None, typer.Option(help="Parts into which rows are divided by key.", show_default="1")
+        int | None, typer.Option(help="Number of parts to divide the rows into, by key.", show_default="1")
     ] = None,
     page_bytes: Annotated[
         str | None, typer.Option(help="Size of a page; 8KB is good for look-ups.", show_default="64KB")
     ] = None,
-    memory: Annotated[str, typer.Option(help="What sorting may take.")] = "512MB",
+    memory: Annotated[str, typer.Option(help="Most memory that sorting may take.")] = "512MB",
     replace: Annotated[
         bool, typer.Option("--replace", help="Write a new version of an existing table, with this data alone.")
     ] = False,
@@ -46,7 +45,7 @@ def stage(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Write Parquet data as a master table, in bounded memory; the table is new unless told otherwise."""
+    """Write Parquet data as a master table, in bounded memory: a new one, or a new version of an existing one."""
     if replace and append:
         raise InvalidArgument("--replace and --append exclude each other: give one of them")
     if not data.exists():
