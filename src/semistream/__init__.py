@@ -13,6 +13,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from semistream import errors
 from semistream._version import __version__
 from semistream.core.budget import MemoryReport
 from semistream.core.conditions import between, compare
@@ -57,6 +58,7 @@ __all__ = [
     "between",
     "compare",
     "enrich",
+    "errors",
     "interval",
     "join",
     "metrics",
@@ -71,7 +73,7 @@ __all__ = [
     "stream_operator",
 ]
 
-# Loaded at first use: they import pyspark, which this package does not need otherwise.
+# Loaded at first use: they import pyspark.
 _ON_SPARK = {
     "enrich": "semistream.runtime.spark.join",
     "join": "semistream.runtime.spark.join",

@@ -26,6 +26,20 @@ def test_every_leaf_is_a_semistream_error_and_one_builtin(leaf: type[Exception])
     assert leaf.__doc__
 
 
+def test_the_public_module_exports_every_error_of_the_package() -> None:
+    classes = [node for tree in _TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    found = {"SemistreamError"}
+    while (
+        more := {node.name for node in classes if {ast.unparse(base).rpartition(".")[2] for base in node.bases} & found}
+        - found
+    ):
+        found |= more
+    assert len(found) > 20
+    assert found == set(semistream.errors.__all__)
+    for name in found:
+        assert issubclass(getattr(semistream.errors, name), SemistreamError)
+
+
 def test_every_error_of_the_module_is_exported() -> None:
     defined = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert defined == set(errors.__all__)

@@ -1,4 +1,4 @@
-"""Checks of settings that are numbers: a wrong one is an error that names it, before any work."""
+"""Checks of numeric settings, before any work; the error names the setting."""
 
 from operator import index
 from typing import SupportsFloat, SupportsIndex
@@ -16,7 +16,7 @@ def require_count(name: str, value: object, *, optional: bool = False) -> None:
     Parameters
     ----------
     optional
-        Whether None will do: it is worked out then.
+        Whether None is allowed, for a setting that is computed unless given.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A memory budget is a promise in bytes: what each component of an operator holds, and the limit on their sum."""
+"""The memory budget: bytes held by each component of an operator, and the limit on their sum."""
 
 from dataclasses import dataclass, field
 
@@ -33,7 +33,7 @@ class MemoryReport:
 
 
 def require_at_least(budget_bytes: int, least_bytes: int, what: str) -> None:
-    """Raise `BudgetTooSmall`, naming the least that would do, when the budget is below it."""
+    """Raise `BudgetTooSmall`, which names the least budget, if the budget is below it."""
     if budget_bytes < least_bytes:
         raise BudgetTooSmall(
             f"memory={budget_bytes} bytes is too small for {what}: give at least {least_bytes} bytes "

@@ -1,8 +1,7 @@
 """Join conditions other than equality: ``<``, ``<=``, ``>``, ``>=`` and between.
 
-A condition relates one stream column to one or two master columns. NULL on either side satisfies no condition,
-as in SQL; `between` can be told to read a NULL bound as an open end, which is how validity intervals of slowly
-changing dimensions are usually stored.
+A condition relates one stream column to one or two master columns. As in SQL, NULL on either side satisfies no
+condition. `between` can read a NULL bound as an open end, as in the validity intervals of slowly changing dimensions.
 """
 
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Between:
-    """``low_column <= stream_column <= high_column``, each end closed or not."""
+    """``low_column <= stream_column <= high_column``, each end closed or open."""
 
     stream_column: str
     low_column: str

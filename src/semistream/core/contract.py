@@ -1,4 +1,4 @@
-"""The operator contract: a step machine that does nothing unless it is called, and knows no clock and no Spark."""
+"""The operator contract: a step machine without a thread, a clock or a Spark session of its own."""
 
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
@@ -14,11 +14,11 @@ __all__ = ["Operator"]
 
 @runtime_checkable
 class Operator(Protocol):
-    """What every join algorithm offers to a runtime.
+    """The methods of every join algorithm.
 
-    The caller owns time: it offers tuples when they arrive, and steps when it wants work done. An operator that
-    raised is done for; its last snapshot is where to go on from. Only when the store of shed tuples fails, the step has
-    not begun, and can be asked for again.
+    The caller owns time: it offers tuples when they arrive, and steps when it wants work done. After an error, continue
+    with a new operator from the last snapshot. A failure of the store of shed tuples is the exception: the step has not
+    begun, and can be repeated.
     """
 
     spec: JoinSpec
@@ -30,18 +30,18 @@ class Operator(Protocol):
 
     @property
     def pending(self) -> int:
-        """Tuples offered and not yet answered, those in the stream buffer included."""
+        """Tuples offered and not yet answered, including those in the stream buffer."""
 
     def offer(self, batch: pa.RecordBatch) -> int:
-        """Put rows from the front of ``batch`` into the stream buffer and return how many it took.
+        """Put rows from the front of ``batch`` into the stream buffer and return their number.
 
-        Fewer than all rows means that the buffer is full: step, then offer the rest.
+        Fewer than all rows mean a full buffer: step, then offer the rest.
         """
 
     def step(self) -> Iterator[pa.RecordBatch]:
-        """Run one iteration of the paper's outer loop and return its results, to be read to the end.
+        """Run one iteration of the paper's outer loop and return its results; read them to the end.
 
-        With nothing pending a step does nothing.
+        With no tuple pending, a step does nothing.
         """
 
     def drain(self) -> Iterator[pa.RecordBatch]:
@@ -51,10 +51,10 @@ class Operator(Protocol):
         """Return the bytes held by each component; their sum never exceeds the budget."""
 
     def snapshot(self) -> bytes:
-        """Return all durable state. Caches are not in it: losing one costs time, never rows."""
+        """Return all durable state. Caches are left out: losing one costs time, never rows."""
 
     def restore(self, snapshot: bytes) -> None:
-        """Take over the state of a snapshot of the same join; only on an operator that has done nothing yet."""
+        """Take over the state of a snapshot of the same join; only in a new operator."""
 
     def close(self) -> None:
         """Give back files and threads."""

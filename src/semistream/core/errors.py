@@ -1,7 +1,6 @@
-"""The errors a user may meet: one small tree, each leaf also the builtin it resembles.
+"""The errors that a user may meet, public as ``semistream.errors``: one small tree, each leaf also a builtin error.
 
-Every message is one line with the offending value and the remedy. A broken invariant is not an
-error of this tree: it asserts.
+Every message is one line with the offending value and the remedy. A broken invariant is no such error: it asserts.
 """
 
 __all__ = [
@@ -65,9 +64,9 @@ class BudgetTooSmall(SemistreamError, ValueError):
     Attributes
     ----------
     least_bytes
-        What would do, where that is known.
+        The budget that would do, if known.
     what
-        What it is too small for.
+        The structure or join that it is too small for.
     """
 
     def __init__(self, message: str, least_bytes: int | None = None, what: str = "this join") -> None:
@@ -77,11 +76,11 @@ class BudgetTooSmall(SemistreamError, ValueError):
 
 
 class TupleTooLarge(SemistreamError, ValueError):
-    """One stream tuple alone exceeds the space its component has in the budget."""
+    """A single stream tuple is larger than the memory for it in the budget."""
 
 
 class OperatorMisuse(SemistreamError, RuntimeError):
-    """The operator contract was not followed by the caller."""
+    """The caller did not follow the operator contract."""
 
 
 class SnapshotMismatch(SemistreamError, ValueError):
@@ -105,7 +104,7 @@ class DamagedTable(SemistreamError, OSError):
 
 
 class PinFailed(SemistreamError, OSError):
-    """The version of a micro-batch could not be written down, or what is written is of another table."""
+    """The pin of a micro-batch's version could not be written, or is of another table."""
 
 
 class DamagedSpool(SemistreamError, OSError):
@@ -117,7 +116,7 @@ class SpoolWriteFailed(SemistreamError, OSError):
 
 
 class BrokenShedStore(SemistreamError, RuntimeError):
-    """The callables that keep shed tuples gave back other tuples than they were given."""
+    """The caller's store of shed tuples returned other tuples than it was given."""
 
 
 class ConcurrentWrite(SemistreamError, RuntimeError):
@@ -129,11 +128,11 @@ class MissingExtra(SemistreamError, ImportError):
 
 
 class NotCalibrated(SemistreamError, LookupError):
-    """The cost factors that are asked for were not measured on this machine."""
+    """The cost factors have not been measured on this machine."""
 
 
 class MissingData(SemistreamError, FileNotFoundError):
-    """A data set that is not part of this package is not where it was looked for."""
+    """A data set that is not part of this package was not found."""
 
 
 class ExecutorMismatch(SemistreamError, ImportError):
@@ -141,7 +140,7 @@ class ExecutorMismatch(SemistreamError, ImportError):
 
 
 class SparkJobFailed(SemistreamError, RuntimeError):
-    """A Spark job failed for a reason outside this library; the cause is the error that Spark raised."""
+    """A Spark job failed for a reason outside this library; ``__cause__`` is Spark's error."""
 
 
 class ContradictedPunctuation(SemistreamError, ValueError):
@@ -153,12 +152,12 @@ class StateTooLarge(SemistreamError, MemoryError):
 
 
 class TargetOutOfReach(SemistreamError, ValueError):
-    """No memory that may be used makes a join as fast as it should be.
+    """No allowed amount of memory makes the join as fast as asked for.
 
     Attributes
     ----------
     highest_tuples_per_s
-        What can be had, where that is known.
+        The highest rate within reach, if known.
     """
 
     def __init__(self, message: str, highest_tuples_per_s: float | None = None) -> None:

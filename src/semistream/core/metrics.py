@@ -1,4 +1,4 @@
-"""What an operator counts while it works."""
+"""The counters of an operator."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -9,11 +9,11 @@ __all__ = ["Metrics"]
 class Metrics:
     """Counters of one operator since it was made or restored.
 
-    ``answered`` tuples are done: all their results are out. ``pages_read`` and ``bytes_read`` count what came
-    from storage, pages that were read ahead and not used included; ``reads`` counts runs of pages read in one go, and
-    ``seeks`` those that did not begin where the one before ended, so that a scan seeks once per file. ``tuples_shed``
-    and ``tuples_reloaded`` stay zero for operators that never shed load. ``tuples_dropped`` were shed for good: the
-    result leaves them out. ``shed_strategy`` is by which rule tuples are chosen for that, or ``"none"``.
+    All results of an ``answered`` tuple are out. ``pages_read`` and ``bytes_read`` include pages that were read ahead
+    and not used. ``reads`` counts runs of pages read in one go, and ``seeks`` those that did not begin where the one
+    before ended: a scan seeks once per file. ``tuples_shed`` and ``tuples_reloaded`` stay zero for operators that never
+    shed load. ``tuples_dropped`` were shed for good: the result leaves them out. ``shed_strategy`` is the rule that
+    chooses them, or ``"none"``.
     """
 
     tuples_in: int = 0
@@ -45,7 +45,7 @@ class Metrics:
         return self.tuples_dropped / self.tuples_in if self.tuples_in else 0.0
 
     def since(self, before: "Metrics") -> "Metrics":
-        """Return by how much the counters grew."""
+        """Return the growth of the counters."""
         counted_before = before.as_dict()
         return Metrics(**{name: count - counted_before[name] for name, count in self.as_dict().items()})
 

@@ -1,6 +1,6 @@
 """Tuples and the punctuations between them, both in columns.
 
-Punctuations may be as frequent as one to ten tuples; as objects between batches they would cut these to pieces. So a
+Every tenth element of a stream may be a punctuation: as objects between batches they would cut these to pieces. So a
 batch carries its punctuations beside its rows, each with its place among them.
 
 ::
@@ -29,7 +29,7 @@ _Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class KeyMarks:
-    """Punctuations on the join attribute: after ``at[i]`` rows, no more key from ``low[i]`` to ``high[i]`` comes.
+    """Punctuations on the join attribute: no key from ``low[i]`` to ``high[i]`` comes after ``at[i]`` rows.
 
     NULL is an open end. ``at`` ascends.
     """
@@ -58,7 +58,7 @@ class KeyMarks:
 
     @classmethod
     def of_pattern(cls, pattern: Pattern, at: int, dtype: pa.DataType) -> "KeyMarks":
-        """Return the ranges that a pattern of the join attribute stands for."""
+        """Return a pattern of the join attribute as ranges."""
         if isinstance(pattern, Constant):
             lows = highs = [pattern.value]
         elif isinstance(pattern, Listing):
@@ -105,27 +105,24 @@ class PunctuatedBatch:
 
     @property
     def nbytes(self) -> int:
-        """What rows and punctuations take."""
+        """Bytes of rows and punctuations."""
         return int(self.rows.nbytes) + self.marks.nbytes
 
     @classmethod
     def without_marks(cls, rows: pa.RecordBatch, key_type: pa.DataType) -> "PunctuatedBatch":
-        """Return rows that no punctuation stands among."""
+        """Return rows without punctuations."""
         return cls(rows, KeyMarks.none(key_type))
 
     @classmethod
     def flagged(cls, batch: pa.RecordBatch, flag: str, key: str) -> "PunctuatedBatch":
-        """Return a batch in which some rows are punctuations: where ``flag`` is true, no more rows with its key come.
-
-        The flag's column is dropped.
-        """
+        """Read rows with a true ``flag`` as punctuations: no more rows with their key come. The flag is dropped."""
         is_mark = np.asarray(batch.column(flag).fill_null(False))
         rows = batch.drop_columns([flag]).filter(pa.array(~is_mark))
         where = np.flatnonzero(is_mark)
         keys = batch.column(key).take(pa.array(where))
         if keys.null_count:
             raise InvalidArgument(f"a punctuation row has NULL in {key!r}: give it the key that comes no more")
-        at = where - np.arange(where.size)  # rows before it, punctuations not counted
+        at = where - np.arange(where.size)  # rows before it, without punctuations
         return cls(rows, KeyMarks(at.astype(np.int64), keys, keys))
 
     def split(self, count: int) -> tuple["PunctuatedBatch", "PunctuatedBatch"]:
@@ -140,9 +137,9 @@ class PunctuatedBatch:
 def punctuated_batches(
     elements: Iterable[pa.RecordBatch | Punctuation | PunctuatedBatch], schema: pa.Schema, key: str
 ) -> Iterator[PunctuatedBatch]:
-    """Yield a stream of batches and punctuations as batches that carry these.
+    """Turn a stream of batches and punctuations into batches that carry the punctuations.
 
-    A punctuation that restricts other attributes than the key says nothing of a key alone, and is left out.
+    A punctuation that restricts other attributes than the key excludes no key, and is left out.
     """
     dtype = schema.field(key).type
     for element in elements:

@@ -2,8 +2,7 @@
 
 L. Ding, E. A. Rundensteiner, G. T. Heineman: "MJoin: A Metadata-Aware Stream Join Operator" (S4), section 3.2, after
 P. A. Tucker, D. Maier, T. Sheard, L. Fegaras: "Exploiting Punctuation Semantics in Continuous Data Streams". A
-punctuation has a pattern for each attribute, and is true of a stream from its place on: no later tuple
-matches all patterns.
+punctuation has a pattern for each attribute: no later tuple of its stream matches all patterns.
 """
 
 from collections.abc import Mapping
@@ -65,7 +64,7 @@ Pattern: TypeAlias = Wildcard | Constant | Listing | Interval
 
 @dataclass(frozen=True)
 class Punctuation:
-    """A pattern for each attribute; attributes that are not named have a wildcard."""
+    """A pattern for each attribute; other attributes have a wildcard."""
 
     patterns: Mapping[str, Pattern] = field(default_factory=dict)
 
@@ -86,7 +85,7 @@ class Punctuation:
         return self.patterns.get(attribute, Wildcard())
 
     def matches(self, row: Mapping[str, Any]) -> bool:
-        """Whether a tuple is one of those that will not come any more."""
+        """Return whether the punctuation excludes such a tuple."""
         return all(pattern.matches(row[name]) for name, pattern in self.patterns.items())
 
     def __str__(self) -> str:
@@ -106,7 +105,7 @@ def _text(pattern: Pattern) -> str:
 
 
 def interval(low: Value | None = None, high: Value | None = None) -> Interval:
-    """Return the pattern of all values from ``low`` to ``high``, both included; an end that is left out is open.
+    """Return the pattern of all values from ``low`` to ``high``, both included; an end left out is open.
 
     Examples
     --------
@@ -128,7 +127,7 @@ def _in_order(low: Value, high: Value) -> bool:
 
 
 def punctuation(**patterns: Any) -> Punctuation:
-    """Return a punctuation: a value, a list of values or an `interval` for each attribute that it restricts.
+    """Return a punctuation: a value, a list of values or an `interval` for each restricted attribute.
 
     Examples
     --------

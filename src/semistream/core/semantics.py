@@ -1,4 +1,4 @@
-"""What a join means: which columns are compared, what leaves the join, and how stream and master must fit together.
+"""The meaning of a join: its keys and condition, its output, and its demands on both schemas.
 
 SQL semantics throughout: a NULL key matches nothing, duplicates on either side multiply, ``left`` keeps
 unmatched stream tuples with NULL master columns, ``semi`` and ``anti`` return stream columns only.
@@ -23,7 +23,7 @@ On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 
 
 def require_order(order: str) -> None:
-    """Raise `InvalidArgument` unless the order of output is a known one."""
+    """Raise `InvalidArgument` unless the order of output is known."""
     if order not in get_args(Order):
         raise InvalidArgument(f"order={order!r} is unknown: use 'any' or 'stream'")
 
@@ -63,7 +63,7 @@ class JoinSpec:
     stream_keys, master_keys
         The columns compared for equality, pairwise; empty for a join on a condition alone.
     master_columns
-        The master columns that leave the join, in order.
+        The master columns of the output, in order.
     """
 
     stream_schema: pa.Schema
@@ -130,7 +130,7 @@ class JoinSpec:
 
     @property
     def needed_master_columns(self) -> tuple[str, ...]:
-        """The master columns to read: those that are compared and those that leave the join."""
+        """The master columns to read: those that are compared, and those of the output."""
         compared = () if self.condition is None else self.condition.master_columns
         return tuple(dict.fromkeys((*self.master_keys, *compared, *self.master_columns)))
 
@@ -177,5 +177,5 @@ def _chosen_columns(master_schema: pa.Schema, shared_keys: set[str], columns: Se
         raise InvalidArgument(f"columns={columns!r} is one name: give a list, columns=[{columns!r}]")
     for name in columns:
         _require_column(master_schema, name, "the master table")
-    # A key column of the same name leaves the join once, from the stream.
+    # A key column of the same name is in the output once, from the stream.
     return tuple(dict.fromkeys(name for name in columns if name not in shared_keys))

@@ -22,7 +22,7 @@ def parse_bytes(size: SupportsIndex | str, name: str = "size") -> int:
     size
         A number of bytes, or text such as ``"256MB"``. Units are powers of 1024.
     name
-        What the size is for; it stands in the error message.
+        The argument's name, for the error message.
 
     Examples
     --------
