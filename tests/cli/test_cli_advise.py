@@ -16,8 +16,8 @@ from semistream.cost import model
 from semistream.cost.calibration import Calibration
 from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
 from semistream.cost.machine import core_count, cpu_model
-from semistream.workloads.master_table import master_table
-from semistream.workloads.stream import stream
+from semistream.workloads.generated.master_table import master_table
+from semistream.workloads.generated.streams import stream
 
 ROWS = 50_000
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from semistream.workloads.zipf import Zipf
+from semistream.workloads.draws.zipf import Zipf
 
 
 def simulated_share(domain: int, exponent: float, capacity: int, turn_misses: int, turns: int) -> float:

@@ -18,7 +18,7 @@ from semistream.operators.driver import StepOperator
 from semistream.operators.feeder import Feeder
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable, stage
-from semistream.workloads.zipf import Zipf
+from semistream.workloads.draws.zipf import Zipf
 
 STREAM = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("value", pa.int32(), nullable=False)])
 TEXT_STREAM = pa.schema([*STREAM, pa.field("note", pa.utf8(), nullable=False)])

@@ -30,8 +30,8 @@ from semistream.cost.loop import Loop
 from semistream.cost.usable_algorithms import why_unusable
 from semistream.operators import algorithm_names
 from semistream.storage import MasterTable
-from semistream.workloads.master_table import master_table
-from semistream.workloads.stream import stream
+from semistream.workloads.generated.master_table import master_table
+from semistream.workloads.generated.streams import stream
 from tests.cost.fake_models import FakeLookup, FakeScan
 from tests.depth import slow_unless
 

@@ -15,9 +15,9 @@ from semistream.cost.stream_sample import estimate_stream
 from semistream.cost.table_sample import TableSample
 from semistream.cost.zipf_fit import fit_zipf
 from semistream.storage import MasterTable
-from semistream.workloads.master_table import master_table
-from semistream.workloads.stream import stream
-from semistream.workloads.zipf import Zipf
+from semistream.workloads.draws.zipf import Zipf
+from semistream.workloads.generated.master_table import master_table
+from semistream.workloads.generated.streams import stream
 from tests.depth import covering
 
 ROWS = 200_000

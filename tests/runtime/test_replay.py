@@ -14,7 +14,7 @@ import pytest
 import semistream as ss
 from semistream.core.errors import InvalidArgument
 from semistream.runtime.local import StepCost
-from semistream.workloads.bursts import Bursts
+from semistream.workloads.draws.bursts import Bursts
 from tests.runtime.fake_operator import FakeOperator, batches, keys
 
 

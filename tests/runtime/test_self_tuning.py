@@ -15,7 +15,7 @@ from semistream.core.errors import InvalidArgument
 from semistream.cost.disk_profile import DiskProfile
 from semistream.operators import Meshjoin
 from semistream.runtime.local.self_tuning import SelfTuning, Tuned
-from semistream.workloads.bursts import Bursts
+from semistream.workloads.draws.bursts import Bursts
 
 ROWS = 20_000
 BUDGET = 8 << 20

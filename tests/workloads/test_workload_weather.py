@@ -12,8 +12,8 @@ import pytest
 
 from semistream.core.errors import InvalidArgument, MissingData, SchemaMismatch
 from semistream.workloads import cloud_report_workload, cloud_reports, weather
-from semistream.workloads.cloud_reports import CLOUD_REPORT_SCHEMA, COLUMNS
-from semistream.workloads.longitude_profile import LONGITUDES, longitude_shares
+from semistream.workloads.datasets.cloud_reports import CLOUD_REPORT_SCHEMA, COLUMNS
+from semistream.workloads.generated.weather import LONGITUDES, longitude_shares
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "ship_weather" / "ship_reports.parquet"
 

@@ -1,24 +1,20 @@
-"""Generators of the data and streams that the papers' experiments use; seeded, and in bounded memory."""
+"""Generators and readers of the data and streams of the papers' experiments; seeded, and in bounded memory."""
 
-from semistream.workloads.auctions import AUCTION_SCHEMA, BID_SCHEMA, Auctions
-from semistream.workloads.bursts import Bursts
-from semistream.workloads.cloud_reports import CLOUD_REPORT_SCHEMA, cloud_report_workload, cloud_reports
-from semistream.workloads.locality import locality, locality_stream
-from semistream.workloads.master_table import MASTER_SCHEMA, master_table
-from semistream.workloads.news import ACCESS_SCHEMA, NEWS_SCHEMA, News
-from semistream.workloads.nycflights13 import nycflights13
-from semistream.workloads.online_retail import online_retail
-from semistream.workloads.polluted import polluted_stream
-from semistream.workloads.repeated import repeated
-from semistream.workloads.sales import SALES_SCHEMA, Sales
-from semistream.workloads.self_similarity import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
-from semistream.workloads.ship_weather import ship_weather
-from semistream.workloads.skewed_master import skewed_master
-from semistream.workloads.stream import stream
-from semistream.workloads.stream_batches import STREAM_SCHEMA
-from semistream.workloads.tpch import tpch
-from semistream.workloads.weather import weather
-from semistream.workloads.workload import Workload, synthetic
+from semistream.workloads.datasets.cloud_reports import CLOUD_REPORT_SCHEMA, cloud_report_workload, cloud_reports
+from semistream.workloads.datasets.nycflights13 import nycflights13
+from semistream.workloads.datasets.online_retail import online_retail
+from semistream.workloads.datasets.ship_weather import ship_weather
+from semistream.workloads.datasets.tpch import tpch
+from semistream.workloads.draws.bursts import Bursts
+from semistream.workloads.draws.self_similarity import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
+from semistream.workloads.generated.auctions import AUCTION_SCHEMA, BID_SCHEMA, Auctions
+from semistream.workloads.generated.master_table import MASTER_SCHEMA, master_table
+from semistream.workloads.generated.news import ACCESS_SCHEMA, NEWS_SCHEMA, News
+from semistream.workloads.generated.papers import locality, repeated, skewed_master, synthetic
+from semistream.workloads.generated.sales import SALES_SCHEMA, Sales
+from semistream.workloads.generated.streams import STREAM_SCHEMA, locality_stream, polluted_stream, stream
+from semistream.workloads.generated.weather import weather
+from semistream.workloads.workload import Workload
 
 __all__ = [
     "ACCESS_SCHEMA",

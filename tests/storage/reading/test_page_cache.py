@@ -15,7 +15,7 @@ from semistream.cost.trial_operator import trial_operator
 from semistream.cost.trial_stream import keys_of, trial_schema
 from semistream.storage import MasterTable, drop_pages, stage
 from semistream.storage.files.random_file import LocalFile
-from semistream.workloads.master_table import master_table
+from semistream.workloads.generated.master_table import master_table
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semistream.workloads.bursts import Bursts
+from semistream.workloads.draws.bursts import Bursts
 
 __all__ = ["TICKS_OF_PERIOD", "BurstyPart"]
 

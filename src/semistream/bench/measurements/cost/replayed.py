@@ -10,7 +10,7 @@ from semistream.cost.disk_profile import HDD
 from semistream.runtime.local import Replay, SelfTuning, StepCost, operator
 from semistream.storage import MasterTable
 from semistream.workloads import STREAM_SCHEMA
-from semistream.workloads.stream import stream
+from semistream.workloads.generated.streams import stream
 
 __all__ = ["Timeline", "replayed"]
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.zipf import Zipf
+from semistream.workloads.draws.zipf import Zipf
 
 EXPONENTS = [0.0, 0.3, 0.8, 1.0, 1.0 + 1e-12, 1.2, 2.5]
 

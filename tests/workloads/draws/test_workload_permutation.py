@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.permutation import Permutation
+from semistream.workloads.draws.permutation import Permutation
 
 
 @given(st.integers(1, 5000), st.integers(0, 2**32))

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.permutation import Permutation
+from semistream.workloads.draws.permutation import Permutation
 
 __all__ = ["MASTER_SCHEMA", "KeysOfRows", "master_rows", "master_table"]
 
@@ -46,11 +46,11 @@ def master_table(
     key_order
         ``"permuted"`` puts the keys in random order, ``"sequential"`` in ascending order.
     rows_per_key
-        How many rows share a key; the last key may have fewer.
+        Number of rows per key; the last key may have fewer.
     part
-        Only the rows of these numbers, without making the others; without it all rows.
+        Make only the rows of these numbers; all by default.
     seed
-        The same seed gives the same rows, whatever ``part`` and ``batch_rows`` are.
+        The same seed gives the same rows, for any ``part`` and ``batch_rows``.
     batch_rows
         Rows per batch.
 
@@ -90,7 +90,7 @@ def master_rows(
 
 
 def _batches(num_rows: int, part: range, keys_of: KeysOfRows, seed: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    # One generator per column, so that a row does not depend on where batches are cut. A value takes one draw.
+    # One generator per column, so that a row does not depend on the size of batches. A value takes one draw.
     suppliers, prices, weights, payloads = (
         np.random.Generator(np.random.PCG64(sequence).advance(part.start * draws))
         for sequence, draws in zip(np.random.SeedSequence(seed).spawn(4), (1, 1, 1, _PAYLOAD_WORDS), strict=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.parquet_rows import ParquetRows
+from semistream.workloads.datasets.parquet_rows import ParquetRows
 from semistream.workloads.workload import Workload
 
 __all__ = ["ship_weather"]
@@ -34,7 +34,7 @@ def ship_weather(folder: Path, *, split: Split = "G") -> Workload:
     Parameters
     ----------
     folder
-        Where ``ship_reports.parquet`` and ``land_reports.parquet`` are.
+        The folder of ``ship_reports.parquet`` and ``land_reports.parquet``.
     split
         ``"B"``: reports at sea from 1942 on, with earlier ones at sea; 15 rows per matched tuple, little skew.
         ``"C"``: all reports of ships from 1942 on, with those of land stations; almost nothing matches.

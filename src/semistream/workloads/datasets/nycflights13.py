@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.parquet_rows import ParquetRows
+from semistream.workloads.datasets.parquet_rows import ParquetRows
 from semistream.workloads.workload import Workload
 
 __all__ = ["nycflights13"]
@@ -23,7 +23,7 @@ def nycflights13(folder: Path, *, master: Master = "planes") -> Workload:
     Parameters
     ----------
     folder
-        Where ``flights.parquet`` and the master data are.
+        The folder of ``flights.parquet`` and the master data.
     master
         ``"planes"``, on the tail number: 16% of the flights have no match. ``"airports"``, on the destination: 2%.
     """

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from semistream.core.errors import EmptyTable, MissingData
-from semistream.workloads.splitmix import SplitMix
+from semistream.workloads.draws.splitmix import SplitMix
 
 __all__ = ["ParquetRows", "ShapeRows"]
 
@@ -26,13 +26,13 @@ class ParquetRows:
     Parameters
     ----------
     path
-        Of the file.
+        Path of the file.
     remedy
-        What to do when there is no such file; ends the message of `MissingData`.
+        What to do about a missing file; ends the message of `MissingData`.
     where
-        Which rows; all, unless given.
+        Selects rows; all by default.
     shape
-        What is made of the rows.
+        Transforms rows; as they are by default.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ParquetRows:
 
     @cached_property
     def num_rows(self) -> int:
-        """How many rows there are; reads the file if only some of its rows are wanted."""
+        """Number of rows; reads the file if ``where`` selects some of them."""
         if self._where is None:
             return self._rows_in_file
         return sum(batch.num_rows for batch in self._batches(0))
@@ -64,9 +64,9 @@ class ParquetRows:
         return pa.RecordBatchReader.from_batches(self.schema, self._batches(0))
 
     def endless(self, seed: int) -> Iterator[pa.RecordBatch]:
-        """Return the rows in their order without end: from the first on for seed 0, else from where the seed says."""
+        """Return the rows in their order, again and again: from the first on for seed 0, else from a random row."""
         if self.num_rows == 0:
-            raise EmptyTable(f"{self._path} has no rows of the kind that the stream needs")
+            raise EmptyTable(f"{self._path} has no rows for the stream")
         place = 0.0 if seed == 0 else float(SplitMix(seed, "begin").uniform(np.zeros(1, dtype=np.int64))[0])
         yield from self._batches(int(place * self._rows_in_file))
         while True:
@@ -91,5 +91,5 @@ class ParquetRows:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without metadata, and with text where the file has views of text, which are slower here."""
+    """Return the schema without metadata, and with plain text in place of string views, which are slower here."""
     return pa.schema([(field.name, pa.string() if field.type == pa.string_view() else field.type) for field in schema])

@@ -1,10 +1,10 @@
-"""Pseudo-random permutations of ``range(n)`` without a table: an element is worked out when it is asked for."""
+"""Pseudo-random permutations of ``range(n)`` without a table: each element is computed on its own."""
 
 import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.splitmix import mix
+from semistream.workloads.draws.splitmix import mix
 
 __all__ = ["Permutation"]
 
@@ -16,15 +16,15 @@ _UInt64s = npt.NDArray[np.uint64]
 class Permutation:
     """A permutation of ``range(size)``, chosen by ``seed``.
 
-    A Feistel network permutes a range of a power of four; an element that leaves ``range(size)`` is permuted
-    again until it is back (cycle walking), which keeps the map one-to-one.
+    A Feistel network permutes a range whose size is a power of four. An element outside ``range(size)`` is permuted
+    again until it is inside (cycle walking), which keeps the map one-to-one.
 
     Parameters
     ----------
     size
-        How many elements; at least 1 and at most 2**62.
+        Number of elements; at least 1 and at most 2**62.
     seed
-        Another seed is another permutation.
+        Chooses the permutation.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Random numbers by position: a number is worked out when it is asked for, in any order, without those before it.
+"""Random numbers by position: each is computed on its own, in any order.
 
 SplitMix64 after G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014: its
-state only counts, so that number i follows from i. Generated data thus stays the same however it is cut.
+state is a counter, so that number i follows from i. Generated data stay the same however they are cut.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ _UInt64s = npt.NDArray[np.uint64]
 
 
 def mix(values: _UInt64s) -> _UInt64s:
-    """Return values of which every bit depends on every bit of the given ones; one-to-one."""
+    """Return a one-to-one map of values; every bit depends on every bit of the given value."""
     values = values ^ (values >> np.uint64(30))
     values *= _MIX1
     values ^= values >> np.uint64(27)
@@ -32,9 +32,9 @@ class SplitMix:
     Parameters
     ----------
     seed
-        Another seed is another sequence.
+        Chooses the sequence, together with the purpose.
     purpose
-        So is another purpose under the same seed: one for each column or decision.
+        One for each column or decision, so that they do not depend on each other.
 
     Examples
     --------

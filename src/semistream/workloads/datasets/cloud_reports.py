@@ -1,11 +1,11 @@
-"""Reads the archive of cloud reports that the papers join (S0 ll. 810-821): CDIAC's NDP-026B, for those who have it.
+"""Reads the archive of cloud reports that the papers join (S0, section 4.1): CDIAC's NDP-026B, for those who have it.
 
 C. Hahn, S. Warren and J. London, "Edited Synoptic Cloud Reports from Ships and Land Stations over the Globe,
 1982-1991", 1996. A file holds a month, a line is a report of 56 characters, a column has a fixed place in it.
 
-The layout was taken from a public reader of the extended archive, NDP-026C, whose lines of 80 characters have these
-columns first, and whose widths up to the lunar illuminance add up to the 56 of NDP-026B. It was not checked against a
-file of the archive. `COLUMNS` says all that is assumed.
+The layout comes from a public reader of the extended archive, NDP-026C. Its lines of 80 characters begin with these
+columns, whose widths add up to the 56 of NDP-026B. No file of the archive was at hand to check it. `COLUMNS` has all
+that is assumed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,13 +33,13 @@ class Column(NamedTuple):
     Attributes
     ----------
     symbol
-        What the archive calls it.
+        Its name in the archive.
     name
-        What it is called here.
+        Its name here.
     width
         In characters.
     missing
-        The value that stands for none.
+        The number for a missing value.
     """
 
     symbol: str
@@ -86,7 +86,7 @@ CLOUD_REPORT_SCHEMA = pa.schema(
 
 
 def cloud_reports(paths: Sequence[Path]) -> pa.RecordBatchReader:
-    """Return the reports of these files, one after the other; batches are read as they are asked for.
+    """Return the reports of these files, one after the other, batch by batch.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def cloud_reports(paths: Sequence[Path]) -> pa.RecordBatchReader:
 
 
 def cloud_report_workload(master: Sequence[Path], stream: Sequence[Path]) -> Workload:
-    """Return reports as a workload on longitude, as in S0: April and August as master data, December as the stream."""
+    """Return a workload on longitude; S0 has April and August as master data, December as the stream."""
     if not master or not stream:
         raise InvalidArgument(f"master={list(master)} and stream={list(stream)} must name at least one file each")
     num_rows = sum(_CloudFile(path).num_rows for path in master)
@@ -191,7 +191,7 @@ class _CloudFile:
 
 
 def _numbers(characters: npt.NDArray[np.uint8]) -> tuple[_Int64s, npt.NDArray[np.bool_]]:
-    """Return the numbers that stand in these columns of text, blanks before them, and which cannot be read."""
+    """Return the numbers in these columns of text, and a mask of those that cannot be read."""
     value = np.zeros(characters.shape[0], dtype=np.int64)
     negative = np.zeros(characters.shape[0], dtype=np.bool_)
     begun, digits_seen, bad = negative.copy(), negative.copy(), negative.copy()

@@ -1,10 +1,10 @@
-"""How self-similar a series of counts is: two estimates of the Hurst exponent, and the share of the busiest times.
+"""Self-similarity of a series of counts: two estimates of the Hurst exponent, and the share of the busiest times.
 
 A series is self-similar if it looks alike at every time scale: bursts do not average out. Its Hurst exponent H lies
-between 0.5, where they do (counts that do not depend on each other), and 1. Both estimates are those of W. Leland,
-M. Taqqu, W. Willinger and D. Wilson, "On the self-similar nature of Ethernet traffic", IEEE/ACM ToN 2(1), 1994. They
-are rough: some hundredths off, R/S too high where H is 0.5, both too low where it is close to 1. What repeats its mean
-rate over every period, as `Bursts` does, is self-similar up to that scale only: give it as ``largest_scale``.
+between 0.5 for independent counts, where they do, and 1. Both estimates are those of W. Leland, M. Taqqu, W. Willinger
+and D. Wilson, "On the self-similar nature of Ethernet traffic", IEEE/ACM ToN 2(1), 1994. They are rough: some
+hundredths off, R/S too high where H is 0.5, both too low where it is close to 1. `Bursts`, whose mean rate is exact
+over every period, is self-similar up to that scale only: give it as ``largest_scale``.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ def hurst_by_variance(counts: _Counts, largest_scale: int | None = None) -> floa
     counts
         At least 256, at equal distances in time.
     largest_scale
-        The most counts that are taken together; as many as the series allows, unless given.
+        The most counts to take together; by default as many as the series allows.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def hurst_by_rescaled_range(counts: _Counts, largest_scale: int | None = None) -
     counts
         At least 256, at equal distances in time.
     largest_scale
-        The most counts that are taken together; as many as there are, unless given.
+        The most counts to take together; all by default.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def hurst_by_rescaled_range(counts: _Counts, largest_scale: int | None = None) -
 
 
 def share_of_busiest(counts: _Counts, share: float = 0.2) -> float:
-    """Return which share of all the busiest part has: 0.8 of a fifth is the 80/20 rule.
+    """Return the share of all counts in the busiest part of the series: 0.8 for a fifth is the 80/20 rule.
 
     Examples
     --------

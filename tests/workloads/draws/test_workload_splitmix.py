@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from semistream.workloads.splitmix import SplitMix
-from semistream.workloads.zipf import Zipf
+from semistream.workloads.draws.splitmix import SplitMix
+from semistream.workloads.draws.zipf import Zipf
 
 
 def test_the_numbers_are_those_of_the_published_generator() -> None:

@@ -1,7 +1,7 @@
-"""TPC-H's customers as master data and its orders as the stream (S0 ll. 801-809, S2 section 5.1).
+"""TPC-H's customers as master data and its orders as the stream (S0, section 4.1; S2, section 5.1).
 
 The rows come from ``tpchgen-cli``, a port of the benchmark's own generator. The papers count the declared widths of the
-columns, 223 bytes for a customer and 138 for an order; comments are padded with blanks so that rows are as large here.
+columns, 223 bytes for a customer and 138 for an order. Padded comments make rows as large here.
 """
 
 import shutil
@@ -14,23 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.core.errors import InvalidArgument, MissingExtra
-from semistream.workloads.parquet_rows import ParquetRows, ShapeRows
+from semistream.workloads.datasets.parquet_rows import ParquetRows, ShapeRows
 from semistream.workloads.workload import Workload
 
 __all__ = ["tpch"]
 
 KEY = "custkey"
 
-# The least length of a comment: rows of Arrow columns then take the papers' bytes, on average.
+# The least length of a comment, for Arrow rows of the papers' size on average.
 _CUSTOMER_COMMENT = 102
 _ORDER_COMMENT = 51
 
 _TABLES = ("customer", "orders")
-_REMEDY = "remove the folder, to have it generated again"
+_REMEDY = "remove the folder to generate it again"
 
 
 def tpch(scale_factor: float, folder: Path) -> Workload:
-    """Return the workload; generates its rows if the folder does not have them yet.
+    """Return the workload; its rows are generated unless the folder has them.
 
     Orders are uniform over two thirds of the customers: those whose number is a multiple of three never order.
 
@@ -39,7 +39,7 @@ def tpch(scale_factor: float, folder: Path) -> Workload:
     scale_factor
         TPC-H's SF: 150,000 customers and 1,500,000 orders for each unit. S0 has 100, S2 says 100 for other counts.
     folder
-        Where generated rows are kept, in a folder for each scale factor.
+        Keeps the generated rows, in a folder for each scale factor.
     """
     if not 0 < scale_factor <= 100_000:
         raise InvalidArgument(f"scale_factor={scale_factor} must be above 0 and at most 100000")
@@ -96,7 +96,7 @@ def _generate(scale_factor: float, kept: Path) -> None:
 
 
 def _generator() -> str:
-    """Return where the generator is: on the path, or among the scripts of this Python, which need not be on it."""
+    """Return the path of the generator: on the search path, or among the scripts of this Python."""
     found = shutil.which("tpchgen-cli") or shutil.which("tpchgen-cli", path=sysconfig.get_path("scripts"))
     if found is None:
         raise MissingExtra("TPC-H's tables need the generator 'tpchgen-cli': pip install 'semistream[bench]'")

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.parquet_rows import ParquetRows
+from semistream.workloads.datasets.parquet_rows import ParquetRows
 from semistream.workloads.workload import Workload
 
 __all__ = ["online_retail"]
@@ -24,12 +24,12 @@ def online_retail(folder: Path, *, master: Master = "product_variants", cut: dt.
     Parameters
     ----------
     folder
-        Where ``lines.parquet`` and the master data are.
+        The folder of ``lines.parquet`` and the master data.
     master
         ``"product_variants"``: several rows for a product, one for each description and price it had.
         ``"products"`` and ``"customers"``: one row each. A quarter of the lines has no customer.
     cut
-        Where the stream begins; the master data are those first seen before. Lines of newer products have no match.
+        First day of the stream; the master data are those first seen before it. Lines of newer products have no match.
     """
     if master not in get_args(Master):
         raise InvalidArgument(f"master={master!r} is unknown: use 'products', 'product_variants' or 'customers'")

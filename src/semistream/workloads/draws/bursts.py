@@ -1,7 +1,7 @@
-"""When the tuples of a bursty, self-similar stream arrive (S1 ll. 1283-1323, Fig. 11).
+"""Arrival times of a bursty, self-similar stream (S1, appendix, Figs. 9 and 11).
 
-The paper adds up ten virtual streams, each of which is on for a while and off for a while, at time scales from
-seconds to seasons. Here, too, ten virtual streams switch on and off, each at half the time scale of the one above:
+The paper adds up ten virtual streams, each on for a while and off for a while, at time scales from seconds to seasons.
+Here, too, ten virtual streams switch on and off, each at half the time scale of the one above:
 
 ::
 
@@ -11,16 +11,16 @@ seconds to seasons. Here, too, ten virtual streams switch on and off, each at ha
       ...
     stream 9  | tick | tick | tick | ...      tuples of a tick = those of the period x the shares above it
 
-Of two neighbouring intervals one, picked at random, brings the larger share (80% in the 80/20 rule, `burstiness` 0.6)
-and the other what is left. This is the b-model of M. Wang, T. Madhyastha, N. Chan, S. Papadimitriou and C. Faloutsos,
-"Data mining meets performance evaluation: fast algorithms for modeling bursty traffic", ICDE 2002: its series looks
-alike at every scale, with the Hurst exponent ``0.5 - 0.5 * log2(share**2 + (1 - share)**2)``, 0.78 for 80/20.
+Of two neighbouring intervals one, picked at random, gets the larger share (80% in the 80/20 rule, `burstiness` 0.6) and
+the other the rest. This is the b-model of M. Wang, T. Madhyastha, N. Chan, S. Papadimitriou and C. Faloutsos, "Data
+mining meets performance evaluation: fast algorithms for modeling bursty traffic", ICDE 2002. Its series looks alike at
+every scale, with the Hurst exponent ``0.5 - 0.5 * log2(share**2 + (1 - share)**2)``, 0.78 for 80/20.
 
 Deviations from the paper:
 
-D1. An interval's switch is a function of seed and position instead of the next entry of a priority queue
-    (ll. 1303-1318). The queue has to be replayed from the beginning; here the tuples before any moment follow from ten
-    switches, so that a stream that restarts goes on exactly as it would have.
+D1. An interval's switch is a function of seed and position instead of the next entry of a priority queue (Fig. 9,
+    ll. 5-14). The queue must be replayed from the beginning. Here the number of tuples before any moment follows from
+    ten switches, so that a restarted stream goes on exactly as it would have.
 D2. Shares of the virtual streams multiply instead of adding up, and every period has the same number of tuples. The
     mean rate is exact over each period, and the 80/20 rule holds at each scale within it.
 """
@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.splitmix import SplitMix
+from semistream.workloads.draws.splitmix import SplitMix
 
 __all__ = ["Bursts"]
 
@@ -45,15 +45,15 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class Bursts:
-    """How many tuples have arrived at any moment, and when any tuple arrives.
+    """The number of arrivals before any moment, and the arrival time of any tuple.
 
     Parameters
     ----------
     rate
         Tuples per second, on average.
     burstiness
-        From 0, a constant rate, to below 1: how much more of the tuples the busier of two neighbouring intervals gets
-        than the other. 0.6 is the 80/20 rule.
+        From 0, a constant rate, to below 1: the difference between the shares of two neighbouring intervals. 0.6 is the
+        80/20 rule.
     period_s
         The longest time scale; over each period the mean rate is exact. The shortest, a tick, is 1/1024 of it.
     seed
@@ -88,13 +88,13 @@ class Bursts:
         self._switches = [SplitMix(seed, f"virtual stream {level}") for level in range(_VIRTUAL_STREAMS)]
 
     def arrived(self, elapsed_s: float) -> int:
-        """Return how many tuples have arrived in the ticks that are over after this many seconds."""
+        """Return the number of tuples in the ticks that are over after this many seconds."""
         if not 0 <= elapsed_s * self.rate <= _LARGEST_POSITION:
             raise InvalidArgument(f"elapsed_s={elapsed_s} must be 0 or more, with at most 2**53 tuples until then")
         return int(self.arrived_before(np.array([int(elapsed_s / self.tick_s)]))[0])
 
     def arrived_before(self, ticks: _Int64s) -> _Int64s:
-        """Return how many tuples have arrived before each of these ticks begins."""
+        """Return the number of tuples before each of these ticks."""
         periods, within = np.divmod(ticks, _TICKS)
         weight_before = np.zeros_like(ticks)
         weight = np.full_like(ticks, _WEIGHT)
@@ -109,8 +109,8 @@ class Bursts:
     def ticks_of(self, start: int, count: int) -> tuple[_Int64s, _Int64s, _Int64s]:
         """Return the ticks in which tuples ``start`` to ``start + count - 1`` arrive, ascending.
 
-        With each tick comes the position of its first tuple and of the first tuple after it, inside or outside of what
-        was asked for. Takes time in proportion to the smaller of ticks and tuples.
+        Each tick comes with the positions of its first tuple and of the first tuple after it. Takes time in proportion
+        to the smaller of ticks and tuples.
         """
         if start < 0 or count < 0 or start + count > _LARGEST_POSITION:
             raise InvalidArgument(f"start={start} and count={count} must be 0 or more, and their sum at most 2**53")
@@ -130,7 +130,7 @@ class Bursts:
         return nodes, first, after
 
     def times_s(self, start: int, count: int) -> npt.NDArray[np.float64]:
-        """Return when tuples ``start`` to ``start + count - 1`` arrive, in seconds; evenly within a tick.
+        """Return the arrival times of tuples ``start`` to ``start + count - 1`` in seconds, evenly within a tick.
 
         Examples
         --------
@@ -151,7 +151,7 @@ class Bursts:
         return np.where(left_is_on, larger, weights - larger)
 
     def _tuples_before(self, periods: _Int64s, weight_before: _Int64s) -> _Int64s:
-        # Products and quotients of floats are rounded, and floored, but they never decrease when a factor grows.
+        # Rounded and floored products and quotients never decrease when a factor grows.
         begin = np.floor(periods * (self.rate * self.period_s))
         end = np.floor((periods + 1) * (self.rate * self.period_s))
         within = np.floor((end - begin) * (weight_before / _WEIGHT))

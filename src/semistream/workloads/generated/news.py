@@ -1,7 +1,7 @@
-"""S4's workload (ll. 775-804): news, and who reads them while they are among the latest ten.
+"""S4's workload (section 6.1): news, and accesses to the latest ten of them.
 
-A monitor records accesses to the latest ten news. When a news item comes out, the oldest of the ten is dropped, and the
-stream of accesses says so: a punctuation with its number. Any part of either stream follows from seed and position.
+When a news item comes out, the oldest of the ten is dropped: a punctuation with its number follows in the stream of
+accesses. Any part of either stream follows from seed and position.
 """
 
 from typing import Literal, get_args
@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
-from semistream.workloads.permutation import Permutation
-from semistream.workloads.splitmix import SplitMix
+from semistream.workloads.draws.permutation import Permutation
+from semistream.workloads.draws.splitmix import SplitMix
 
 __all__ = ["ACCESS_SCHEMA", "NEWS_SCHEMA", "News"]
 
@@ -25,16 +25,16 @@ Arrival = Literal["ordered", "random"]
 
 
 class News:
-    """Both streams.
+    """The stream of news and the stream of accesses.
 
     Parameters
     ----------
     count
-        How many news there are.
+        Number of news.
     accesses
-        How many accesses are recorded between a news item and the next.
+        Number of accesses between a news item and the next.
     arrival
-        ``"ordered"``: news come by their number; ``"random"``: in any order, before or after their accesses.
+        ``"ordered"``: news come by number; ``"random"``: in any order, before or after their accesses.
     seed
         The same seed gives the same streams.
 
@@ -61,7 +61,7 @@ class News:
         return self.count * self._accesses
 
     def news_part(self, start: int, count: int) -> pa.RecordBatch:
-        """Return some of the news, in the order in which they come."""
+        """Return some of the news, in order of arrival."""
         places = np.arange(start, min(start + count, self.count), dtype=np.int64)
         numbers = places if self._order is None else self._order(places)
         topics = (SplitMix(self._seed, "topic").uniform(numbers) * 20).astype(np.int32)
@@ -69,7 +69,7 @@ class News:
         return pa.RecordBatch.from_arrays([pa.array(numbers), pa.array(topics), pa.array(lengths)], schema=NEWS_SCHEMA)
 
     def accesses_part(self, start: int, count: int) -> PunctuatedBatch:
-        """Return some of the accesses, with the punctuations that stand among them or right after them."""
+        """Return some of the accesses, with the punctuations among them and right after them."""
         end = min(start + count, self.num_accesses)
         places = np.arange(start, end, dtype=np.int64)
         latest = places // self._accesses
@@ -81,7 +81,7 @@ class News:
         return PunctuatedBatch(rows, self._marks(start, end))
 
     def _marks(self, start: int, end: int) -> KeyMarks:
-        # When news item n has had its accesses, the next one comes and n - 9 leaves; after the last one all leave.
+        # After the accesses of news item n the next item comes and n - 9 leaves; after the last item all leave.
         first, last = start // self._accesses, end // self._accesses
         done = np.arange(first, last, dtype=np.int64)
         at, left = (done + 1) * self._accesses - start, done - (LIVE - 1)

@@ -15,9 +15,9 @@ from tests.depth import slow_unless
 
 from semistream.core.errors import EmptyTable, InvalidArgument, MissingData
 from semistream.workloads import Workload, nycflights13, online_retail, ship_weather
-from semistream.workloads.parquet_rows import ParquetRows
+from semistream.workloads.datasets.parquet_rows import ParquetRows
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(__file__).parents[3].parent / "shared" / "data"
 SHIPS, RETAIL, FLIGHTS = DATA / "ship_weather", DATA / "online_retail", DATA / "nycflights13"
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")

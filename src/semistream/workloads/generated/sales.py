@@ -1,41 +1,40 @@
-"""The sales that S1's benchmark models (ll. 935-941, 1283-1323): skewed keys, bursty arrivals, any part on its own.
+"""The sales of S1's benchmark (section 5 and appendix, Fig. 9): skewed keys and bursty arrivals.
 
-A sale is a function of seed and position alone. Parts of the stream can thus be made anywhere, in any order and again,
-and are the same as when the stream is made from its beginning.
+A sale follows from seed and position alone: any part of the stream can be made anywhere, in any order, and again.
 """
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.bursts import Bursts
-from semistream.workloads.permutation import Permutation
-from semistream.workloads.splitmix import SplitMix
-from semistream.workloads.stream_batches import STREAM_SCHEMA
-from semistream.workloads.zipf import Zipf
+from semistream.workloads.draws.bursts import Bursts
+from semistream.workloads.draws.permutation import Permutation
+from semistream.workloads.draws.splitmix import SplitMix
+from semistream.workloads.draws.zipf import Zipf
+from semistream.workloads.generated.streams import STREAM_SCHEMA
 
 __all__ = ["SALES_SCHEMA", "Sales"]
 
 _TIME = pa.timestamp("us", tz="UTC")
 SALES_SCHEMA = STREAM_SCHEMA.append(pa.field("time", _TIME))
-"""The 20 bytes of `STREAM_SCHEMA`, and when the sale happened."""
+"""The 20 bytes of `STREAM_SCHEMA`, and the time of the sale."""
 
 
 class Sales:
-    """An endless stream of sales, of which any part can be asked for.
+    """An endless stream of sales; any part of it can be made on its own.
 
     Parameters
     ----------
     arrivals
-        When sales happen.
+        The times of sales.
     key_domain
-        How many keys the master table has; see `master_table`.
+        Number of keys of the master table; see `master_table`.
     zipf_exponent
         0 for uniform keys; 1 for the skew that sales often have.
     missing_share
-        The share of sales whose key has no master row: it lies in ``key_domain`` to ``2 * key_domain - 1``.
+        The share of sales without a master row: their keys are ``key_domain`` to ``2 * key_domain - 1``.
     start_us
-        The time at which the stream begins, in microseconds since 1970.
+        Begin of the stream, in microseconds since 1970.
     seed
         The same seed gives the same sales.
 
@@ -60,7 +59,7 @@ class Sales:
             raise InvalidArgument(f"missing_share={missing_share} must be between 0 and 1")
         self.arrivals = arrivals
         self._zipf = Zipf(key_domain, zipf_exponent)
-        # Not the permutation that a master table of the same seed has: hot keys lie on any page.
+        # The master table of the same seed has another permutation: hot keys lie on any page.
         self._permutation = Permutation(key_domain, seed + 1) if zipf_exponent > 0 else None
         self._missing_share = missing_share
         self._start_us = start_us

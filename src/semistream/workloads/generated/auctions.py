@@ -1,8 +1,8 @@
 """Auctions and bids after NEXMark: P. Tucker et al., "NEXMark - A Benchmark for Queries over Data Streams", 2008.
 
-An auction opens, is bid on while it is open, and ends: its end is a punctuation in the stream of bids, and in that of
-auctions, whose numbers are not used again. Auctions end in another order than they open. Any part of either stream
-follows from seed and position.
+An auction opens, takes bids, and ends: its end is a punctuation in the stream of bids. In the stream of auctions, whose
+numbers are unique, a punctuation follows each auction. Auctions end in another order than they open. Any part of either
+stream follows from seed and position.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
-from semistream.workloads.splitmix import SplitMix
+from semistream.workloads.draws.splitmix import SplitMix
 
 __all__ = ["AUCTION_SCHEMA", "BID_SCHEMA", "Auctions"]
 
@@ -24,21 +24,21 @@ BID_SCHEMA = pa.schema([("auction", pa.int64()), ("bid", pa.int64()), ("bidder",
 
 
 class Auctions:
-    """Both streams: an auction opens, then come some bids on open auctions, then one of these ends.
+    """The stream of auctions and the stream of bids: an auction opens, then come bids on open auctions, then one ends.
 
-    Open auctions lie in ``open`` lanes. Auction n takes lane n mod open, where it is open until auction n + open takes
-    its place; it ends a random number of auctions before that.
+    Auction n is in lane n modulo ``open_auctions``. It ends a random number of auctions before the next one takes its
+    lane.
 
     Parameters
     ----------
     count
-        How many auctions there are.
+        Number of auctions.
     bids
-        Bids between an auction and the next.
+        Number of bids between an auction and the next.
     open_auctions
-        Auctions that may be open at once.
+        The most auctions that are open at once.
     hot_share
-        The share of bids that go to the newest auction, as NEXMark's hot auctions.
+        The share of bids on the newest auction, like NEXMark's hot auctions.
 
     Examples
     --------
@@ -66,13 +66,13 @@ class Auctions:
         return self.count * self._bids
 
     def _ends_after(self, auctions: _Int64s) -> _Int64s:
-        """Return during which auction's bids each one ends: at the latest just before its lane is taken."""
+        """Return the auction after whose bids each one ends: at the latest just before its lane is taken."""
         early = (SplitMix(self._seed, "early").uniform(auctions) * (self._open / 2)).astype(np.int64)
         ends: _Int64s = np.maximum(auctions, auctions + self._open - 1 - early)
         return ends
 
     def auctions_part(self, start: int, count: int) -> PunctuatedBatch:
-        """Return some of the auctions, each followed by the promise that its number does not come again."""
+        """Return some of the auctions, each with a punctuation for its number."""
         numbers = np.arange(start, min(start + count, self.count), dtype=np.int64)
         sellers = (SplitMix(self._seed, "seller").uniform(numbers) * 100_000).astype(np.int32)
         categories = (SplitMix(self._seed, "category").uniform(numbers) * 10).astype(np.int32)
@@ -83,7 +83,7 @@ class Auctions:
         return PunctuatedBatch(rows, KeyMarks(np.arange(1, numbers.size + 1, dtype=np.int64), keys, keys))
 
     def bids_part(self, start: int, count: int) -> PunctuatedBatch:
-        """Return some of the bids, with the ends of auctions that stand among them or right after them."""
+        """Return some of the bids, with the ends of auctions among them and right after them."""
         end = min(start + count, self.num_bids)
         places = np.arange(start, end, dtype=np.int64)
         newest = places // self._bids
@@ -100,7 +100,7 @@ class Auctions:
         return PunctuatedBatch(rows, self._ends(start, end))
 
     def _ends(self, start: int, end: int) -> KeyMarks:
-        """Return the auctions that end: after the last bid of auction n's time, which is bid (n + 1) * bids."""
+        """Return the auctions that end; the last bid of auction n's time is number (n + 1) * bids."""
         first, last = start // self._bids, end // self._bids
         candidates = np.arange(max(0, first - self._open), last, dtype=np.int64)
         over = self._ends_after(candidates)

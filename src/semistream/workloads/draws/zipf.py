@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads.splitmix import SplitMix
+from semistream.workloads.draws.splitmix import SplitMix
 
 __all__ = ["Zipf"]
 

@@ -1,0 +1,1 @@
+"""Tables and streams from files: real data sets, and TPC-H."""

@@ -1,0 +1,1 @@
+"""Random numbers: by position, permuted, Zipf-distributed, and bursty arrival times."""

@@ -1,0 +1,1 @@
+"""Generated tables and streams, after the papers' experiments."""
