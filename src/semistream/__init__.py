@@ -21,7 +21,7 @@ from semistream.core.contract import Operator
 from semistream.core.errors import SemistreamError
 from semistream.core.metrics import Metrics
 from semistream.core.punctuation import Punctuation, interval, punctuation
-from semistream.cost.advisor import advise
+from semistream.cost.advice.advisor import advise
 from semistream.operators import SheddingConfig, algorithm_names
 from semistream.runtime.local import Replay, SelfTuning, operator, run, run_streams, stream_operator
 from semistream.runtime.spark.join_metrics import JoinMetrics

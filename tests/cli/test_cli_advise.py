@@ -6,16 +6,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cost.fake_models import FakeLookup, FakeScan
+from tests.cost.advice.fake_models import FakeLookup, FakeScan
 from typer.testing import CliRunner, Result
 
 import semistream as ss
 from semistream.cli import advise as command
 from semistream.cli.app import app
 from semistream.cost import model
-from semistream.cost.calibration import Calibration
-from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
-from semistream.cost.machine import core_count, cpu_model
+from semistream.cost.calibration.calibration_file import Calibration, core_count, cpu_model
+from semistream.cost.clock import AlgorithmFactors, CostFactors
 from semistream.workloads.generated.master_table import master_table
 from semistream.workloads.generated.streams import stream
 

@@ -12,7 +12,7 @@ import pytest
 
 import semistream as ss
 from semistream.core.errors import InvalidArgument
-from semistream.cost.disk_profile import DiskProfile
+from semistream.cost.clock import DiskProfile
 from semistream.operators import Meshjoin
 from semistream.runtime.local.self_tuning import SelfTuning, Tuned
 from semistream.workloads.draws.bursts import Bursts

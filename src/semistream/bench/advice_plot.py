@@ -8,9 +8,9 @@ import numpy as np
 
 from semistream.bench.framework.extras import import_extra
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
-from semistream.cost.advice import Advice, Alternative
+from semistream.cost.advice.advice import Advice, Alternative
+from semistream.cost.advice.tuner import highest_rate
 from semistream.cost.clock import Clock
-from semistream.cost.tuner import highest_rate
 
 __all__ = ["draw_advice"]
 

@@ -16,11 +16,10 @@ from semistream.cli.progress import telling
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import How
 from semistream.core.sizes import format_bytes, parse_bytes
-from semistream.cost.advice import Advice, Alternative
-from semistream.cost.advisor import advise as find_advice
-from semistream.cost.calibration import calibrate as measure
-from semistream.cost.calibration_file import save_calibration
-from semistream.cost.clock_names import CLOCK_NAMES
+from semistream.cost.advice.advice import Advice, Alternative
+from semistream.cost.advice.advisor import advise as find_advice
+from semistream.cost.calibration.calibrate import calibrate as measure
+from semistream.cost.calibration.calibration_file import CLOCK_NAMES, save_calibration
 from semistream.storage import open_table
 
 __all__ = ["EXAMPLE", "advise"]

@@ -1,12 +1,3 @@
-"""What a join costs before it runs: a model per operator, calibration, tuner and advisor."""
+"""What a join costs before it runs: a model per algorithm, calibration and advice."""
 
-# ruff: noqa: F401  a model is known once its module was read
-
-import semistream.cost.chybridjoin
-import semistream.cost.cinlj
-import semistream.cost.cmeshjoin
-import semistream.cost.hybridjoin
-import semistream.cost.inlj
-import semistream.cost.meshjoin
-import semistream.cost.ssbj
-import semistream.cost.sweepjoin
+import semistream.cost.models  # noqa: F401  a model is known once its module was read

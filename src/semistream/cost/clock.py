@@ -1,10 +1,14 @@
 """Clocks: how long the counted work of a loop takes, on a disk of a profile or on a calibrated machine."""
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
+from semistream.core.errors import NotCalibrated
+from semistream.core.metrics import Metrics
 from semistream.cost.loop import Loop
 
-__all__ = ["Clock"]
+__all__ = ["HDD", "MACHINE", "PROFILES", "AlgorithmFactors", "Clock", "CostFactors", "DiskProfile", "by_partition"]
 
 
 class Clock(Protocol):
@@ -22,3 +26,147 @@ class Clock(Protocol):
     def loop_s(self, algorithm: str, loop: Loop) -> float:
         """Return the papers' c_loop: the seconds of one iteration."""
         ...
+
+
+@dataclass(frozen=True)
+class DiskProfile:
+    """A disk that seeks, then transfers; nothing else costs time on it.
+
+    Attributes
+    ----------
+    seek_s
+        From one place to any other, until the first byte comes.
+    bytes_per_s
+        Of sequential reading.
+
+    Examples
+    --------
+    >>> round(HDD.io_s(seeks=100, bytes_read=150_000_000), 3)
+    2.267
+    """
+
+    name: str
+    seek_s: float
+    bytes_per_s: float
+
+    def io_s(self, seeks: float, bytes_read: float) -> float:
+        """Return the seconds that these reads take."""
+        return seeks * self.seek_s + bytes_read / self.bytes_per_s
+
+    def work_s(self, before: Metrics, after: Metrics) -> float:
+        """Return the seconds of what was read between two states of the counters."""
+        return self.io_s(after.seeks - before.seeks, after.bytes_read - before.bytes_read)
+
+    def loop_s(self, algorithm: str, loop: Loop) -> float:
+        """Return the seconds that the reads of a loop take, whatever the algorithm."""
+        return self.io_s(loop.seeks, loop.bytes_read)
+
+
+HDD = DiskProfile("7200 rpm disk", seek_s=0.0085 + 0.00417, bytes_per_s=150e6)
+"""An average seek of 8.5 ms and half a rotation of 4.17 ms; the clock of the targets."""
+
+PROFILES = (HDD, DiskProfile("SATA SSD", seek_s=0.0001, bytes_per_s=500e6))
+
+
+MACHINE = "this machine"
+"""The name of the clock of a calibrated machine."""
+
+
+def by_partition(algorithm: str) -> str:
+    """Return the name of the factors of an algorithm that scans some tables, where it reads partitions of others."""
+    return f"{algorithm} by partition"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmFactors:
+    """Seconds per unit of one algorithm: its side of S3 Eq. 2, S1 Eq. 3 and S0 Eq. 2.
+
+    The cost of a loop is the sum of its counts, each times its factor. Reading overlaps with work, as the next pages
+    are fetched meanwhile: the factors of reading are what is left to be seen of it.
+
+    Attributes
+    ----------
+    loop_s
+        What an iteration takes whatever it does. The papers neglect it: their loops are in C or Java.
+    read_s, seek_s, page_s
+        c_I/O: of a read, of one that does not begin where the one before ended, and of a page of it, decoded.
+    search_s
+        Of pages that are searched together, however many.
+    row_s
+        c_H, and c_B where there is a cache: of a master row that is read and compared. Its bytes are part of this, as
+        rows of one table and their bytes cannot be told apart.
+    tuple_s
+        c_S + c_H: of a tuple that is read and looked for in the cache, if there is one.
+    disk_tuple_s
+        c_A + c_E: what a tuple that goes through the disk phase takes beyond that. So a tuple that the cache answers is
+        never taken to cost more than one that it does not.
+    answer_s
+        Of a loop in which it answers any: what is read of the stream goes on until enough tuples miss.
+    result_s
+        c_O: of a row that leaves.
+
+    Examples
+    --------
+    >>> factors = AlgorithmFactors(loop_s=1e-4, page_s=2e-5, disk_tuple_s=1e-6)
+    >>> loop = Loop(disk_tuples=200, master_rows=5000, results=200, reads=1, seeks=0.1, pages=10, bytes_read=655_360)
+    >>> round(factors.seconds(loop) * 1e6)
+    500
+    """
+
+    loop_s: float = 0.0
+    read_s: float = 0.0
+    seek_s: float = 0.0
+    page_s: float = 0.0
+    search_s: float = 0.0
+    row_s: float = 0.0
+    tuple_s: float = 0.0
+    disk_tuple_s: float = 0.0
+    answer_s: float = 0.0
+    result_s: float = 0.0
+
+    def seconds(self, loop: Loop) -> float:
+        """Return c_loop of one iteration."""
+        return (
+            self.loop_s
+            + self.read_s * loop.reads
+            + self.seek_s * loop.seeks
+            + self.page_s * loop.pages
+            + self.search_s * loop.searches
+            + self.row_s * loop.master_rows
+            + self.tuple_s * loop.tuples
+            + self.disk_tuple_s * loop.disk_tuples
+            + self.answer_s * loop.answers
+            + self.result_s * loop.results
+        )
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the factors by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CostFactors:
+    """A `Clock`: the factors of every algorithm that was calibrated.
+
+    Attributes
+    ----------
+    by_algorithm
+        The factors by the name of the algorithm, or what `by_partition` makes of it.
+    name
+        What rates on this clock are called.
+    measured_on
+        With which table they were measured, and when; they hold for tables with similar rows.
+    """
+
+    by_algorithm: Mapping[str, AlgorithmFactors]
+    name: str = MACHINE
+    measured_on: str = ""
+
+    def loop_s(self, algorithm: str, loop: Loop) -> float:
+        """Return the seconds of one iteration on this machine; `NotCalibrated` for an algorithm without factors."""
+        if algorithm not in self.by_algorithm:
+            raise NotCalibrated(
+                f"algorithm {algorithm!r} has no cost factors, only {', '.join(sorted(self.by_algorithm))} have: "
+                "calibrate with a table on which it works: semistream advise TABLE --calibrate"
+            )
+        return self.by_algorithm[algorithm].seconds(loop)

@@ -1,4 +1,7 @@
-"""How often keys come in a stream, in groups of equally frequent keys: exact enough, for any number of keys."""
+"""How often keys come in a stream, in groups of equally frequent keys: exact enough, for any number of keys.
+
+How often keys come among the tuples that a cache does not answer.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +10,7 @@ import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
 
-__all__ = ["KeyDistribution"]
+__all__ = ["KeyDistribution", "missed_keys"]
 
 _SINGLE_RANKS = 1024  # the most frequent keys are groups of their own
 _GROUPS_PER_DECADE = 200
@@ -67,3 +70,30 @@ class KeyDistribution:
         before = np.cumsum(self.keys) - self.keys
         taken = np.clip(count - before, 0, self.keys)
         return float(np.dot(taken, self.probability))
+
+
+def missed_keys(keys: KeyDistribution, cached_share: float) -> KeyDistribution:
+    """Return the keys without the most frequent ones that make up ``cached_share`` of the tuples.
+
+    A cache that learns also holds some rarer keys and lacks some of these. For what is read of R that is the same, as
+    long as the share is.
+
+    Examples
+    --------
+    >>> keys = KeyDistribution(np.array([1.0, 4.0]), np.array([0.6, 0.1]))
+    >>> missed_keys(keys, cached_share=0.6).probability.tolist()
+    [0.25]
+    """
+    if cached_share <= 0:
+        return keys
+    before = np.cumsum(keys.keys * keys.probability) - keys.keys * keys.probability
+    cached = np.clip((cached_share - before) / keys.probability, 0, keys.keys)
+    left = keys.keys - cached
+    if keys.in_order and left.any():  # what is cached still has its place in R
+        share_left = left / keys.keys * keys.probability
+        return KeyDistribution(keys.keys, share_left / float(np.dot(keys.keys, share_left)), in_order=True)
+    some = left > 1e-9 * keys.keys
+    if not some.any():
+        some[-1], left = True, np.where(some, left, keys.keys)
+    mass = float(np.dot(left[some], keys.probability[some]))
+    return KeyDistribution(left[some], keys.probability[some] / mass)

@@ -20,7 +20,7 @@ from semistream.bench.framework.result_file import Result, read_result, write_re
 from semistream.bench.framework.runner import Progress, Run, run_spec
 from semistream.bench.framework.spec import Spec, load_spec
 from semistream.core.errors import InvalidArgument
-from semistream.cost.disk_profile import HDD
+from semistream.cost.clock import HDD
 
 
 @dataclass

@@ -27,9 +27,8 @@ from semistream.bench.measurements.joins.steady import SteadyState, WarmUp
 from semistream.core.budget import MemoryReport
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.metrics import Metrics
-from semistream.cost.calibration import Calibration
-from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
-from semistream.cost.disk_profile import HDD
+from semistream.cost.calibration.calibration_file import Calibration
+from semistream.cost.clock import HDD, AlgorithmFactors, CostFactors
 from semistream.runtime.local.replay import StepCost
 from semistream.storage import MasterTable
 from semistream.workloads import Workload

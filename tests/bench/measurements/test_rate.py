@@ -17,7 +17,7 @@ from semistream.bench.measurements.joins.arrivals import Times
 from semistream.bench.measurements.joins.prepared_stream import PreparedStream
 from semistream.bench.measurements.joins.rate import RateMeasurement
 from semistream.bench.measurements.joins.steady import Effort, WarmUp, make_operator, measure_steady
-from semistream.cost.disk_profile import HDD
+from semistream.cost.clock import HDD
 from semistream.operators import algorithm, algorithm_names
 from semistream.workloads import synthetic
 

@@ -14,7 +14,7 @@ from semistream.bench.reproduction.claim import Verdict
 from semistream.bench.reproduction.report import write_report
 from semistream.cli.app import app
 from semistream.core.errors import InvalidArgument
-from semistream.cost.disk_profile import HDD
+from semistream.cost.clock import HDD
 
 
 def _result(ratio_on_disk: float, ratio_here: float = 7.5) -> Result:

@@ -11,8 +11,7 @@ import pytest
 
 from semistream.bench.measurements.joins.steady import make_operator
 from semistream.core.semantics import JoinSpec
-from semistream.cost.trial_operator import trial_operator
-from semistream.cost.trial_stream import keys_of, trial_schema
+from semistream.cost.calibration.trial_join import keys_of, trial_operator, trial_schema
 from semistream.storage import MasterTable, drop_pages, stage
 from semistream.storage.files.random_file import LocalFile
 from semistream.workloads.generated.master_table import master_table

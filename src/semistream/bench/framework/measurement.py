@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from semistream.cost.cost_factors import MACHINE
+from semistream.cost.clock import MACHINE
 from semistream.storage import MasterTable
 from semistream.workloads import Workload
 

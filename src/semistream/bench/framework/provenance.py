@@ -11,7 +11,7 @@ from pathlib import Path
 
 import semistream
 from semistream.bench.framework.extras import import_extra
-from semistream.cost.machine import core_count, cpu_model
+from semistream.cost.calibration.calibration_file import core_count, cpu_model
 
 __all__ = ["Provenance", "collect_provenance"]
 

@@ -10,7 +10,7 @@ from semistream.bench.framework.measurement import MACHINE, VALUE
 from semistream.bench.framework.result_file import Result
 from semistream.bench.framework.spec import read_toml
 from semistream.bench.reproduction.claim import Claim, Finding, Verdict, weakest
-from semistream.cost.disk_profile import HDD
+from semistream.cost.clock import HDD
 
 __all__ = ["DISK_CLOCK", "MACHINE_CLOCK", "JudgedClaim", "JudgedFigure", "claimed_figures", "claims_of", "judge"]
 

@@ -9,7 +9,7 @@ from semistream.core.conditions import Condition
 from semistream.core.contract import Operator
 from semistream.core.semantics import How, JoinSpec, On
 from semistream.core.sizes import parse_bytes
-from semistream.cost.auto_choice import choose
+from semistream.cost.advice.auto_choice import choose
 from semistream.operators import algorithm
 from semistream.storage import MasterTable
 

@@ -23,13 +23,12 @@ from typing import Protocol, cast, runtime_checkable
 from semistream.core.contract import Operator
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfReach
 from semistream.core.semantics import JoinSpec
+from semistream.cost.advice.tuner import highest_rate, least_memory
+from semistream.cost.calibration.calibration_file import CLOCK_NAMES, clock_named
 from semistream.cost.clock import Clock
-from semistream.cost.clock_names import CLOCK_NAMES, clock_named
+from semistream.cost.join_case import JoinCase, StreamShape, TableShape
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.model import JoinCase, Prediction, predict
-from semistream.cost.stream_shape import StreamShape
-from semistream.cost.table_shape import TableShape
-from semistream.cost.tuner import highest_rate, least_memory
+from semistream.cost.model import Prediction, predict
 from semistream.storage import MasterTable
 
 __all__ = ["Retunable", "SelfTuning", "Tuned"]

@@ -2,7 +2,7 @@
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
-from semistream.cost.auto_choice import rule_of_thumb, scan_by_rule
+from semistream.cost.advice.auto_choice import rule_of_thumb, scan_by_rule
 from semistream.operators import algorithm
 from semistream.runtime.spark.plan import Completion, Exchange
 from semistream.storage import MasterTable

@@ -18,15 +18,13 @@ from semistream.bench.measurements.joins.open_cell import OpenCell, cell_without
 from semistream.bench.measurements.joins.rate import RateCell
 from semistream.bench.measurements.joins.steady import SteadyState
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated
-from semistream.cost.advice import Alternative
-from semistream.cost.alternatives import TableForm, Target, find_alternatives, ranked
-from semistream.cost.calibration import MEMORY_SHARES, SKEWS, calibrate
-from semistream.cost.clock import Clock
-from semistream.cost.cost_factors import AlgorithmFactors, CostFactors
-from semistream.cost.disk_profile import HDD
+from semistream.cost.advice.advice import Alternative
+from semistream.cost.advice.alternatives import TableForm, Target, find_alternatives, ranked
+from semistream.cost.calibration.calibrate import MEMORY_SHARES, SKEWS, calibrate
+from semistream.cost.calibration.yardstick import Yardstick, at_usual_speed
+from semistream.cost.clock import HDD, AlgorithmFactors, Clock, CostFactors
+from semistream.cost.join_case import Layout
 from semistream.cost.model import Prediction
-from semistream.cost.table_shape import Layout
-from semistream.cost.yardstick import Yardstick, at_usual_speed
 
 __all__ = ["MEASURED", "PREDICTED", "Calibrated", "CostValidation", "cost_validation_measurements"]
 

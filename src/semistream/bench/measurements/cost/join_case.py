@@ -7,10 +7,9 @@ from semistream.bench.measurements.joins.open_cell import OpenCell
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.cost.clock import Clock
+from semistream.cost.join_case import JoinCase, StreamShape, TableShape
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.model import JoinCase, Prediction, model_names, predict
-from semistream.cost.stream_shape import StreamShape
-from semistream.cost.table_shape import TableShape
+from semistream.cost.model import Prediction, model_names, predict
 
 __all__ = ["has_model", "join_case", "predicted", "settings_of"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from semistream.bench.measurements.cost.bursty_part import BurstyPart
 from semistream.core.contract import Operator
-from semistream.cost.disk_profile import HDD
+from semistream.cost.clock import HDD
 from semistream.runtime.local import Replay, SelfTuning, StepCost, operator
 from semistream.storage import MasterTable
 from semistream.workloads import STREAM_SCHEMA

@@ -14,12 +14,11 @@ from semistream.bench.measurements.cost.bursty_part import TICKS_OF_PERIOD, Burs
 from semistream.bench.measurements.cost.replayed import Timeline, replayed
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import JoinSpec
-from semistream.cost.disk_profile import HDD
+from semistream.cost.advice.tuner import least_memory
+from semistream.cost.clock import HDD
+from semistream.cost.join_case import JoinCase, StreamShape, TableShape
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.model import JoinCase, Prediction
-from semistream.cost.stream_shape import StreamShape
-from semistream.cost.table_shape import TableShape
-from semistream.cost.tuner import least_memory
+from semistream.cost.model import Prediction
 from semistream.storage import MasterTable
 from semistream.workloads import STREAM_SCHEMA, synthetic
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from semistream.cost.disk_profile import HDD
+from semistream.cost.clock import HDD
 from semistream.operators.driver import StepOperator
 from semistream.runtime.local import Replay
 from semistream.runtime.local.replay import StepCost

@@ -18,7 +18,7 @@ from semistream.bench.measurements.joins.prepared_stream import PreparedStream
 from semistream.bench.measurements.joins.saturated import Saturated, Work
 from semistream.bench.measurements.joins.steady import make_operator
 from semistream.core.metrics import Metrics
-from semistream.cost.disk_profile import HDD
+from semistream.cost.clock import HDD
 from semistream.operators import algorithm
 from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable, drop_pages, stage

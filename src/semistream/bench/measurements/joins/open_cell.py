@@ -7,7 +7,7 @@ from semistream.bench.framework.measurement import Context
 from semistream.bench.measurements.joins.prepared_stream import PreparedStream
 from semistream.bench.measurements.joins.rate import RateCell, rate_cell
 from semistream.bench.measurements.joins.steady import SteadyState, is_scan, make_operator, measure_steady
-from semistream.cost.yardstick import Yardstick
+from semistream.cost.calibration.yardstick import Yardstick
 from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable
 from semistream.workloads import Workload

@@ -21,8 +21,8 @@ from semistream.bench.measurements.joins.open_cell import OpenCell, cell_without
 from semistream.bench.measurements.joins.overloaded import overloaded_rate
 from semistream.bench.measurements.joins.rate import RateCell
 from semistream.core.errors import InvalidArgument
-from semistream.cost.disk_profile import HDD
-from semistream.cost.shedding import MODELLED, predict_shedding
+from semistream.cost.clock import HDD
+from semistream.cost.models.shedding import MODELLED, predict_shedding
 from semistream.operators.shedding.load_shedding import SheddingConfig
 from semistream.runtime.local.replay import StepCost
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from semistream.cost.undisturbed import Aside
+from semistream.cost.calibration.stopwatch import Aside
 
 __all__ = ["PreparedStream"]
 

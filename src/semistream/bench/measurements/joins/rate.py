@@ -24,7 +24,7 @@ from semistream.bench.measurements.joins.steady import (
 )
 from semistream.bench.measurements.joins.workload_choice import WorkloadChoice, choose_workload
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
-from semistream.cost.disk_profile import HDD
+from semistream.cost.clock import HDD
 from semistream.operators import algorithm
 from semistream.storage import MasterTable
 

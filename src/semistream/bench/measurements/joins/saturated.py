@@ -10,8 +10,8 @@ from typing import NamedTuple
 from semistream.bench.measurements.joins.prepared_stream import PreparedStream
 from semistream.core.contract import Operator
 from semistream.core.metrics import Metrics
-from semistream.cost.undisturbed import Aside, Stopwatch
-from semistream.cost.yardstick import Yardstick
+from semistream.cost.calibration.stopwatch import Aside, Stopwatch
+from semistream.cost.calibration.yardstick import Yardstick
 from semistream.operators.feeder import Feeder
 
 __all__ = ["Saturated", "Work"]

@@ -9,8 +9,8 @@ from typing import Any
 from semistream.bench.measurements.joins.prepared_stream import PreparedStream
 from semistream.bench.measurements.joins.saturated import Saturated, Work
 from semistream.core.budget import MemoryReport
-from semistream.cost.disk_profile import PROFILES, DiskProfile
-from semistream.cost.yardstick import Yardstick
+from semistream.cost.calibration.yardstick import Yardstick
+from semistream.cost.clock import PROFILES, DiskProfile
 from semistream.operators.driver import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable, drop_pages

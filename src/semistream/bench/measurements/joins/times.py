@@ -22,7 +22,7 @@ from semistream.bench.measurements.joins.open_cell import OpenCell, cell_without
 from semistream.bench.measurements.joins.rate import RateCell
 from semistream.bench.measurements.joins.steady import SteadyState, measure_steady
 from semistream.core.errors import BudgetTooSmall
-from semistream.cost.disk_profile import HDD
+from semistream.cost.clock import HDD
 
 __all__ = ["ProcessingTime", "WaitingTime", "processing_time_measurements", "waiting_time_measurements"]
 

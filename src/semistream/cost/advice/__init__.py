@@ -1,0 +1,1 @@
+"""Advice: which algorithm, layout and settings, by the cost models."""

@@ -1,0 +1,46 @@
+"""Which algorithms a join can use, whatever they cost: by its columns, and by how its rows are found."""
+
+from semistream.core.semantics import JoinSpec
+from semistream.cost.join_case import Layout
+from semistream.operators import algorithm
+from semistream.operators.windowed_operator import WindowedOperator
+from semistream.state.tuple_store import TupleStore
+
+__all__ = ["why_unusable"]
+
+_CACHING = ("chybridjoin", "cinlj", "cmeshjoin", "ssbj", "sweepjoin")
+
+
+def why_unusable(name: str, spec: JoinSpec, layout: Layout, *, on_key: bool) -> str | None:
+    """Return what keeps an algorithm from a join, or None when nothing does.
+
+    Parameters
+    ----------
+    layout
+        Of the table, as it is or as it would be staged.
+    on_key
+        Whether the join compares the columns by which the table is sorted.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> spec = JoinSpec.resolve(pa.schema({"id": pa.int64()}), pa.schema({"id": pa.int64()}), "id")
+    >>> why_unusable("inlj", spec, "heap", on_key=True)
+    "it looks keys up, which a table with layout 'heap' has no index for"
+    >>> why_unusable("meshjoin", spec, "heap", on_key=True) is None
+    True
+    """
+    chosen = algorithm(name)
+    if not spec.stream_keys and not chosen.takes_conditions:
+        return "it needs columns to compare for equality"
+    if layout not in chosen.layouts:
+        return f"it looks keys up, which a table with layout {layout!r} has no index for"
+    if "heap" not in chosen.layouts and not on_key:
+        return "it finds rows by the table's key, and the join compares other columns"
+    waits = name == "sweepjoin" or (isinstance(chosen.operator, type) and issubclass(chosen.operator, WindowedOperator))
+    if waits and not all(map(TupleStore.supports, spec.stream_schema.types)):
+        return "lists, maps and structs of the stream cannot wait in its window"
+    needed = (spec.master_schema.field(column).type for column in spec.needed_master_columns)
+    if name in _CACHING and not all(map(TupleStore.supports, needed)):
+        return "lists, maps and structs of the table cannot be cached: leave them out of the columns wanted"
+    return None

@@ -1,0 +1,284 @@
+"""Calibration: measures the cost factors of every operator on this machine and a master table.
+
+The papers take their factors from micro-benchmarks (S3 section 3.2). Here every operator works for a short while on
+the table itself, with several budgets and skews, so that the numbers of loops, pages and tuples change against each
+other. It counts what it does, and the factors are those that explain best how long that took, on a machine that is as
+fast as this one was half of the time: a `Yardstick` tells.
+
+Tables for calibration: the master table itself, and samples of it, with the layout or page size that it has not.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from semistream._version import __version__
+from semistream.core.errors import EmptyTable, InvalidArgument, SemistreamError
+from semistream.core.semantics import JoinSpec
+from semistream.cost.calibration.calibration_file import Calibration, core_count, cpu_model
+from semistream.cost.calibration.factor_fit import CountedWork, fit_factors
+from semistream.cost.calibration.sampled_pages import SAMPLE_BYTES, staged_sample
+from semistream.cost.calibration.trial_join import TrialStream, absent_keys, keys_of, trial_operator, trial_schema
+from semistream.cost.calibration.trial_run import LOOKUPS, run_trial
+from semistream.cost.calibration.yardstick import Yardstick
+from semistream.cost.clock import AlgorithmFactors, CostFactors, by_partition
+from semistream.operators import algorithm, algorithm_names
+from semistream.storage import MasterTable
+
+__all__ = ["MEMORY_SHARES", "SKEWS", "TrialTables", "calibrate", "trial_tables"]
+
+MEMORY_SHARES = (0.015, 0.035, 0.12)
+"""The budgets of the trials without a given memory, as shares of the table."""
+
+SKEWS = (0.3, 1.2)
+"""The Zipf exponents of the trials; with the larger one a cache need not learn for long."""
+
+_MEMORY_PARTS = (0.3, 1.0, 2.5)  # of a given memory
+_ABSENT_SHARE = 0.5
+_LARGE_READ_SHARE = 0.5  # of the memory
+_LOOKUP_TUPLES = (128, 1024)
+_WINDOW_TUPLES = (256, 4096)
+_ROUNDS = 2  # some minutes apart: a machine that is shared is not the same then
+_SEED = 0
+
+_MOST_SCANNED_BYTES = 512 << 20
+_SMALL_PAGES_SAMPLE_BYTES = 12 << 20
+_SMALL_PAGE = 1 / 4
+_LEAST_PAGE_BYTES = 4 << 10
+
+
+def calibrate(
+    table: MasterTable,
+    *,
+    memory_bytes: int | None = None,
+    stream_schema: pa.Schema | None = None,
+    algorithms: Sequence[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    yardstick: Yardstick | None = None,
+) -> Calibration:
+    """Return the cost factors of all operators that can join a stream with ``table`` on its key.
+
+    It takes a few minutes, whatever the size of the table. Samples of the table are staged in the folder for temporary
+    files, which should be on the same disk (set ``TMPDIR`` where it is not), and removed.
+
+    Parameters
+    ----------
+    memory_bytes
+        The memory that joins will have: operators are tried with less, about as much, and more. By default budgets are
+        shares of the table.
+    stream_schema
+        The columns of the stream, with those of the table's key among them. By default the key and 12 bytes.
+    algorithms
+        Which to calibrate; all by default.
+    progress
+        Is told what is being done.
+    yardstick
+        Tells how fast the machine is while it is being done; one of its own by default.
+    """
+    if table.num_pages == 0:
+        raise EmptyTable(f"{table.path} has no rows: there is nothing to calibrate with")
+    if memory_bytes is not None and memory_bytes < 1:
+        raise InvalidArgument(f"memory_bytes={memory_bytes} must be at least 1")
+    report = progress or (lambda message: None)
+    schema = trial_schema(table) if stream_schema is None else stream_schema
+    # What is wrong with the stream is said at once, and not once for every operator.
+    JoinSpec.resolve(schema, table.schema, list(table.key))
+    counted: dict[str, list[CountedWork]] = {}
+    left_out: dict[str, str] = {}
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="semistream-calibration-"))
+        report("taking samples of the table")
+        rng = np.random.default_rng(_SEED)
+        tables = trial_tables(table, Path(folder), rng)
+        beside = yardstick or stack.enter_context(Yardstick(tables.scanned))
+        trials = _Trials(tables, schema, memory_bytes, rng, beside)
+        names = (algorithm_names() if algorithms is None else list(algorithms)) * _ROUNDS
+        for number, name in enumerate(names, 1):
+            if name in left_out:
+                continue
+            works: dict[str, list[CountedWork]] = {}
+            try:
+                for trial in trials.of(name):
+                    report(f"calibrating {name}, {number} of {len(names)}: {trial}")
+                    works.setdefault(trial.factors, []).extend(trials.run(trial))
+            except SemistreamError as error:
+                left_out[name] = str(error)
+                continue
+            for factors_name, more in works.items():
+                counted.setdefault(factors_name, []).extend(more)
+    usual_s = beside.usual_step_s
+    comparable = {name: [work.at(usual_s) for work in works] for name, works in counted.items()}
+    factors = {name: fit_factors(works) for name, works in comparable.items()}
+    return Calibration(
+        factors=CostFactors(factors),
+        left_out=left_out,
+        fit_error={name: _median_error(factors[name], works) for name, works in comparable.items()},
+        provenance={**_provenance(table, memory_bytes, schema), "yardstick_s": usual_s},
+    )
+
+
+class TrialTables(NamedTuple):
+    """On which tables operators are tried.
+
+    Attributes
+    ----------
+    scanned
+        For operators that scan: the table, or a sample when a scan takes too long.
+    looked_up
+        For operators that need a clustered table: the table, or a clustered sample.
+    small_pages
+        Clustered, with smaller pages: what a page costs is told apart from what its rows do. None where they would be
+        too small.
+    """
+
+    scanned: MasterTable
+    looked_up: MasterTable
+    small_pages: MasterTable | None
+
+
+def trial_tables(table: MasterTable, folder: Path, rng: np.random.Generator) -> TrialTables:
+    """Return the tables, samples staged inside ``folder``."""
+    scanned = looked_up = table
+    page_bytes = table.page_bytes
+    if table.num_bytes > _MOST_SCANNED_BYTES:
+        scanned = staged_sample(table, folder / "scanned", SAMPLE_BYTES, table.layout, page_bytes, rng)
+    if table.layout != "clustered":
+        looked_up = staged_sample(table, folder / "looked-up", SAMPLE_BYTES, "clustered", page_bytes, rng)
+    small_bytes = int(page_bytes * _SMALL_PAGE)
+    small_pages = None
+    if small_bytes >= _LEAST_PAGE_BYTES:
+        path = folder / "small-pages"
+        small_pages = staged_sample(table, path, _SMALL_PAGES_SAMPLE_BYTES, "clustered", small_bytes, rng)
+    return TrialTables(scanned, looked_up, small_pages)
+
+
+class _Trial(NamedTuple):
+    algorithm: str
+    table: MasterTable
+    memory_bytes: int
+    skew: float
+    absent_share: float = 0.0
+    options: dict[str, Any] = {}  # noqa: RUF012  never changed
+
+    @property
+    def factors(self) -> str:
+        """The name of the factors that it is to tell."""
+        return by_partition(self.algorithm) if self.options.get("disk_phase") == "partition" else self.algorithm
+
+    def __str__(self) -> str:
+        return f"{self.memory_bytes:,} bytes, skew {self.skew:g}"
+
+
+class _Trials:
+    """What is tried, and with which tuples."""
+
+    def __init__(
+        self,
+        tables: TrialTables,
+        schema: pa.Schema,
+        memory_bytes: int | None,
+        rng: np.random.Generator,
+        yardstick: Yardstick,
+    ) -> None:
+        self._tables = tables
+        self._schema = schema
+        self._memory_bytes = memory_bytes
+        self._rng = rng
+        self._yardstick = yardstick
+        self._keys: dict[str, pa.RecordBatch] = {}
+
+    def of(self, name: str) -> Iterator[_Trial]:
+        """Yield the trials of an algorithm: budgets, settings, skews, keys without a row, and smaller pages.
+
+        With the operator's own b and w, the pages, rows and tuples of a loop all grow with the budget. Small and large
+        ones at one budget tell their costs apart.
+        """
+        small_pages = self._tables.small_pages
+        for table, options in self._ways(name):
+            low, middle, high = self._budgets(table)
+            few, many = self._settings(name, table, middle)
+            lookups = many if name in LOOKUPS else {}  # a step of theirs takes as long as a trial
+            for memory_bytes, settings in ((low, lookups), (middle, few), (middle, many), (high, lookups)):
+                yield _Trial(name, table, memory_bytes, SKEWS[0], options={**options, **settings})
+            for memory_bytes, settings in ((low, lookups), (high, lookups)):
+                yield _Trial(name, table, memory_bytes, SKEWS[1], options={**options, **settings})
+            if absent_keys(self._keys_of(table)) is not None:
+                yield _Trial(name, table, high, SKEWS[0], _ABSENT_SHARE, {**options, **lookups})
+            if small_pages is not None:
+                yield _Trial(
+                    name, small_pages, self._budgets(small_pages)[-1], SKEWS[0], options={**options, **lookups}
+                )
+
+    def _ways(self, name: str) -> Iterator[tuple[MasterTable, dict[str, Any]]]:
+        """Yield tables with options for them: an algorithm that reads in two ways is tried in both."""
+        if "disk_phase" in algorithm(name).option_names:
+            yield self._tables.scanned, {"disk_phase": "scan"}
+            yield self._tables.looked_up, {"disk_phase": "partition"}
+        else:
+            yield (self._tables.scanned if "heap" in algorithm(name).layouts else self._tables.looked_up), {}
+
+    @staticmethod
+    def _settings(name: str, table: MasterTable, memory_bytes: int) -> tuple[dict[str, int], dict[str, int]]:
+        """Return settings with which a loop does little, and much."""
+        if "b" in algorithm(name).option_names:
+            # The disk buffer is held about three times.
+            return {"b": 1}, {"b": max(2, int(memory_bytes * _LARGE_READ_SHARE / 3 / table.page_bytes))}
+        few, many = _LOOKUP_TUPLES if name in LOOKUPS else _WINDOW_TUPLES
+        return {"w": few}, {"w": many}
+
+    def _budgets(self, table: MasterTable) -> tuple[int, int, int]:
+        if self._memory_bytes is not None:
+            low, middle, high = (int(part * self._memory_bytes) for part in _MEMORY_PARTS)
+        else:
+            low, middle, high = (int(share * table.num_bytes) for share in MEMORY_SHARES)
+        return low, middle, high
+
+    def _keys_of(self, table: MasterTable) -> pa.RecordBatch:
+        if table.path not in self._keys:
+            self._keys[table.path] = keys_of(table, self._rng)
+        return self._keys[table.path]
+
+    def run(self, trial: _Trial) -> list[CountedWork]:
+        """Return the counted work of a trial."""
+        keys = self._keys_of(trial.table)
+        absent = absent_keys(keys) if trial.absent_share else None
+        stream = TrialStream(self._schema, keys, trial.skew, self._rng, absent, trial.absent_share)
+        spec = JoinSpec.resolve(self._schema, trial.table.schema, list(trial.table.key))
+        with trial_operator(trial.algorithm, trial.table, spec, trial.memory_bytes, trial.options) as op:
+            return run_trial(op, stream, self._yardstick)
+
+
+def _median_error(factors: AlgorithmFactors, works: list[CountedWork]) -> float:
+    errors = []
+    for work in works:
+        errors.append(abs(work.loops * factors.seconds(work.loop) / work.elapsed_s - 1))
+    return float(np.median(errors))
+
+
+def _provenance(table: MasterTable, memory_bytes: int | None, schema: pa.Schema) -> dict[str, Any]:
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "semistream": __version__,
+        "cpu": cpu_model(),
+        "cores": core_count(),
+        "table": {
+            "path": table.path,
+            "version": table.version,
+            "rows": table.num_rows,
+            "bytes": table.num_bytes,
+            "pages": table.num_pages,
+            "page_bytes": table.page_bytes,
+            "layout": table.layout,
+        },
+        "stream": [f"{field.name}: {field.type}" for field in schema],
+        "memory_bytes": memory_bytes,
+        "memory_shares": None if memory_bytes is not None else list(MEMORY_SHARES),
+        "skews": list(SKEWS),
+        "seed": _SEED,
+    }

@@ -1,0 +1,116 @@
+"""Fits cost factors to counted work and the time that it took."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.cost.clock import AlgorithmFactors
+from semistream.cost.loop import Loop
+
+__all__ = ["CountedWork", "fit_factors", "least_squares_from_zero"]
+
+_Floats = npt.NDArray[np.float64]
+
+_USUAL_ERROR = 0.05
+_ROUNDS = 10
+
+_COUNT_OF = {
+    "read_s": "reads",
+    "seek_s": "seeks",
+    "page_s": "pages",
+    "search_s": "searches",
+    "row_s": "master_rows",
+    "tuple_s": "tuples",
+    "disk_tuple_s": "disk_tuples",
+    "answer_s": "answers",
+    "result_s": "results",
+}
+
+
+class CountedWork(NamedTuple):
+    """What an operator did in a while, and how long it took.
+
+    Attributes
+    ----------
+    loops
+        Iterations of the model's loop.
+    loop
+        One of them, on average.
+    yardstick_s
+        What a step of the `Yardstick` took at the time, if one was measured.
+    """
+
+    loops: float
+    loop: Loop
+    elapsed_s: float
+    yardstick_s: float = 1.0
+
+    def at(self, yardstick_s: float) -> "CountedWork":
+        """Return what the work takes when the machine is as fast as with this yardstick."""
+        return self._replace(elapsed_s=self.elapsed_s * yardstick_s / self.yardstick_s, yardstick_s=yardstick_s)
+
+
+def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
+    """Return the factors, none of them negative, with the least relative errors over ``works``.
+
+    Errors count by their squares while they are usual ones; what is far off was disturbed, and counts for less.
+
+    Examples
+    --------
+    >>> loop = Loop(disk_tuples=20, master_rows=500, results=20, reads=0, seeks=0, pages=1, bytes_read=65_536)
+    >>> fitted = fit_factors([CountedWork(2, loop.times(n), 2 * (1e-3 + n * 1e-4)) for n in (1, 5, 20)])
+    >>> round(fitted.loop_s, 6)
+    0.001
+    """
+    names = ["loop_s", *_COUNT_OF]
+    rows = [[1.0, *(getattr(work.loop, count) for count in _COUNT_OF.values())] for work in works]
+    loop_s = np.array([work.elapsed_s / work.loops for work in works])
+    shares = np.array(rows, dtype=np.float64) / loop_s[:, None]
+    weights = np.ones(len(works))
+    for _ in range(_ROUNDS):
+        seconds = least_squares_from_zero(shares * weights[:, None], weights)
+        weights = np.sqrt(np.minimum(1.0, _USUAL_ERROR / np.maximum(np.abs(shares @ seconds - 1), 1e-12)))
+    return AlgorithmFactors(**dict(zip(names, seconds.tolist(), strict=True)))
+
+
+def least_squares_from_zero(matrix: _Floats, wanted: _Floats) -> _Floats:
+    """Return the x >= 0 that brings ``matrix @ x`` closest to ``wanted``.
+
+    The active-set method of C. L. Lawson and R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23.
+
+    Examples
+    --------
+    >>> least_squares_from_zero(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([2.0, -1.0])).tolist()
+    [2.0, 0.0]
+    """
+    # Columns of one length: counts of bytes and of seeks differ by orders of magnitude.
+    length = np.linalg.norm(matrix, axis=0)
+    scale = np.where(length > 0, length, 1.0)
+    scaled = matrix / scale
+    tolerance = 1e-10 * max(1.0, float(np.abs(scaled.T @ wanted).max(initial=0.0)))
+    x = np.zeros(matrix.shape[1])
+    free = np.zeros(x.size, dtype=np.bool_)
+    for _ in range(10 * x.size):
+        gradient = scaled.T @ (wanted - scaled @ x)
+        gradient[free | (length == 0)] = -np.inf
+        if gradient.max(initial=-np.inf) <= tolerance:
+            break
+        free[int(np.argmax(gradient))] = True
+        x = _inside(scaled, wanted, x, free)
+    return x / scale
+
+
+def _inside(matrix: _Floats, wanted: _Floats, x: _Floats, free: npt.NDArray[np.bool_]) -> _Floats:
+    """Go from ``x`` towards the best values of the free variables, and fix those that would become negative."""
+    while True:
+        best = np.zeros_like(x)
+        best[free] = np.linalg.lstsq(matrix[:, free], wanted, rcond=None)[0]
+        below = free & (best <= 0)
+        if not below.any():
+            return best
+        step = float(np.min(x[below] / np.maximum(x[below] - best[below], 1e-300)))
+        x = x + step * (best - x)
+        free &= x > 1e-14
+        x[~free] = 0.0

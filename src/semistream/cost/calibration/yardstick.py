@@ -1,0 +1,121 @@
+"""A small join that is run beside what is measured, and tells how fast the machine is at the time.
+
+Where cores, memory and disk are shared with others, the same work can take half as long again a minute later, and no
+counter says so. Work that is measured and a yardstick that is measured in turns with it become slower together: their
+ratio stays.
+"""
+
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from semistream.core.semantics import JoinSpec
+from semistream.cost.calibration.sampled_pages import SAMPLE_BYTES, staged_sample
+from semistream.cost.calibration.stopwatch import Aside, Stopwatch
+from semistream.cost.calibration.trial_join import TrialStream, keys_of, trial_operator, trial_schema
+from semistream.operators.feeder import Feeder
+from semistream.storage import MasterTable
+
+__all__ = ["Yardstick", "at_usual_speed"]
+
+_MEMORY_SHARE = 0.02
+_PAGES = 2
+_WARM_UP_S = 0.2
+_MEASURED_S = 0.03
+
+
+class Yardstick:
+    """MESHJOIN with little memory on a table: it reads, decodes, compares and interprets Python, as all operators do.
+
+    It has a sample of the table to itself. On the table that others read it would find pages in the page cache that
+    the system has fetched ahead for them, and be twice as fast for a moment.
+
+    Parameters
+    ----------
+    folder
+        Where the sample lies until `close`: on the disk that the table is on. By default the one for temporary files.
+
+    Attributes
+    ----------
+    step_s
+        What a step took, each time that it was measured; once at the beginning.
+    """
+
+    def __init__(self, table: MasterTable, folder: Path | None = None) -> None:
+        rng = np.random.default_rng(0)
+        schema = trial_schema(table)
+        spec = JoinSpec.resolve(schema, table.schema, list(table.key))
+        keys_of(table, rng)  # a table without keys is refused by its own name, not by that of the sample
+        self._steps = 1
+        self.step_s: list[float] = []
+        with ExitStack() as stack:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="semistream-yardstick-", dir=folder))
+            path = Path(scratch) / "sample"
+            sample = staged_sample(table, path, SAMPLE_BYTES, table.layout, table.page_bytes, rng)
+            memory_bytes = int(_MEMORY_SHARE * sample.num_bytes)
+            pages = min(_PAGES, sample.num_pages)
+            self._op = stack.enter_context(trial_operator("meshjoin", sample, spec, memory_bytes, {"b": pages}))
+            self._stream = TrialStream(schema, keys_of(sample, rng), 0.0, rng)
+            self._feeder = Feeder(iter(self._stream))
+            self._warm_up()
+            self.measure()
+            self._open = stack.pop_all()
+
+    def _warm_up(self) -> None:
+        self._step()  # compiles
+        began_s, steps = time.thread_time(), 0
+        while (ran_s := time.thread_time() - began_s) < _WARM_UP_S:
+            self._step()
+            steps += 1
+        self._steps = max(1, round(_MEASURED_S * steps / ran_s))
+
+    def measure(self) -> float:
+        """Return the seconds of a step now."""
+        self._stream.making = Aside()
+        stopwatch = Stopwatch()
+        for _ in range(self._steps):
+            self._step()
+        step_s = max(1e-9, stopwatch.worked_s(self._stream.making) / self._steps)
+        self.step_s.append(step_s)
+        return step_s
+
+    @property
+    def usual_step_s(self) -> float:
+        """What a step takes when the machine is as fast as it was half of the time."""
+        return statistics.median(self.step_s)
+
+    def _step(self) -> None:
+        self._feeder.fill(self._op)
+        for _ in self._op.step():
+            pass
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> "Yardstick":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def at_usual_speed(seconds: float, yardstick_s: float | None, usual_step_s: float | None) -> float:
+    """Return how long work takes on a machine of usual speed that took so long while a yardstick took so long.
+
+    Without a yardstick, or without one to compare it with, it is as long as it took.
+
+    Examples
+    --------
+    >>> at_usual_speed(6.0, yardstick_s=3.0, usual_step_s=2.0)
+    4.0
+    """
+    if yardstick_s is None or usual_step_s is None:
+        return seconds
+    return seconds * usual_step_s / yardstick_s

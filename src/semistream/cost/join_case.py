@@ -1,0 +1,131 @@
+"""The join whose cost is asked for: its table, its stream, and what is compared."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, cast
+
+from semistream.core.errors import InvalidArgument
+from semistream.core.semantics import JoinSpec
+from semistream.cost.key_distribution import KeyDistribution
+from semistream.storage import MasterTable
+
+__all__ = ["JoinCase", "Layout", "StreamShape", "TableShape"]
+
+Layout = Literal["heap", "clustered"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableShape:
+    """Sizes of R.
+
+    Attributes
+    ----------
+    rows, pages, num_bytes
+        R_t, N_R, and the bytes that its pages take on disk.
+    files
+        In how many files they lie; a scan seeks to each.
+    rows_per_key
+        How many rows a key has that has any, on average.
+    largest_page_bytes
+        Bytes of the largest page; None for pages of one size.
+
+    Examples
+    --------
+    >>> TableShape(rows=1000, pages=10, num_bytes=120_000).row_bytes
+    120.0
+    """
+
+    rows: int
+    pages: int
+    num_bytes: int
+    layout: Layout = "heap"
+    buckets: int = 1
+    files: int = 1
+    rows_per_key: float = 1.0
+    largest_page_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "pages", "num_bytes", "buckets", "files"):
+            if getattr(self, name) < 1:
+                raise InvalidArgument(f"{name}={getattr(self, name)} must be at least 1: an empty table costs nothing")
+        if not self.rows_per_key >= 1:
+            raise InvalidArgument(f"rows_per_key={self.rows_per_key} must be at least 1")
+
+    @staticmethod
+    def of(table: MasterTable, rows_per_key: float = 1.0) -> "TableShape":
+        """Return the shape of a staged table; how many rows its keys have is not known to its manifest."""
+        return TableShape(
+            rows=table.num_rows,
+            pages=table.num_pages,
+            num_bytes=table.num_bytes,
+            layout=cast(Layout, table.layout),
+            buckets=table.buckets,
+            files=len(table.pages.files),
+            rows_per_key=rows_per_key,
+            largest_page_bytes=int(table.pages.length.max()) if table.num_pages else None,
+        )
+
+    @property
+    def row_bytes(self) -> float:
+        """The papers' v_R: bytes of a row on disk."""
+        return self.num_bytes / self.rows
+
+    @property
+    def page_bytes(self) -> float:
+        """The papers' v_P: bytes of a page."""
+        return self.num_bytes / self.pages
+
+    @property
+    def rows_per_page(self) -> float:
+        return self.rows / self.pages
+
+    @property
+    def keys(self) -> float:
+        """How many different keys have rows."""
+        return self.rows / self.rows_per_key
+
+    def staged_as(self, layout: Layout, page_bytes: float) -> "TableShape":
+        """Return the shape that the same rows would have with another layout and page size."""
+        pages = max(1, round(self.num_bytes / page_bytes))
+        return replace(self, layout=layout, pages=pages, largest_page_bytes=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamShape:
+    """How a stream looks in the long run.
+
+    Attributes
+    ----------
+    keys
+        How often keys come, those without a row included.
+    missing_share
+        The share of tuples whose key has no row in R.
+    varlen_bytes
+        Bytes of text and other values without a fixed size in a tuple, on average.
+    """
+
+    keys: KeyDistribution
+    missing_share: float = 0.0
+    varlen_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.missing_share <= 1:
+            raise InvalidArgument(f"missing_share={self.missing_share} must be between 0 and 1")
+
+
+class JoinCase(NamedTuple):
+    """The join whose cost is asked for."""
+
+    table: TableShape
+    stream: StreamShape
+    spec: JoinSpec
+
+    @property
+    def results_per_tuple(self) -> float:
+        """How many rows a stream tuple becomes on average: its matches, or itself where none is asked for."""
+        matched = 1 - self.stream.missing_share
+        if self.spec.how == "semi":
+            return matched
+        if self.spec.how == "anti":
+            return self.stream.missing_share
+        pairs = matched * self.table.rows_per_key
+        return pairs + self.stream.missing_share if self.spec.how == "left" else pairs
