@@ -371,3 +371,10 @@ def test_unknown_places_and_versions(tmp_path: Path) -> None:
         open_table("bogus://x/y")
     with pytest.raises(TableExists):
         small_table(tmp_path / "t")
+
+
+def test_the_key_is_known_in_any_order(tmp_path: Path) -> None:
+    table = stage(pa.table({"a": [1], "b": [2], "c": [3]}), tmp_path / "t", key=["a", "b"], layout="heap")
+    assert table.is_key(["b", "a"])
+    assert not table.is_key(["a"])
+    assert not table.is_key(["a", "c"])

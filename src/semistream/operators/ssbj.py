@@ -137,7 +137,7 @@ class Ssbj(WindowedOperator):
     def _is_by_partition(self) -> bool:
         if self.config.disk_phase != "auto":
             return self.config.disk_phase == "partition"
-        return self.table.layout == "clustered" and sorted(self.spec.master_keys) == sorted(self.table.key)
+        return self.table.layout == "clustered" and self.table.is_key(self.spec.master_keys)
 
     @property
     def _access(self) -> Access:

@@ -1,6 +1,7 @@
 """A master table: one version of a folder of pages, opened for reading, and the methods that write newer versions."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
@@ -54,6 +55,10 @@ class MasterTable:
     def key(self) -> tuple[str, ...]:
         """Names of the key columns."""
         return self._manifest.form.key
+
+    def is_key(self, names: Iterable[str]) -> bool:
+        """Return whether these columns, in any order, are the table's key."""
+        return sorted(names) == sorted(self.key)
 
     @property
     def layout(self) -> str:

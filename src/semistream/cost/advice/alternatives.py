@@ -53,7 +53,7 @@ class TableForm(NamedTuple):
 
 def table_forms(table: MasterTable, spec: JoinSpec, shape: TableShape) -> list[TableForm]:
     """Return the table as it is, then all others; those would be sorted by the columns that the join compares."""
-    on_key = sorted(spec.master_keys) == sorted(table.key)
+    on_key = table.is_key(spec.master_keys)
     forms = [TableForm(shape.layout, table.page_bytes, False, on_key, shape)]
     for layout in get_args(Layout):
         for page_bytes in sorted({*PAGE_SIZES, table.page_bytes}):

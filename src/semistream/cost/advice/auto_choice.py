@@ -32,7 +32,7 @@ def choose(table: MasterTable, spec: JoinSpec, memory_bytes: int, options: Seque
     options
         Names of settings that the algorithm has to have.
     """
-    on_key = sorted(spec.master_keys) == sorted(table.key)
+    on_key = table.is_key(spec.master_keys)
     layout: Layout = "clustered" if table.layout == "clustered" else "heap"
     usable = [
         name
@@ -73,7 +73,7 @@ def rule_of_thumb(table: MasterTable, spec: JoinSpec) -> str:
 
     Lists, maps and structs cannot be cached, nor wait in a window; with them there is less to choose from.
     """
-    on_key = sorted(spec.master_keys) == sorted(table.key)
+    on_key = table.is_key(spec.master_keys)
     if table.layout == "clustered" and on_key:
         for name in ("sweepjoin", "hybridjoin"):
             if why_unusable(name, spec, "clustered", on_key=True) is None:

@@ -131,7 +131,7 @@ class _Sample:
 
     @staticmethod
     def read(table: MasterTable, spec: JoinSpec, batches: Iterable[pa.RecordBatch], most_tuples: int) -> "_Sample":
-        on_key = table.layout == "clustered" and sorted(spec.master_keys) == sorted(table.key)
+        on_key = table.layout == "clustered" and table.is_key(spec.master_keys)
         matching = EqualityMatching(spec, key_order=table.key if on_key else None)
         codes, keys, tuples, text_bytes = [], [], 0, 0
         for batch in batches:

@@ -55,7 +55,7 @@ class TableSample:
             The columns that a join compares.
         """
         runs = sampled_runs(table, most_bytes, np.random.default_rng(seed), _RUN_PAGES)
-        sorted_by_key = table.layout == "clustered" and sorted(keys) == sorted(table.key)
+        sorted_by_key = table.layout == "clustered" and table.is_key(keys)
         order = table.key if sorted_by_key else tuple(keys)  # a hash depends on the order of its columns
         coder = KeyCoder(order, [table.schema.field(name).type for name in order])
         codes, pages, num_pages = [], [], 0

@@ -208,7 +208,7 @@ def require_key_join(name: str, table: MasterTable, spec: JoinSpec) -> None:
             f"{name} looks keys up and {table.path} has layout {table.layout!r}: stage it with layout='clustered', "
             "or use 'meshjoin'"
         )
-    if sorted(spec.master_keys) != sorted(table.key):
+    if not table.is_key(spec.master_keys):
         raise InvalidArgument(
             f"{name} finds rows by the table's key {list(table.key)}, the join compares {list(spec.master_keys)}: "
             "join on the key, or use 'meshjoin'"

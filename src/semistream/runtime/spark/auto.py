@@ -7,7 +7,7 @@ from semistream.operators import algorithm
 from semistream.runtime.spark.plan import Completion, Exchange
 from semistream.storage import MasterTable
 
-__all__ = ["choose_algorithm", "choose_exchange", "joins_on_key", "scans"]
+__all__ = ["choose_algorithm", "choose_exchange", "scans"]
 
 
 def choose_algorithm(name: str, table: MasterTable, spec: JoinSpec, completion: Completion = "batch") -> str:
@@ -20,11 +20,6 @@ def choose_algorithm(name: str, table: MasterTable, spec: JoinSpec, completion: 
     if name != "auto":
         return name
     return rule_of_thumb(table, spec) if completion == "batch" else scan_by_rule(spec)
-
-
-def joins_on_key(table: MasterTable, spec: JoinSpec) -> bool:
-    """Return whether the join compares the table's key, by which its rows are in buckets and sorted."""
-    return sorted(spec.master_keys) == sorted(table.key)
 
 
 def scans(name: str) -> bool:
@@ -40,11 +35,11 @@ def choose_exchange(exchange: str, name: str, table: MasterTable, spec: JoinSpec
     """
     if exchange not in ("auto", "bucket", "none"):
         raise InvalidArgument(f"exchange={exchange!r} is unknown: use 'auto', 'bucket' or 'none'")
-    if exchange == "bucket" and not joins_on_key(table, spec):
+    if exchange == "bucket" and not table.is_key(spec.master_keys):
         raise InvalidArgument(
             f"exchange='bucket' needs a join on the table's key {list(table.key)}, by which its rows are in buckets: "
             "use exchange='none', or stage the table by the columns that are compared"
         )
     if exchange == "auto":
-        return "bucket" if scans(name) and joins_on_key(table, spec) else "none"
+        return "bucket" if scans(name) and table.is_key(spec.master_keys) else "none"
     return "bucket" if exchange == "bucket" else "none"

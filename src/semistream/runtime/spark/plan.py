@@ -69,7 +69,7 @@ class JoinPlan:
     @property
     def joins_on_table_key(self) -> bool:
         """Whether rows that match are in the same bucket."""
-        return sorted(self.on.values()) == sorted(self.table.key)
+        return self.table.is_key(self.on.values())
 
     def notes(self) -> Store:
         """Return the store in which the query's own files are: beside the table, or in ``pins``."""
