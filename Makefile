@@ -51,7 +51,7 @@ RUNS ?= 2
 SEED ?= 1
 
 soak: env ## Kill queries on Spark at random moments, many times, and compare with a batch join: half an hour or more.
-	$(BIN)/python -m tests.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
+	$(BIN)/python -m tests.runtime.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
 
 bench: env ## Run the micro-benchmark; result file and picture go to bench-data/results.
 	$(BIN)/semistream bench micro --overwrite

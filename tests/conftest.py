@@ -13,7 +13,7 @@ settings.register_profile("deep", _SHARED, max_examples=100)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 _FSYNC = os.fsync
-_LONGEST = ("spark/test_staggered", "spark/test_punctuated", "tests/spark/", "tests/bench/", "tests/cost/")
+_LONGEST = ("/test_staggered", "/test_punctuated_join", "tests/runtime/spark/", "tests/bench/", "tests/cost/")
 
 
 def _no_fsync(fd: object) -> None:

@@ -2,7 +2,7 @@
 
 Spark's ``xxhash64`` and this library hash 8-byte integers, doubles, text, binary and decimals of up to 18 digits
 alike; each column's hash seeds the next one's. Narrower types are hashed here as the 8 bytes they are stored as.
-`tests/spark/test_spark_buckets.py` compares both on real Spark, type by type.
+`tests/runtime/spark/test_buckets.py` compares both on real Spark, type by type.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import LongType
 
 from semistream.kernels.keys.key_codes import KeyCoder, key_hashes
-from semistream.runtime.spark.shipped import shipped
+from semistream.runtime.spark.on_executor import on_executor
 from semistream.storage import MasterTable
 
 __all__ = ["arrow_hash_column", "bucket_column", "bucket_of_hash", "hash_column", "hash_in_arrow"]
@@ -62,7 +62,7 @@ def arrow_hash_column(keys: Sequence[Column], types: Sequence[pa.DataType]) -> C
 
     The columns must have the master's types.
     """
-    hash_rows: Any = shipped(__name__, "hash_in_arrow", tuple(types))
+    hash_rows: Any = on_executor(__name__, "hash_in_arrow", tuple(types))
     # Spark reads what kind of function it is from these; its type stubs do not know that.
     hash_rows.__annotations__ = {"arguments": pa.Array, "return": pa.Array}
     make_function: Any = arrow_udf

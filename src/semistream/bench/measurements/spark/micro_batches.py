@@ -14,7 +14,7 @@ from semistream.bench.measurements.spark.plans import OURS, Plan
 from semistream.bench.measurements.spark.session import checkpoint_in
 from semistream.bench.measurements.spark.settings import SparkSettings
 from semistream.bench.measurements.spark.tables import MasterForms
-from semistream.runtime.spark.join_metrics import JoinMetrics
+from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from semistream.bench.measurements.spark.settings import SparkSettings
 from semistream.bench.measurements.spark.tables import MasterForms
 from semistream.bench.measurements.spark.warm_tables import warm_tables
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.join_metrics import JoinMetrics
+from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

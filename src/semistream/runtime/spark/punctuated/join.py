@@ -24,14 +24,11 @@ from semistream.core.arguments import require_count
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import On
 from semistream.core.sizes import format_bytes, parse_bytes
-from semistream.runtime.spark.arrow_schema import arrow_schema
-from semistream.runtime.spark.blob_order import BlobOrder
-from semistream.runtime.spark.chunk_files import ChunkFiles
-from semistream.runtime.spark.chunk_store import SparkChunks, require_rocksdb
+from semistream.runtime.spark.columns import arrow_schema
+from semistream.runtime.spark.join.output_columns import require_names_without_case
+from semistream.runtime.spark.metrics.observed import observation_name, observed
 from semistream.runtime.spark.numbered_columns import with_numbered_columns
-from semistream.runtime.spark.observed import observation_name, observed
-from semistream.runtime.spark.output_columns import require_names_without_case
-from semistream.runtime.spark.packing import blob_bytes, gathered_bytes, pack, task_bytes_for
+from semistream.runtime.spark.on_executor import on_executor
 from semistream.runtime.spark.punctuated import packing
 from semistream.runtime.spark.punctuated.aside import AsideFiles
 from semistream.runtime.spark.punctuated.packing import MARKS, PACKED_COLUMNS, TUPLES, Marks, kind_of
@@ -39,10 +36,13 @@ from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.punctuated.punctuated_rows import PunctuatedRows, rows_by_side
 from semistream.runtime.spark.punctuated.state import PunctuatedState
 from semistream.runtime.spark.punctuated.turn import PunctuatedTurn
-from semistream.runtime.spark.shipped import shipped
-from semistream.runtime.spark.slots import task_slots
-from semistream.runtime.spark.state_keys import state_keys
-from semistream.runtime.spark.turn_frames import TURN_COLUMNS, turn_frame, unpack_part
+from semistream.runtime.spark.session import task_slots
+from semistream.runtime.spark.stateful.blob_order import BlobOrder
+from semistream.runtime.spark.stateful.chunk_files import ChunkFiles
+from semistream.runtime.spark.stateful.chunk_store import SparkChunks, require_rocksdb
+from semistream.runtime.spark.stateful.packing import blob_bytes, gathered_bytes, pack, task_bytes_for
+from semistream.runtime.spark.stateful.state_keys import state_keys
+from semistream.runtime.spark.stateful.turn_frames import TURN_COLUMNS, turn_frame, unpack_part
 from semistream.stream_joins.arrival import Arrival
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side
 from semistream.stream_joins.joined_rows import StreamHow
@@ -163,7 +163,7 @@ def punctuated_join(
     turns = by_bucket.transformWithStateInPandas(_Processor(plan), TURN_COLUMNS, "Append", "None")
     called = observation_name(plan.join_id) if name is None else name
     blobs = observed(turns, called, "buckets")
-    unpacked = shipped(unpack_part.__module__, unpack_part.__name__, (output_schema, arrow_schema(declared)))
+    unpacked = on_executor(unpack_part.__module__, unpack_part.__name__, (output_schema, arrow_schema(declared)))
     return blobs.mapInArrow(unpacked, declared)
 
 
@@ -227,7 +227,7 @@ def _packed(data: DataFrame, plan: PunctuatedPlan, side: Side, marked: Punctuate
     rows = with_numbered_columns(data.select(*wanted))
     marks: Marks = "none" if marked is None else "ranges" if marked.is_range else "keys"
     task = (plan, side, marks)
-    return rows.mapInArrow(shipped(packing.__name__, packing.pack_part.__name__, task), PACKED_COLUMNS)
+    return rows.mapInArrow(on_executor(packing.__name__, packing.pack_part.__name__, task), PACKED_COLUMNS)
 
 
 class _Processor(StatefulProcessor):

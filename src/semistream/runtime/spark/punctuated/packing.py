@@ -15,10 +15,17 @@ from pyspark import TaskContext
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks
 from semistream.kernels.keys.key_codes import KeyCodes
-from semistream.runtime.spark.arrow_schema import relabel
-from semistream.runtime.spark.packing import blob_array, blob_bytes, gathered_bytes, in_portions, pack, rows_by_bucket
+from semistream.runtime.spark.columns import relabel
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
-from semistream.runtime.spark.state_keys import state_keys
+from semistream.runtime.spark.stateful.packing import (
+    blob_array,
+    blob_bytes,
+    gathered_bytes,
+    in_portions,
+    pack,
+    rows_by_bucket,
+)
+from semistream.runtime.spark.stateful.state_keys import state_keys
 from semistream.stream_joins.bucket_key import Buckets
 from semistream.stream_joins.join_key import Side
 

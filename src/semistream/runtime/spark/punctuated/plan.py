@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semistream.runtime.spark.packing import operator_bytes
+from semistream.runtime.spark.stateful.packing import operator_bytes
 from semistream.stream_joins.arrival import Arrival
 from semistream.stream_joins.bucket_key import BucketKey, Buckets
 from semistream.stream_joins.join_key import JoinKey

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from semistream._version import __version__
 from semistream.core.errors import SnapshotMismatch
-from semistream.runtime.spark.chunk_files import ChunkFiles, chunk_name
-from semistream.runtime.spark.chunk_store import ChunkStore
-from semistream.runtime.spark.epoch import require_same_join
+from semistream.runtime.spark.join.epoch import require_same_join
+from semistream.runtime.spark.stateful.chunk_files import ChunkFiles, chunk_name
+from semistream.runtime.spark.stateful.chunk_store import ChunkStore
 from semistream.stream_joins.mjoin import Mjoin
 
 __all__ = ["PunctuatedState"]

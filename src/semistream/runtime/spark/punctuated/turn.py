@@ -13,13 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.runtime.spark.packing import unpack
+from semistream.runtime.spark.metrics.stream_join_metrics import STATE_COUNTERS
+from semistream.runtime.spark.metrics.task_metrics import MemoryPeak, TaskMetrics
 from semistream.runtime.spark.punctuated.aside import AsideFiles
 from semistream.runtime.spark.punctuated.packing import MARK_SCHEMA, MARKS, TUPLES, kind_of
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.punctuated.state import PunctuatedState
-from semistream.runtime.spark.stream_join_metrics import STATE_COUNTERS
-from semistream.runtime.spark.task_metrics import MemoryPeak, TaskMetrics
+from semistream.runtime.spark.stateful.packing import unpack
 from semistream.stream_joins.bucket_key import Buckets
 from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side
 from semistream.stream_joins.mjoin import Mjoin

@@ -1,0 +1,1 @@
+"""`semistream.join` on Spark: both completions."""

@@ -1,0 +1,213 @@
+"""`semistream.join` and `semistream.enrich`: a DataFrame joined with a master table, streaming or batch."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+import xxhash
+from pyspark.sql import DataFrame, Observation
+
+from semistream.core.arguments import require_count
+from semistream.core.errors import InvalidArgument
+from semistream.core.semantics import How, JoinSpec, On
+from semistream.core.sizes import parse_bytes
+from semistream.operators import algorithm as registered
+from semistream.runtime.spark.columns import arrow_schema
+from semistream.runtime.spark.join.auto import choose_algorithm, choose_exchange, scans
+from semistream.runtime.spark.join.batch_join import batch_join
+from semistream.runtime.spark.join.fitting import fitted
+from semistream.runtime.spark.join.output_columns import output_columns, require_binary_keys, require_names_without_case
+from semistream.runtime.spark.join.plan import Completion, Exchange, JoinPlan, Refresh
+from semistream.runtime.spark.join.staggered import staggered_join
+from semistream.runtime.spark.metrics.metrics import remember
+from semistream.runtime.spark.metrics.observed import observation_name
+from semistream.runtime.spark.session import task_slots
+from semistream.storage import MasterTable, open_table
+
+__all__ = ["enrich", "join"]
+
+_LEAST_KEPT_BYTES = 8 << 20  # an operator with less spends its time on small pieces
+
+
+def join(
+    stream_df: DataFrame,
+    table: MasterTable | str | os.PathLike[str],
+    on: On,
+    how: How = "inner",
+    algorithm: str = "auto",
+    memory: int | str = "256MB",
+    columns: Sequence[str] | None = None,
+    completion: Completion = "batch",
+    exchange: str = "auto",
+    refresh: Refresh = "batch",
+    *,
+    slots: int | None = None,
+    name: str | None = None,
+    pins: str | os.PathLike[str] | None = None,
+    cycle_batches: int = 8,
+    **options: Any,
+) -> DataFrame:
+    """Join a streaming or batch DataFrame with a master table, exactly, inside a memory budget.
+
+    The result is that of ``stream_df.join(table, on, how)``. With a streaming DataFrame it works like a stream-static
+    join: append mode, any trigger and sink, watermarks untouched. With ``completion="staggered"`` rows leave later than
+    they came, and watermarks are removed.
+
+    Parameters
+    ----------
+    stream_df
+        Of classic Spark or Spark Connect.
+    table
+        The master table, or its path. Executors open it at the same path.
+    on
+        Columns to compare for equality: a name, a list of names, or ``{stream_column: master_column}``. A key that has
+        one name on both sides leaves the join once, from the stream; any other name on both sides is an error.
+    how
+        ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``.
+    algorithm
+        One of `semistream.algorithm_names`, or ``"auto"``: ``"sweepjoin"``, a cache before look-ups, for a clustered
+        table that is joined on its key in every micro-batch; ``"ssbj"`` otherwise. Where columns are lists, maps or
+        structs, which cannot be cached, ``"hybridjoin"``, ``"inlj"`` or ``"meshjoin"``.
+    memory
+        What one executor may use for this join, in bytes or as text like ``"256MB"``. The tasks that run there at once
+        share it equally; their number is ``spark.executor.cores`` over ``spark.task.cpus``, or that of ``local[N]``.
+        What Spark, Python and Arrow need for themselves comes on top.
+    columns
+        The master columns wanted; all by default.
+    completion
+        ``"batch"``: every row is answered in the micro-batch that read it. ``"staggered"``: rows whose keys are not
+        cached wait in Spark's state store while the table is scanned over several micro-batches; it needs the state
+        store RocksDB, and an algorithm that scans or reads partitions.
+    exchange
+        ``"bucket"`` shuffles the stream so that each task needs only its bucket of the table, ``"none"`` leaves rows
+        where they are; ``"auto"`` shuffles for algorithms that scan, and not for those that look up.
+        ``completion="staggered"`` always shuffles.
+    refresh
+        ``"batch"``: every micro-batch uses the newest version of the table, and keeps to it when it is retried or
+        replayed; which one that was is written to the folder ``_pins`` of the table. ``"never"``: all use the version
+        that ``table`` is; a staggered query keeps the one it began with, over restarts too. A batch DataFrame always
+        uses the version that ``table`` is.
+    slots
+        Tasks that an executor runs at once, where Spark's configuration does not tell or tells wrong.
+    name
+        Under which metrics appear in the query's progress; see `semistream.metrics`.
+    pins
+        A folder that all executors can write, in place of ``_pins`` (and of ``_pending``, in which a staggered query
+        keeps which buckets have rows that wait), for a table that they cannot write to.
+    cycle_batches
+        With ``completion="staggered"``: how many micro-batches one pass over the table takes. Fewer answer sooner, more
+        let one pass serve more rows. A stream that brings more than the memory holds makes a pass shorter.
+    options
+        Settings of the algorithm, as for `semistream.operator`.
+
+    Raises
+    ------
+    SemistreamError
+        Before any job runs, when the arguments do not fit each other, the table, or the budget.
+    """
+    spark_schema = _schema_of(stream_df)
+    table = _opened(table)
+    if completion not in get_args(Completion):
+        raise InvalidArgument(f"completion={completion!r} is unknown: use 'batch' or 'staggered'")
+    if refresh not in get_args(Refresh):
+        raise InvalidArgument(f"refresh={refresh!r} is unknown: use 'batch' or 'never'")
+    require_count("cycle_batches", cycle_batches)
+    if pins is not None and not isinstance(pins, str | os.PathLike):
+        raise InvalidArgument(f"pins={pins!r} must be the path of a folder, or None for the table's own")
+    if completion == "batch" and "shedding" in options:
+        raise InvalidArgument("shedding= has no use here: Spark paces the stream by its triggers; leave it out")
+    stream_schema = arrow_schema(spark_schema)
+    spec = JoinSpec.resolve(stream_schema, table.schema, on, how, columns=columns)
+    chosen = choose_algorithm(algorithm, table, spec, completion)
+    registered(chosen)
+    if completion == "staggered":
+        if exchange == "none":
+            raise InvalidArgument("exchange='none' is not for completion='staggered', where rows wait: leave it out")
+        chosen_exchange: Exchange = "bucket"  # a tuple waits where its bucket's state is
+    else:
+        chosen_exchange = choose_exchange(exchange, chosen, table, spec)
+    require_binary_keys(spark_schema, spec)
+    declared, output_schema = output_columns(spark_schema, spec)
+    if str(stream_df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() != "true":
+        require_names_without_case(declared)
+    memory_bytes = parse_bytes(memory, "memory")
+    at_once = task_slots(stream_df.sparkSession, slots)
+    arguments: dict[str, Any] = {
+        "on": dict(zip(spec.stream_keys, spec.master_keys, strict=True)),
+        "how": how,
+        "columns": None if columns is None else tuple(columns),
+        "algorithm": chosen,
+        "options": options,
+        "task_bytes": memory_bytes // at_once,
+        "slots": at_once,
+        "exchange": chosen_exchange,
+        "operators_kept": _operators_kept(chosen, chosen_exchange, table, memory_bytes // at_once),
+    }
+    kept_version = None if refresh == "batch" and stream_df.isStreaming else table.version
+    plan = JoinPlan(
+        join_id=_join_id(table, stream_schema.to_string(), {**arguments, "refresh": kept_version or refresh}),
+        table=table,
+        stream_schema=stream_schema,
+        refresh=refresh if stream_df.isStreaming else "never",
+        completion=completion,
+        output_schema=output_schema,
+        pins=None if pins is None else os.fspath(pins),
+        cycle_batches=cycle_batches,
+        **arguments,
+    )
+    plan = fitted(plan)
+    called = observation_name(plan.join_id) if name is None else name
+    if completion == "staggered":
+        return staggered_join(stream_df, plan, declared, called)
+    if stream_df.isStreaming:
+        return batch_join(stream_df, plan, declared, called)
+    observation = Observation(called)
+    joined = batch_join(stream_df, plan, declared, observation)
+    remember(joined, observation)
+    return joined
+
+
+def enrich(
+    table: MasterTable | str | os.PathLike[str], on: On, how: How = "inner", **arguments: Any
+) -> Callable[[DataFrame], DataFrame]:
+    """Return a function for ``DataFrame.transform`` that joins with a master table.
+
+    Parameters are those of `join`: ``orders.transform(enrich(table, on="custkey"))``.
+    """
+
+    def transform(stream_df: DataFrame) -> DataFrame:
+        return join(stream_df, table, on, how, **arguments)
+
+    return transform
+
+
+def _schema_of(stream_df: object) -> Any:
+    if not isinstance(stream_df, DataFrame):
+        raise InvalidArgument(
+            f"stream_df is a {type(stream_df).__name__}, not a Spark DataFrame: use semistream.operator without Spark"
+        )
+    return stream_df.schema
+
+
+def _opened(table: object) -> MasterTable:
+    if isinstance(table, MasterTable):
+        return table
+    if isinstance(table, (str, os.PathLike)):
+        return open_table(table)
+    raise InvalidArgument(f"table is a {type(table).__name__}: give a MasterTable or the path of one")
+
+
+def _operators_kept(name: str, exchange: Exchange, table: MasterTable, task_bytes: int) -> int:
+    """Return over how many operators a worker spreads its memory.
+
+    A worker meets all buckets in time. One operator for each keeps their caches warm, and together they hold as many
+    hot keys as one would; a scan gains more from a large window than from a warm cache.
+    """
+    if exchange == "none" or scans(name):
+        return 1
+    return max(1, min(table.buckets, task_bytes // _LEAST_KEPT_BYTES))
+
+
+def _join_id(table: MasterTable, stream_schema: str, arguments: dict[str, Any]) -> str:
+    text = repr((table.path, table.table_id, stream_schema, sorted(arguments.items())))
+    return xxhash.xxh3_64_hexdigest(text.encode())

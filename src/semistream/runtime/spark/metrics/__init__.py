@@ -1,0 +1,1 @@
+"""What joins count, on its way into the query's progress."""

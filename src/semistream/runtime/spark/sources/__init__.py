@@ -1,0 +1,1 @@
+"""Generators of `semistream.workloads` as Spark data sources."""

@@ -1,0 +1,1 @@
+"""DataFrames become master tables."""

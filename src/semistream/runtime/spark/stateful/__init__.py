@@ -1,0 +1,1 @@
+"""What joins share that keep state in Spark's state store."""
