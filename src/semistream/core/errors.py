@@ -108,11 +108,11 @@ class PinFailed(SemistreamError, OSError):
 
 
 class DamagedSpool(SemistreamError, OSError):
-    """A file of shed tuples is missing, truncated or altered."""
+    """A spill file is missing, truncated or altered."""
 
 
 class SpoolWriteFailed(SemistreamError, OSError):
-    """Shed tuples could not be written to disk; those written before are safe."""
+    """A spill file could not be written; what was written before is safe."""
 
 
 class BrokenShedStore(SemistreamError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Which arrival numbers are away, told in a fixed number of bytes: how many of them lie in each of 1,024 ranges."""
+"""The arrival numbers of shed tuples in a fixed number of bytes: how many lie in each of 1,024 ranges."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class ArrivalCounts:
-    """Counts of arrival numbers in equal ranges, which widen by powers of two to cover all that are away.
+    """Counts of arrival numbers in equal ranges, which widen by powers of two to cover all of them.
 
     Examples
     --------
@@ -25,7 +25,7 @@ class ArrivalCounts:
 
     def __init__(self) -> None:
         self._counts: _Int64s = np.zeros(_RANGES, dtype=np.int64)
-        self._first = 0  # the range that the first count is of: range i holds numbers from i << shift on
+        self._first = 0  # the range of the first count: range i holds numbers from i << shift on
         self._shift = 0
         self._total = 0
 
@@ -35,7 +35,7 @@ class ArrivalCounts:
 
     @property
     def lower_bound(self) -> int | None:
-        """A number that no number inside is below, less than a range away from the smallest; None when empty."""
+        """The start of the range with the smallest number inside; None if empty."""
         if not self._total:
             return None
         return (self._first + int(np.flatnonzero(self._counts)[0])) << self._shift
@@ -43,12 +43,14 @@ class ArrivalCounts:
     def add(self, numbers: _Int64s) -> None:
         if numbers.size == 0:
             return
-        self._cover(int(numbers.min()), int(numbers.max()))
+        low, high = int(numbers.min()), int(numbers.max())
+        if not self._total or low >> self._shift < self._first or high >> self._shift >= self._first + _RANGES:
+            self._cover(low, high)
         np.add.at(self._counts, (numbers >> self._shift) - self._first, 1)
         self._total += numbers.size
 
     def _cover(self, low: int, high: int) -> None:
-        """Move and widen the ranges so that numbers from ``low`` to ``high`` have one, and those inside keep theirs."""
+        """Move and widen the ranges to cover all numbers inside and those from ``low`` to ``high``."""
         if not self._total:
             self._shift = 0
         occupied = np.flatnonzero(self._counts)
@@ -65,7 +67,7 @@ class ArrivalCounts:
         self._shift = shift
 
     def remove(self, numbers: _Int64s) -> bool:
-        """Count numbers out; return False, and change nothing, when they cannot all have been inside."""
+        """Count numbers out; return False, and change nothing, if some cannot have been inside."""
         if numbers.size == 0:
             return True
         ranges = (numbers >> self._shift) - self._first

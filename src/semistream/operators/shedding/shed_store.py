@@ -1,4 +1,4 @@
-"""Where shed tuples wait: what every such store does, and a store behind two callables, for the network."""
+"""Where shed tuples wait: the contract of every store, and a store behind two callables, for the network."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
@@ -12,7 +12,7 @@ from semistream.operators.shedding.arrival_counts import ArrivalCounts
 from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.storage.files.row_sizes import batch_overhead_bytes
 
-__all__ = ["CallableStore", "PutTuples", "ShedStore", "TakeTuples"]
+__all__ = ["CallableStore", "PutTuples", "ShedStore", "TakeTuples", "numbered", "split_numbers"]
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -32,7 +32,7 @@ class ShedStore(Protocol):
     memory_bytes
         Bytes in memory, the same from the start to the end.
     oldest_number
-        No tuple inside has a smaller arrival number; None when there is none.
+        No tuple inside has a smaller arrival number; None if there is no tuple.
     """
 
     @property
@@ -45,7 +45,7 @@ class ShedStore(Protocol):
     def oldest_number(self) -> int | None: ...
 
     def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
-        """Take rows from the front of ``batch`` and return how many; what is not taken stays the caller's."""
+        """Take rows from the front of ``batch`` and return how many; the others stay the caller's."""
 
     def take(self, max_rows: int) -> tuple[pa.RecordBatch, _Int64s]:
         """Remove and return up to ``max_rows`` rows; at least one unless the store is empty."""
@@ -54,7 +54,7 @@ class ShedStore(Protocol):
         """Return all rows, with their numbers as last column, for a snapshot."""
 
     def set_state(self, table: pa.Table) -> None:
-        """Take over what `state` returned, into an empty store."""
+        """Take over the result of `state`, into an empty store."""
 
     def close(self) -> None: ...
 
@@ -65,23 +65,22 @@ class CallableStore:
     Parameters
     ----------
     schema
-        The stream's. What the callables see has one column more, `number_column`: keep it with its tuple.
+        The stream's. The callables see one column more, `number_column`: keep it with its tuple.
     put
-        Takes a batch. When it raises, none of the batch counts as taken, and the error goes on to the caller.
+        Takes a batch. If it raises, none of the batch counts as taken, and the caller gets the error.
     take
-        Is given a number of rows and returns that many or fewer, at least one: it waits for them, or raises.
+        Takes a number of rows and returns that many or fewer, at least one: it waits for them, or raises.
     message_bytes
-        About how many bytes are asked for at once.
+        About how many bytes to ask for at once.
 
     Raises
     ------
     BrokenShedStore
-        When ``take`` returns what cannot be among the tuples that are out.
+        If ``take`` returns a tuple that is not out.
 
     Notes
     -----
-    Only the tuples' counts are here. A snapshot cannot hold tuples that are out, so `state` refuses while there are
-    any. `oldest_number` may lag behind the smallest number that is out, never run ahead of it.
+    The store itself keeps only counts. A snapshot cannot hold tuples that are out, so `state` refuses while some are.
 
     Examples
     --------
@@ -125,21 +124,20 @@ class CallableStore:
         """Hand over all rows and return how many."""
         if batch.num_rows == 0:
             return 0
-        columns = [*batch.columns, pa.array(numbers, pa.int64())]
-        numbered = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        self._put(numbered)
+        rows = numbered(batch, numbers, self.schema)
+        self._put(rows)
         self._out.add(numbers)
         self.num_rows += batch.num_rows
-        self._out_bytes += numbered.nbytes
+        self._out_bytes += rows.nbytes
         return batch.num_rows
 
     def take(self, max_rows: int) -> tuple[pa.RecordBatch, _Int64s]:
-        """Bring back up to ``max_rows`` rows, fewer when those would be many bytes."""
+        """Bring back up to ``max_rows`` rows, fewer if those would be many bytes."""
         if not self.num_rows or max_rows <= 0:
-            return self._split(pa.RecordBatch.from_pylist([], self.schema))
+            return split_numbers(pa.RecordBatch.from_pylist([], self.schema))
         row_bytes = max(1.0, self._out_bytes / self.num_rows)
         asked = max(1, min(max_rows, self.num_rows, int((self._message_bytes - self._overhead_bytes) / row_bytes)))
-        batch, numbers = self._split(self._checked(self._take(asked), asked))
+        batch, numbers = split_numbers(self._checked(self._take(asked), asked))
         if not self._out.remove(numbers):
             raise self._broken(f"arrival numbers that are not out, among {numbers[:8].tolist()}")
         self.num_rows -= batch.num_rows
@@ -157,7 +155,7 @@ class CallableStore:
             if column.null_count and not field.nullable:
                 raise self._broken(f"a NULL in {field.name!r}, which went out without")
         declared = pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
-        # A copy of just these rows; what else the callable's batch is cut from is not ours to keep alive.
+        # A copy of just these rows: a slice would keep all of the callable's batch alive.
         copied: pa.RecordBatch = pa.ipc.read_record_batch(declared.serialize(), self.schema)
         return copied
 
@@ -166,10 +164,6 @@ class CallableStore:
             f"take() of the callables in to= returned {what}; {self.num_rows} tuples are out: "
             "return each tuple that put() was given once, whole, and wait until there is one"
         )
-
-    def _split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, _Int64s]:
-        last = batch.num_columns - 1
-        return batch.select(range(last)), np.asarray(batch.column(last).to_numpy())
 
     def state(self) -> pa.Table:
         """Return a table without rows.
@@ -187,12 +181,23 @@ class CallableStore:
         return pa.Table.from_batches([], self.schema)
 
     def set_state(self, table: pa.Table) -> None:
-        """Hand over the rows of a snapshot, whose store had them at hand."""
+        """Hand over the rows of a snapshot of another store."""
         for batch in table.to_batches():
-            self.put(*self._split(batch))
+            self.put(*split_numbers(batch))
 
     def close(self) -> None:
         """The callables are the user's to end."""
+
+
+def numbered(batch: pa.RecordBatch, numbers: _Int64s, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows with their arrival numbers as last column."""
+    return pa.RecordBatch.from_arrays([*batch.columns, pa.array(numbers, pa.int64())], schema=schema)
+
+
+def split_numbers(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, _Int64s]:
+    """Return rows and arrival numbers of `numbered` rows."""
+    last = batch.num_columns - 1
+    return batch.select(range(last)), np.asarray(batch.column(last).to_numpy())
 
 
 def _columns(schema: pa.Schema) -> str:
