@@ -3,7 +3,7 @@
 import tempfile
 from collections import defaultdict
 from contextlib import closing
-from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +21,26 @@ def _batch(values: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(values, pa.int64()), pa.array([f"t{v}" for v in values])], schema=SCHEMA)
 
 
-def _files(directory: Path) -> list[Path]:
-    return [path for path in directory.rglob("*") if path.is_file()]
+class _Files:
+    """Temporary files, which have no names."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._made: list[IO[bytes]] = []
+        self._make = tempfile.TemporaryFile
+        monkeypatch.setattr(tempfile, "TemporaryFile", self)
+
+    def __call__(self, **options: Any) -> IO[bytes]:
+        self._made.append(self._make(**options))
+        return self._made[-1]
+
+    def __len__(self) -> int:
+        """How many are open: a closed one is gone."""
+        return sum(not file.closed for file in self._made)
 
 
 @pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+def files(monkeypatch: pytest.MonkeyPatch) -> _Files:
+    return _Files(monkeypatch)
 
 
 class _Model:
@@ -127,36 +139,35 @@ def test_memory_stays_within_capacity_however_much_waits(capacity: int, rows_per
         assert len(buffer) == adds * rows_per_add
 
 
-def test_the_number_of_temporary_files_does_not_grow_with_every_add(scratch: Path) -> None:
-    """Each of them is open."""
+def test_the_number_of_temporary_files_does_not_grow_with_every_add(files: _Files) -> None:
     with closing(ReorderBuffer(SCHEMA, 50_000, MAX_ROWS)) as buffer:
         for add in range(1500):
             buffer.add(np.arange(20), _batch([add] * 20))
-        assert len(_files(scratch)) <= 256
+        assert 0 < len(files) <= 256
 
 
-def test_temporary_files_are_removed_when_released_and_when_closed(scratch: Path) -> None:
+def test_temporary_files_are_removed_when_released_and_when_closed(files: _Files) -> None:
     buffer = ReorderBuffer(SCHEMA, 1000, MAX_ROWS)
     for _ in range(5):
         buffer.add(np.arange(100), _batch(list(range(100))))
-    assert len(_files(scratch)) == 5
+    assert len(files) == 5
     for _ in buffer.release(100):
         pass
-    assert _files(scratch) == []
+    assert len(files) == 0
     buffer.add(np.arange(100), _batch(list(range(100))))
-    assert len(_files(scratch)) == 1
+    assert len(files) == 1
     buffer.close()
-    assert list(scratch.iterdir()) == []
+    assert len(files) == 0
     buffer.close()
 
 
-def test_nothing_is_written_while_memory_suffices(scratch: Path) -> None:
+def test_nothing_is_written_while_memory_suffices(files: _Files) -> None:
     buffer = ReorderBuffer(SCHEMA, 10**6, MAX_ROWS)
     buffer.add(np.arange(100), _batch(list(range(100))))
     buffer.add(np.empty(0, dtype=np.int64), _batch([]))
     assert len(buffer) == 100
     assert buffer.spilled_rows == 0
-    assert list(scratch.iterdir()) == []
+    assert len(files) == 0
     buffer.close()
 
 

@@ -13,53 +13,81 @@ used up. Small runs are merged into larger ones, so that a release looks into fe
     release(before) takes the front of every run
 """
 
-import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.state.spill_file import SpillFile
+
 __all__ = ["ReorderBuffer"]
 
 _MERGE_RUNS = 8
-# Parts of the capacity: what runs in memory take, a merge of which holds its inputs and its result; and the page in
-# memory of a run on disk, of which there are at most seven to a level.
+# Parts of the capacity: one for runs in memory, since a merge holds its inputs and its result; and one for the page
+# in memory of a run on disk, of which there are at most seven to a level.
 _MEMORY_RUNS_PART = 6
 _DISK_PAGE_PART = 64
 
 _Int64s = npt.NDArray[np.int64]
 
 
-class _MemoryRun:
-    """Results sorted by arrival number, released from the front."""
+class _Run:
+    """Results sorted by arrival number, released from the front: in memory, or on disk with one page in memory."""
 
-    def __init__(self, batch: pa.RecordBatch, level: int) -> None:
+    def __init__(self, level: int, rows: pa.RecordBatch) -> None:
         self.level = level
-        self._batch = batch
-        self._numbers = _numbers(batch)
+        self.widest_page_bytes = 0
+        self._schema = rows.schema
+        self._file: SpillFile | None = None
+        self._pages: deque[tuple[int, int]] = deque()  # first number and offset of each page not yet released whole
+        self._released = 0  # rows of the first page
+        self._num_rows = rows.num_rows
+        self._hold(rows)
+        self.first_number = int(self._numbers[0]) if self._num_rows else None
+
+    @classmethod
+    def on_disk(cls, level: int, schema: pa.Schema, pages: Iterable[pa.RecordBatch]) -> "_Run":
+        run = cls(level, pa.RecordBatch.from_pylist([], schema))
+        run._file = SpillFile("results that wait for older tuples")
+        try:
+            for page in pages:
+                run._pages.append((int(_numbers(page)[0]), run._file.append(page.serialize())))
+                run._num_rows += page.num_rows
+                run.widest_page_bytes = max(run.widest_page_bytes, page.nbytes)
+        except BaseException:
+            run.close()
+            raise
+        run._page, run.first_number = None, run._pages[0][0]
+        return run
+
+    def __len__(self) -> int:
+        return self._num_rows
 
     @property
     def nbytes(self) -> int:
-        return int(self._batch.get_total_buffer_size())
+        """Bytes in memory."""
+        return 0 if self._page is None else int(self._page.get_total_buffer_size())
+
+    def _hold(self, page: pa.RecordBatch) -> None:
+        self._page: pa.RecordBatch | None = page
+        self._numbers = _numbers(page)
 
     def fill(self) -> None:
-        """All rows are in memory."""
+        """Have rows in memory, if any are left."""
+        if self._page is None and self._file is not None and self._pages:
+            self._hold(next(self._file.batches(self._schema, self._pages[0][1])).slice(self._released))
 
     def drop(self) -> None:
-        """They stay there."""
-
-    def rest(self) -> pa.RecordBatch:
-        return self._batch
-
-    def __len__(self) -> int:
-        return self._batch.num_rows
+        """Have no rows in memory that are on disk."""
+        if self._file is not None:
+            self._page = None
 
     @property
     def safe_number(self) -> int | None:
-        """The number up to which the rows in memory are complete; None when all are in memory."""
-        return None
+        """The number up to which the rows in memory are complete; None if no others are left."""
+        return None if len(self._pages) <= 1 else self.last_number
 
     @property
     def last_number(self) -> int:
@@ -67,97 +95,35 @@ class _MemoryRun:
         return int(self._numbers[-1])
 
     def take_until(self, number: int) -> pa.RecordBatch:
-        """Remove and return the rows up to ``number``, it included."""
-        count = int(np.searchsorted(self._numbers, number, side="right"))
-        front = self._batch.slice(0, count)
-        self._batch = self._batch.slice(count)
-        self._numbers = self._numbers[count:]
-        return front
-
-    @property
-    def first_number(self) -> int | None:
-        return int(self._numbers[0]) if len(self) else None
-
-
-class _DiskRun:
-    """A run in a temporary file, of which at most one page at a time is in memory."""
-
-    def __init__(
-        self, path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], page_bytes: int, level: int
-    ) -> None:
-        self.level = level
-        self.widest_page_bytes = 0
-        self._page_numbers: list[int] = []
-        self._page_rows: list[int] = []
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            for page in _pages(batches, page_bytes):
-                writer.write_batch(page)
-                self._page_numbers.append(int(_numbers(page)[0]))
-                self._page_rows.append(page.num_rows)
-                self.widest_page_bytes = max(self.widest_page_bytes, page.nbytes)
-        self._path = path
-        self._file = pa.OSFile(str(path), "rb")
-        self._pages = pa.ipc.open_file(self._file)
-        self._at = 0  # the page that is next, or in memory
-        self._released = 0  # rows of it
-        self._unread_rows = sum(self._page_rows)
-        self._page: _MemoryRun | None = None
-        self._first_number = self._page_numbers[0]
-
-    def __len__(self) -> int:
-        return self._unread_rows
-
-    @property
-    def nbytes(self) -> int:
-        return 0 if self._page is None else self._page.nbytes
-
-    @property
-    def first_number(self) -> int | None:
-        return self._first_number if self._unread_rows else None
-
-    def fill(self) -> None:
-        """Have rows in memory, if there are any left."""
-        if self._page is None and self._unread_rows:
-            self._page = _MemoryRun(self._pages.get_batch(self._at).slice(self._released), 0)
-
-    def drop(self) -> None:
-        """Have no rows in memory."""
-        self._page = None
-
-    @property
-    def safe_number(self) -> int | None:
-        return None if self._at + 1 == len(self._page_rows) else self.last_number
-
-    @property
-    def last_number(self) -> int:
+        """Remove and return the rows in memory up to ``number``, it included."""
         assert self._page is not None
-        return self._page.last_number
+        page, count = self._page, int(np.searchsorted(self._numbers, number, side="right"))
+        self._hold(page.slice(count))
+        self._released += count
+        self._num_rows -= count
+        if self._numbers.size:
+            self.first_number = int(self._numbers[0])
+        else:
+            if self._pages:
+                self._pages.popleft()
+                self._page, self._released = None, 0
+            self.first_number = self._pages[0][0] if self._pages else None
+        return page.slice(0, count)
 
-    def take_until(self, number: int) -> pa.RecordBatch:
-        assert self._page is not None
-        rows = self._page.take_until(number)
-        self._released += rows.num_rows
-        self._unread_rows -= rows.num_rows
-        if self._page.first_number is not None:
-            self._first_number = self._page.first_number
-        elif self._unread_rows:
-            self._page = None
-            self._at += 1
-            self._released = 0
-            self._first_number = self._page_numbers[self._at]
-        return rows
-
-    def read_all(self) -> Iterator[pa.RecordBatch]:
-        """Return all rows that were not released, for a snapshot; the run stays as it is."""
-        skipped = self._released
-        for page in range(self._at, len(self._page_rows)):
-            yield self._pages.get_batch(page).slice(skipped)
-            skipped = 0
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Return the rows that were not released; the run stays as it is."""
+        if self._file is None:
+            assert self._page is not None
+            yield self._page
+        elif self._pages:
+            skipped = self._released
+            for page in self._file.batches(self._schema, self._pages[0][1]):
+                yield page.slice(skipped)
+                skipped = 0
 
     def close(self) -> None:
-        self._page = None
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+        if self._file is not None:
+            self._file.remove()
 
 
 class ReorderBuffer:
@@ -167,10 +133,8 @@ class ReorderBuffer:
         self.capacity_bytes = capacity_bytes
         self._schema = schema.append(pa.field("", pa.int64()))
         self._max_rows = max_rows
-        self._runs: list[_MemoryRun] = []
-        self._disk_runs: list[_DiskRun] = []
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
-        self._files_made = 0
+        self._runs: list[_Run] = []
+        self._disk_runs: list[_Run] = []
         self.spilled_rows = 0
 
     @property
@@ -186,12 +150,12 @@ class ReorderBuffer:
             return
         order = pa.array(np.argsort(numbers, kind="stable"))
         numbered = pa.RecordBatch.from_arrays([*batch.columns, pa.array(numbers)], schema=self._schema)
-        self._runs.append(_MemoryRun(numbered.take(order), 0))
+        self._runs.append(_Run(0, numbered.take(order)))
         self._merge_full_levels()
         self._spill_excess()
 
     def resize(self, capacity_bytes: int) -> None:
-        """Change the memory; what does not fit it moves to disk."""
+        """Change the memory; rows beyond it move to disk."""
         self.capacity_bytes = capacity_bytes
         for run in self._disk_runs:
             run.drop()
@@ -200,30 +164,26 @@ class ReorderBuffer:
     def _spill_excess(self) -> None:
         while sum(run.nbytes for run in self._runs) * _MEMORY_RUNS_PART > self.capacity_bytes:
             largest = max(self._runs, key=lambda run: run.nbytes)
+            self._disk_runs.append(self._on_disk(0, largest.rest()))
             self._runs.remove(largest)
             self.spilled_rows += len(largest)
-            self._disk_runs.append(self._disk_run([largest.rest()], level=0))
             self._merge_full_disk_levels()
 
     def _merge_full_levels(self) -> None:
         level = 0
         while len(runs := [run for run in self._runs if run.level == level]) >= _MERGE_RUNS:
-            merged = _sorted_rows([run.rest() for run in runs])
+            merged = _sorted_rows([rows for run in runs for rows in run.rest()])
             self._runs = [run for run in self._runs if run.level != level]
-            self._runs.append(_MemoryRun(merged, level + 1))
+            self._runs.append(_Run(level + 1, merged))
             level += 1
 
-    def _disk_run(self, batches: Iterable[pa.RecordBatch], level: int) -> _DiskRun:
-        if self._directory is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="semistream-reorder-")
-        self._files_made += 1
-        path = Path(self._directory.name) / f"run-{self._files_made}.arrow"
-        return _DiskRun(path, self._schema, batches, self.capacity_bytes // _DISK_PAGE_PART, level)
+    def _on_disk(self, level: int, batches: Iterable[pa.RecordBatch]) -> _Run:
+        return _Run.on_disk(level, self._schema, _pages(batches, self.capacity_bytes // _DISK_PAGE_PART))
 
     def _merge_full_disk_levels(self) -> None:
         level = 0
         while len(runs := [run for run in self._disk_runs if run.level == level]) >= _MERGE_RUNS:
-            merged = self._disk_run(self._in_order(runs, None), level + 1)
+            merged = self._on_disk(level + 1, self._in_order(runs, None))
             for run in runs:
                 run.close()
             self._disk_runs = [run for run in self._disk_runs if run.level != level]
@@ -238,7 +198,7 @@ class ReorderBuffer:
                 yield portion.select(range(len(self._schema) - 1))
         self._drop_empty()
 
-    def _in_order(self, runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> Iterator[pa.RecordBatch]:
+    def _in_order(self, runs: Sequence[_Run], before: int | None) -> Iterator[pa.RecordBatch]:
         """Take the rows with numbers below ``before``, or all rows, out of the runs, in order."""
         widest_bytes = max((run.widest_page_bytes for run in self._disk_runs), default=0)
         if widest_bytes * len(self._disk_runs) * 2 > self.capacity_bytes:
@@ -253,14 +213,12 @@ class ReorderBuffer:
         self._disk_runs = [run for run in self._disk_runs if len(run)]
 
     def to_table(self) -> pa.Table:
-        """Return everything that waits, for a snapshot, with the arrival number as last column."""
-        batches = [run.rest() for run in self._runs]
-        for run in self._disk_runs:
-            batches.extend(run.read_all())
+        """Return all rows, for a snapshot, with their arrival numbers as last column."""
+        batches = [rows for run in [*self._runs, *self._disk_runs] for rows in run.rest()]
         return pa.Table.from_batches(batches, self._schema)
 
     def add_table(self, table: pa.Table) -> None:
-        """Take over what `to_table` returned."""
+        """Take over the result of `to_table`."""
         for batch in table.to_batches(max_chunksize=self._max_rows):
             self.add(_numbers(batch), batch.select(range(len(self._schema) - 1)))
 
@@ -268,13 +226,10 @@ class ReorderBuffer:
         for run in self._disk_runs:
             run.close()
         self._disk_runs = []
-        if self._directory is not None:
-            self._directory.cleanup()
-            self._directory = None
 
 
 def _numbers(batch: pa.RecordBatch) -> _Int64s:
-    """Return the arrival numbers: the last column, whatever the others are called."""
+    """Return the arrival numbers: the last column, since the others may have any names."""
     return np.asarray(batch.column(batch.num_columns - 1).to_numpy())
 
 
@@ -295,7 +250,7 @@ def _pages(batches: Iterable[pa.RecordBatch], page_bytes: int) -> Iterator[pa.Re
         yield pa.concat_batches(waiting)
 
 
-def _by_page(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> Iterator[pa.RecordBatch]:
+def _by_page(all_runs: Sequence[_Run], before: int | None) -> Iterator[pa.RecordBatch]:
     """Merge runs with a page of each in memory."""
     while runs := [run for run in all_runs if len(run)]:
         for run in runs:
@@ -309,7 +264,7 @@ def _by_page(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> I
         yield _sorted_rows([run.take_until(min(limits)) for run in runs])
 
 
-def _by_number(all_runs: Sequence[_MemoryRun | _DiskRun], before: int | None) -> Iterator[pa.RecordBatch]:
+def _by_number(all_runs: Sequence[_Run], before: int | None) -> Iterator[pa.RecordBatch]:
     """Merge runs with one page in memory at a time: for rows so long that a page of each run would not fit."""
     while runs := [run for run in all_runs if len(run)]:
         number = min(first for run in runs if (first := run.first_number) is not None)
