@@ -43,7 +43,7 @@ class PunctuatedTurn:
         self._counters: dict[str, int] = {}
         self._budget_bytes = 0
 
-    def run(self, blobs: Mapping[int, Iterable[bytes]]) -> Iterator[pa.RecordBatch]:
+    def run(self, blobs: Mapping[int, Iterable[bytes | pa.Buffer]]) -> Iterator[pa.RecordBatch]:
         """Join what came and yield the rows that leave; the state is saved at the end.
 
         Parameters
@@ -68,7 +68,7 @@ class PunctuatedTurn:
         """Return the streams, first one in which a key comes once: what matches it then need not be kept."""
         return (RIGHT, LEFT) if self._plan.relation == "many-to-one" else SIDES
 
-    def _tuples(self, op: Mjoin, side: Side, blobs: Iterable[bytes]) -> Iterator[PunctuatedBatch]:
+    def _tuples(self, op: Mjoin, side: Side, blobs: Iterable[bytes | pa.Buffer]) -> Iterator[PunctuatedBatch]:
         """Offer the tuples of a stream."""
         for rows in unpack(blobs, self._plan.schemas[side]):
             rest = PunctuatedBatch.without_marks(rows, op.key.dtype)
@@ -79,7 +79,7 @@ class PunctuatedTurn:
         while op.queued(side):
             yield from op.step()
 
-    def _marks(self, op: Mjoin, side: Side, blobs: Iterable[bytes]) -> Iterator[PunctuatedBatch]:
+    def _marks(self, op: Mjoin, side: Side, blobs: Iterable[bytes | pa.Buffer]) -> Iterator[PunctuatedBatch]:
         """Take in the punctuations of a stream, all of whose tuples have been worked on."""
         buckets = Buckets(self._plan.buckets)
         for marks in unpack(blobs, MARK_SCHEMA):

@@ -1,58 +1,49 @@
-"""Brings the blobs of a bucket into the order in which the stream has them.
+"""Brings the blobs of a bucket into the order of the stream.
 
-A shuffle brings blobs in the order in which map tasks happen to finish, and Spark sorts no stream. Which rows are
-joined first decides which rows leave in this micro-batch and which wait, so the order has to be the same when the
-batch is replayed. Blobs are gathered before the first of them is joined: in memory as far as there is room, else in a
-file that vanishes with its task.
+A shuffle brings blobs in the order in which map tasks happen to finish, and Spark sorts no stream. The order decides
+which rows leave in this micro-batch and which wait, so a replayed batch needs the same order. All blobs are gathered
+before the first is joined: in memory while there is room, then in a spill file.
 """
 
-import tempfile
 from collections.abc import Iterator
-from typing import IO
+
+import pyarrow as pa
+
+from semistream.state.spill_file import SpillFile
 
 __all__ = ["BlobOrder"]
 
 
 class BlobOrder:
-    """Blobs under numbers, given back in the order of the numbers.
+    """Blobs under numbers, returned in the order of the numbers.
 
     Parameters
     ----------
     memory_bytes
-        How many bytes of blobs are kept in memory.
+        How many bytes of blobs stay in memory.
     """
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self._held: dict[tuple[int, int], bytes] = {}
-        self._spilled: dict[tuple[int, int], tuple[int, int]] = {}
-        self._file: IO[bytes] | None = None
+        self._offsets: dict[tuple[int, int], int] = {}
+        self._file = SpillFile("blobs of the stream")
 
     def add(self, part: int, number: int, blob: bytes) -> None:
-        """Take a blob; the numbers of a part are different from each other."""
+        """Take a blob; the numbers of a part differ."""
         place = (part, number)
         assert place not in self._held
-        assert place not in self._spilled
+        assert place not in self._offsets
         if len(blob) <= self._memory_bytes:
             self._memory_bytes -= len(blob)
             self._held[place] = blob
-            return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="semistream-blobs-")  # noqa: SIM115 (closed by close)
-        self._spilled[place] = self._file.tell(), len(blob)
-        self._file.write(blob)
+        else:
+            self._offsets[place] = self._file.append(blob)
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[bytes | pa.Buffer]:
         """Yield all blobs, part by part, and let go of each."""
-        for place in sorted([*self._held, *self._spilled]):
-            if place in self._held:
-                yield self._held.pop(place)
-            else:
-                assert self._file is not None
-                start, length = self._spilled[place]
-                self._file.seek(start)
-                yield self._file.read(length)
+        for place in sorted([*self._held, *self._offsets]):
+            yield self._held.pop(place) if place in self._held else self._file.read(self._offsets[place])[0]
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._file.remove()
