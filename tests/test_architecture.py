@@ -99,7 +99,7 @@ def test_every_registered_operator_satisfies_the_contract(name: str, table: Mast
 
 @pytest.mark.parametrize("name", algorithm_names())
 def test_the_file_of_an_operator_is_named_for_its_algorithm(name: str) -> None:
-    assert inspect.getmodule(algorithm(name).operator) is importlib.import_module(f"semistream.operators.{name}")
+    assert inspect.getmodule(algorithm(name).join) is importlib.import_module(f"semistream.operators.{name}")
 
 
 @pytest.mark.parametrize("name", algorithm_names())

@@ -21,6 +21,7 @@ from semistream.bench.measurements.cache import HitRatios, Hits, interval_optimu
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.operators.driver import StepOperator
+from semistream.operators.join import Join, JoinInputs, Part
 from semistream.storage import MasterTable
 from semistream.workloads import STREAM_SCHEMA, synthetic
 
@@ -32,54 +33,51 @@ class _FrontStage:
     capacity_keys = 200
 
 
-class _FakeJoin(StepOperator):
-    """Takes up to 500 tuples, answers those of cached keys at once and the rest at once too, but by the disk."""
+class _Waiting(Part):
+    """Up to 500 keys."""
 
-    name = "fakejoin"
-
-    def __init__(self, table: MasterTable, policy: str) -> None:
-        super().__init__(table, JoinSpec.resolve(STREAM_SCHEMA, table.schema, "key"), 1000)
-        self.front_stage = _FrontStage()
-        self._policy = policy
-
-    def _open(self) -> None:
-        self._waiting: list[int] = []
+    def __init__(self) -> None:
+        self.keys: list[int] = []
 
     @property
     def pending(self) -> int:
-        return len(self._waiting)
+        return len(self.keys)
 
     @property
     def buffered(self) -> int:
-        return len(self._waiting)
+        return len(self.keys)
 
-    def _accept(self, batch: pa.RecordBatch) -> int:
+    def accept(self, batch: pa.RecordBatch) -> int:
         taken = min(batch.num_rows, 500 - self.pending)
-        self._waiting += batch.column("key").to_pylist()[:taken]
+        self.keys += batch.column("key").to_pylist()[:taken]
         return taken
 
-    def _step(self) -> Iterator[pa.RecordBatch]:
+
+class _FakeJoin(Join):
+    """Answers tuples of cached keys at once and the rest at once too, but by the disk."""
+
+    def __init__(self, inputs: JoinInputs, policy: str) -> None:
+        self.front_stage = _FrontStage()
+        self._metrics = inputs.metrics
+        self._policy = policy
+        self.stream = self._waiting = _Waiting()
+        self.parts = {"stream": self._waiting}
+
+    def step(self) -> Iterator[pa.RecordBatch]:
         cached = {"all": lambda key: True, "even": lambda key: key % 2 == 0, "best": lambda key: key < 200}[
             self._policy
         ]
-        hits = sum(map(cached, self._waiting))
-        self.metrics.tuples_answered += self.pending
-        self.metrics.tuples_through_cache += hits
-        self.metrics.tuples_through_disk += self.pending - hits
-        self._waiting = []
+        hits, pending = sum(map(cached, self._waiting.keys)), self._waiting.pending
+        self._metrics.tuples_answered += pending
+        self._metrics.tuples_through_cache += hits
+        self._metrics.tuples_through_disk += pending - hits
+        self._waiting.keys = []
         yield from ()
 
-    def _components(self) -> dict[str, int]:
-        return {}
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        return {}, {}
-
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None: ...
-
-    def _release(self) -> None: ...
-
-    def _check(self) -> None: ...
+def _fake_join(table: MasterTable, policy: str) -> StepOperator:
+    spec = JoinSpec.resolve(STREAM_SCHEMA, table.schema, "key")
+    return StepOperator("fakejoin", table, spec, 1000, lambda inputs: _FakeJoin(inputs, policy))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +96,7 @@ def _measurement(workload: str) -> HitRatios:
 
 
 def _hits(table: MasterTable, policy: str, measurement: HitRatios) -> Hits:
-    with _FakeJoin(table, policy) as op:
+    with _fake_join(table, policy) as op:
         return measure_hits(op, measurement.stream(0), measurement.warm_up_tuples, measurement.interval_tuples)
 
 

@@ -26,7 +26,7 @@ def step(op: StepOperator) -> list[pa.RecordBatch]:
 def check_invariants(op: StepOperator) -> None:
     report = op.memory()
     assert report.total_bytes <= report.budget_bytes
-    op._check()
+    op.check()
 
 
 def drive(op: StepOperator, case: Case, draw: Any) -> list[pa.RecordBatch]:

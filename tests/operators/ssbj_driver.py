@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.operators import Ssbj
 from semistream.operators.cache.front_stage import FrontStage
 from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
-from semistream.operators.cache.switching import State
+from semistream.operators.cache.switching import Phase
+from semistream.operators.driver import StepOperator
 from semistream.storage.files.row_sizes import batch_overhead_bytes
+from tests.operators.inside import inside
 
 Int64s = npt.NDArray[np.int64]
 Pair = tuple[int, int | None]
@@ -23,10 +24,10 @@ Pair = tuple[int, int | None]
 STREAM = pa.schema([("id", pa.int64()), ("number", pa.int64())])
 
 
-def ssbj(table: ss.MasterTable, schema: pa.Schema = STREAM, memory: int | str = "1MB", **options: Any) -> Ssbj:
+def ssbj(table: ss.MasterTable, schema: pa.Schema = STREAM, memory: int | str = "1MB", **options: Any) -> StepOperator:
     """Return the operator for a join on ``id``, or on what the options say."""
     op = ss.operator("ssbj", table, schema, memory=memory, **{"on": "id", **options})
-    assert isinstance(op, Ssbj)
+    assert isinstance(op, StepOperator)
     return op
 
 
@@ -47,17 +48,20 @@ def stream_of(ids: Int64s, first_number: int = 0) -> pa.RecordBatch:
     return pa.record_batch([pa.array(ids), pa.array(np.arange(ids.size) + first_number)], schema=STREAM)
 
 
-def step(op: Ssbj) -> list[pa.RecordBatch]:
+def step(op: StepOperator) -> list[pa.RecordBatch]:
     """Run one step; the promise of memory and the invariants hold after it."""
     results = list(op.step())
     report = op.memory()
     assert report.total_bytes <= report.budget_bytes, str(report)
-    op._check()
+    op.check()
     return results
 
 
 def feed(
-    op: Ssbj, stream: pa.RecordBatch, tuples_per_step: int | None = None, after: Callable[[], None] | None = None
+    op: StepOperator,
+    stream: pa.RecordBatch,
+    tuples_per_step: int | None = None,
+    after: Callable[[], None] | None = None,
 ) -> list[pa.RecordBatch]:
     """Offer a whole stream with one step after every offer, at most so many tuples in each."""
     results: list[pa.RecordBatch] = []
@@ -70,7 +74,7 @@ def feed(
     return results
 
 
-def finish(op: Ssbj) -> list[pa.RecordBatch]:
+def finish(op: StepOperator) -> list[pa.RecordBatch]:
     """Step until nothing is pending."""
     results: list[pa.RecordBatch] = []
     while op.pending:
@@ -93,9 +97,9 @@ def expected_pairs(stream_ids: Int64s, master_ids: Int64s, how: str = "inner") -
     return [(number, row) for number, key in enumerate(stream_ids.tolist()) for row in rows_of.get(key) or nothing]
 
 
-def cached_keys(op: Ssbj) -> set[int]:
+def cached_keys(op: StepOperator) -> set[int]:
     """Return the codes of the cached keys: the keys themselves where they are integers."""
-    cache = op.front_stage.cache
+    cache = inside(op).front_stage.cache
     return set() if cache is None else set(cache.keys.codes_at(cache.keys.live_slots()).tolist())
 
 
@@ -114,19 +118,19 @@ def cached_rows(front_stage: FrontStage, column: str) -> dict[int, list[Any]]:
     return found
 
 
-def check_cached_sets_are_whole(op: Ssbj, master_ids: Int64s) -> None:
+def check_cached_sets_are_whole(op: StepOperator, master_ids: Int64s) -> None:
     """Assert that every cached key is there with all its rows and no other."""
-    if op.front_stage.cache is None:
+    if inside(op).front_stage.cache is None:
         return
-    for key, rows in cached_rows(op.front_stage, "row").items():
+    for key, rows in cached_rows(inside(op).front_stage, "row").items():
         assert rows == np.flatnonzero(master_ids == key).tolist(), f"key {key}"
 
 
-def step_until(op: Ssbj, state: State, offer: Callable[[], pa.RecordBatch]) -> list[pa.RecordBatch]:
+def step_until(op: StepOperator, state: Phase, offer: Callable[[], pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Offer and step until a scan in this state has begun, for as many as six scans."""
     results: list[pa.RecordBatch] = []
-    for _ in range(6 * op._plan.iterations_per_cycle + 1):
-        if op.switching.cycle and op.switching.state is state:
+    for _ in range(6 * inside(op).plan.iterations_per_cycle + 1):
+        if inside(op).switching.cycle and inside(op).switching.phase is state:
             return results
         batch = offer()
         assert op.offer(batch) == batch.num_rows
@@ -134,10 +138,11 @@ def step_until(op: Ssbj, state: State, offer: Callable[[], pa.RecordBatch]) -> l
     raise AssertionError(f"{state} was not reached")
 
 
-def inequality_of(op: Ssbj) -> InequalityPolicy:
+def inequality_of(op: StepOperator) -> InequalityPolicy:
     """Return the policy, once rows were measured."""
-    assert op.front_stage.inequality is not None
-    return op.front_stage.inequality
+    policy = inside(op).front_stage.inequality
+    assert isinstance(policy, InequalityPolicy)
+    return policy
 
 
 @contextmanager

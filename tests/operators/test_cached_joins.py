@@ -18,37 +18,39 @@ import semistream as ss
 from semistream.core.semantics import How
 from semistream.operators import Chybridjoin, Cinlj, Cmeshjoin
 from semistream.operators.cache.cached_config import CachePolicyName
+from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
 from semistream.workloads import stream
 from tests import oracle
 from tests.depth import covering, examples
 from tests.operators.cache.test_front_stage import collide
+from tests.operators.inside import inside
 
 CACHED = ["cmeshjoin", "chybridjoin", "cinlj"]
 POLICIES = get_args(CachePolicyName)
 SMALLEST = np.iinfo(np.int64).min
-CachedOperator = Cmeshjoin | Chybridjoin | Cinlj
 
 
-def make(name: str, table: MasterTable, schema: pa.Schema, memory: int = 400_000, **options: Any) -> CachedOperator:
+def make(name: str, table: MasterTable, schema: pa.Schema, memory: int = 400_000, **options: Any) -> StepOperator:
     op = ss.operator(name, table, schema, on="id", memory=memory, **options)
-    assert isinstance(op, Cmeshjoin | Chybridjoin | Cinlj)
+    assert isinstance(op, StepOperator)
+    assert isinstance(op.join, Cmeshjoin | Chybridjoin | Cinlj)
     return op
 
 
-def step(op: CachedOperator) -> list[pa.RecordBatch]:
+def step(op: StepOperator) -> list[pa.RecordBatch]:
     """Run one step, then check the budget and that the counters add up."""
     results = list(op.step())
     assert op.memory().total_bytes <= op.budget_bytes
-    op._check()
+    op.check()
     metrics = op.metrics
     assert metrics.tuples_in == metrics.tuples_answered + op.pending
     assert metrics.tuples_through_cache + metrics.tuples_through_disk <= metrics.tuples_answered
     return results
 
 
-def drain(op: CachedOperator) -> list[pa.RecordBatch]:
+def drain(op: StepOperator) -> list[pa.RecordBatch]:
     results: list[pa.RecordBatch] = []
     while op.pending:
         results += step(op)
@@ -56,10 +58,10 @@ def drain(op: CachedOperator) -> list[pa.RecordBatch]:
     return results
 
 
-def restore(op: CachedOperator, before: CachedOperator) -> None:
+def restore(op: StepOperator, before: StepOperator) -> None:
     """Let ``op`` go on where ``before`` stands."""
     op.restore(before.snapshot())
-    op._check()
+    op.check()
     assert op.pending == before.pending
     op.metrics.tuples_in = op.pending  # counters begin anew
 
@@ -113,7 +115,7 @@ def tables() -> Iterator[dict[str, MasterTable]]:
         yield staged
 
 
-def in_bursts(op: CachedOperator, stream: pa.RecordBatch, tuples: int = 30) -> Iterator[list[pa.RecordBatch]]:
+def in_bursts(op: StepOperator, stream: pa.RecordBatch, tuples: int = 30) -> Iterator[list[pa.RecordBatch]]:
     """Offer a few tuples before each step, and yield the results of every step."""
     for start in range(0, stream.num_rows, tuples):
         burst = stream.slice(start, tuples)
@@ -155,7 +157,7 @@ def test_keys_with_many_rows_and_keys_with_none_are_cached(tables: dict[str, Mas
     op = make(name, tables[algorithm(name).layouts[0]], stream.schema)
     for _ in in_bursts(op, stream):
         pass
-    rows_cache = op.front_stage.cache
+    rows_cache = inside(op).front_stage.cache
     assert rows_cache is not None
     entries = rows_cache.find(np.array([20, 25, 5000, 130, SMALLEST]))
     assert (entries >= 0).all()
@@ -179,12 +181,12 @@ def test_a_snapshot_at_any_step_goes_on_exactly(tables: dict[str, MasterTable], 
         offered = 15 * (position // 2 + 1)
         restored = make(name, table, stream.schema, **options)
         restore(restored, op)
-        assert restored.front_stage.num_keys == 0
+        assert inside(restored).front_stage.num_keys == 0
         rest = Counter(oracle.rows_of(drain(restored)))
         assert seen + rest == expected("left", range(offered)), position
         restored.close()
-        cached_at_snapshot += op.front_stage.num_keys > 0
-        collecting_at_snapshot += isinstance(op, Cmeshjoin) and not op._collector.is_idle
+        cached_at_snapshot += inside(op).front_stage.num_keys > 0
+        collecting_at_snapshot += isinstance(op.join, Cmeshjoin) and not inside(op).collector.is_idle
     assert cached_at_snapshot
     assert collecting_at_snapshot or name != "cmeshjoin"
     op.close()
@@ -193,9 +195,9 @@ def test_a_snapshot_at_any_step_goes_on_exactly(tables: dict[str, MasterTable], 
 # --- trap 7: places of CHYBRIDJOIN's queue --------------------------------------------------------------------------
 
 
-def _free_places(op: CachedOperator) -> int:
-    assert isinstance(op, Chybridjoin | Cmeshjoin)
-    return op.window_capacity_tuples - op._stream.tuples_in_window
+def _free_places(op: StepOperator) -> int:
+    assert isinstance(op.join, Chybridjoin | Cmeshjoin)
+    return op.join.stream.free_tuples
 
 
 @pytest.mark.parametrize("name", ["cmeshjoin", "chybridjoin"])
@@ -209,7 +211,7 @@ def test_tuples_without_match_and_partial_reads_leak_no_place(tmp_path: Path, na
         offered += op.offer(batch)
         assert step(op) == []
     assert drain(op) == []
-    capacity = op.window_capacity_tuples if isinstance(op, Chybridjoin | Cmeshjoin) else 0
+    capacity = inside(op).stream.capacity_tuples if isinstance(op.join, Chybridjoin | Cmeshjoin) else 0
     assert offered > 3 * capacity > 0
     assert _free_places(op) == capacity
     assert op.metrics.tuples_without_match == offered
@@ -277,7 +279,7 @@ def test_a_full_cache_learns_the_keys_that_became_frequent(
         shares.append((now[0] - before[0]) / (now[1] - before[1]))
     assert shares[0] > 0.25
     assert shares[1] > 0.6 * shares[0]
-    op._check()
+    op.check()
     op.close()
 
 

@@ -11,57 +11,68 @@ import semistream as ss
 from semistream.core.conditions import between
 from semistream.core.contract import Operator
 from semistream.core.errors import InvalidArgument, OperatorMisuse, SchemaMismatch, SnapshotMismatch
+from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
 from semistream.operators.driver import StepOperator
+from semistream.operators.join import Join, JoinInputs, Part
 from semistream.storage import MasterTable
+from tests.operators.inside import inside
 
 STREAM = pa.schema([("k", pa.int64())])
 
 
-class Echo(StepOperator):
-    """Returns what it was offered, two rows a step; fails on a negative key."""
+class Waiting(Part):
+    """Up to five numbers."""
 
-    name = "echo"
-
-    def __init__(self, table: MasterTable, spec: JoinSpec) -> None:
-        self.releases = 0
-        super().__init__(table, spec, 1000)
-
-    def _open(self) -> None:
-        self.waiting: list[int] = []
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.closed = 0
 
     @property
     def pending(self) -> int:
-        return len(self.waiting)
+        return len(self.numbers)
 
-    def _accept(self, batch: pa.RecordBatch) -> int:
-        rows = batch.column("k").to_pylist()[: 5 - len(self.waiting)]
-        self.waiting += rows
+    @property
+    def buffered(self) -> int:
+        return len(self.numbers)
+
+    def accept(self, batch: pa.RecordBatch) -> int:
+        rows = batch.column("k").to_pylist()[: 5 - len(self.numbers)]
+        self.numbers += rows
         return len(rows)
 
-    def _step(self) -> Iterator[pa.RecordBatch]:
-        rows, self.waiting = self.waiting[:2], self.waiting[2:]
+    def components(self) -> dict[str, int]:
+        return {"queue": 8 * len(self.numbers)}
+
+    def state(self, *, exact: bool) -> SavedState:
+        return SavedState({"waiting": self.numbers})
+
+    def set_state(self, saved: SavedState) -> None:
+        self.numbers = saved.header["waiting"]
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def check(self) -> None:
+        assert len(self.numbers) <= 5
+
+
+class Echo(Join):
+    """Returns what it was offered, two rows a step; fails on a negative key."""
+
+    def __init__(self, inputs: JoinInputs) -> None:
+        self._metrics = inputs.metrics
+        self.stream = self.waiting = Waiting()
+        self.parts = {"stream": self.waiting}
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        rows, self.waiting.numbers = self.waiting.numbers[:2], self.waiting.numbers[2:]
         yield pa.record_batch({"k": pa.array([], pa.int64())})
         for row in rows:
             if row < 0:
                 raise ZeroDivisionError(row)
             yield pa.record_batch({"k": [row]})
-        self.metrics.tuples_answered += len(rows)
-
-    def _components(self) -> dict[str, int]:
-        return {"queue": 8 * len(self.waiting)}
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        return {"waiting": self.waiting}, {}
-
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self.waiting = header["waiting"]
-
-    def _release(self) -> None:
-        self.releases += 1
-
-    def _check(self) -> None:
-        assert len(self.waiting) <= 5
+        self._metrics.tuples_answered += len(rows)
 
 
 @pytest.fixture
@@ -71,12 +82,12 @@ def table(tmp_path: Path) -> MasterTable:
 
 
 @pytest.fixture
-def op(table: MasterTable) -> Echo:
+def op(table: MasterTable) -> StepOperator:
     return _echo(table)
 
 
-def _echo(table: MasterTable, **kwargs: Any) -> Echo:
-    return Echo(table, JoinSpec.resolve(STREAM, table.schema, "k", **kwargs))
+def _echo(table: MasterTable, **kwargs: Any) -> StepOperator:
+    return StepOperator("echo", table, JoinSpec.resolve(STREAM, table.schema, "k", **kwargs), 1000, Echo)
 
 
 def _batch(*keys: int) -> pa.RecordBatch:
@@ -87,11 +98,11 @@ def _keys(batches: Iterator[pa.RecordBatch]) -> list[int]:
     return [key for batch in batches for key in batch.column("k").to_pylist()]
 
 
-def test_it_satisfies_the_contract(op: Echo) -> None:
+def test_it_satisfies_the_contract(op: StepOperator) -> None:
     assert isinstance(op, Operator)
 
 
-def test_counters_follow_offers_and_steps(op: Echo) -> None:
+def test_counters_follow_offers_and_steps(op: StepOperator) -> None:
     assert op.offer(_batch(1, 2, 3, 4, 5, 6, 7)) == 5
     assert op.offer(_batch()) == 0
     assert op.memory().total_bytes == 40
@@ -103,25 +114,25 @@ def test_counters_follow_offers_and_steps(op: Echo) -> None:
     assert (metrics.steps, metrics.rows_out, op.pending) == (3, 6, 0)
 
 
-def test_a_step_with_nothing_pending_does_nothing(op: Echo) -> None:
+def test_a_step_with_nothing_pending_does_nothing(op: StepOperator) -> None:
     assert list(op.step()) == []
     assert list(op.drain()) == []
     assert op.metrics.steps == 0
 
 
-def test_batches_without_rows_are_not_handed_out(op: Echo) -> None:
+def test_batches_without_rows_are_not_handed_out(op: StepOperator) -> None:
     op.offer(_batch(1, 2))
     assert all(batch.num_rows for batch in op.step())
 
 
-def test_a_batch_of_another_schema_is_refused_and_counts_nothing(op: Echo) -> None:
+def test_a_batch_of_another_schema_is_refused_and_counts_nothing(op: StepOperator) -> None:
     with pytest.raises(SchemaMismatch):
         op.offer(pa.record_batch({"k": ["text"]}))
     assert op.metrics.tuples_in == op.pending == 0
 
 
 @pytest.mark.parametrize("call", ["offer", "step", "snapshot", "restore", "drain"])
-def test_results_have_to_be_read_to_their_end(op: Echo, call: str) -> None:
+def test_results_have_to_be_read_to_their_end(op: StepOperator, call: str) -> None:
     op.offer(_batch(1, 2, 3))
     results = op.step()
     next(results)
@@ -132,7 +143,7 @@ def test_results_have_to_be_read_to_their_end(op: Echo, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["offer", "step", "snapshot", "restore", "drain"])
-def test_an_operator_that_failed_is_done_for(op: Echo, call: str) -> None:
+def test_an_operator_that_failed_is_done_for(op: StepOperator, call: str) -> None:
     op.offer(_batch(-1, 2))
     with pytest.raises(ZeroDivisionError):
         list(op.step())
@@ -142,16 +153,16 @@ def test_an_operator_that_failed_is_done_for(op: Echo, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["offer", "step", "snapshot", "restore", "drain"])
-def test_a_closed_operator_is_done_for(op: Echo, call: str) -> None:
+def test_a_closed_operator_is_done_for(op: StepOperator, call: str) -> None:
     with op:
         op.offer(_batch(1))
     op.close()
-    assert op.releases == 1
+    assert inside(op).waiting.closed == 1
     with pytest.raises(OperatorMisuse, match=rf"{call}\(\) on a closed operator: make a new one"):
         _call(op, call)
 
 
-def _call(op: Echo, call: str) -> None:
+def _call(op: StepOperator, call: str) -> None:
     if call == "offer":
         op.offer(_batch(1))
     elif call == "restore":
@@ -162,7 +173,7 @@ def _call(op: Echo, call: str) -> None:
         getattr(op, call)()
 
 
-def test_a_snapshot_goes_on_where_it_was_taken(table: MasterTable, op: Echo) -> None:
+def test_a_snapshot_goes_on_where_it_was_taken(table: MasterTable, op: StepOperator) -> None:
     op.offer(_batch(1, 2, 3))
     list(op.step())
     other = _echo(table)
@@ -171,7 +182,7 @@ def test_a_snapshot_goes_on_where_it_was_taken(table: MasterTable, op: Echo) -> 
     assert _keys(other.drain()) == [3]
 
 
-def test_an_operator_that_has_worked_takes_no_snapshot(table: MasterTable, op: Echo) -> None:
+def test_an_operator_that_has_worked_takes_no_snapshot(table: MasterTable, op: StepOperator) -> None:
     snapshot = op.snapshot()
     op.offer(_batch(1))
     for _ in range(2):
@@ -207,7 +218,7 @@ def test_a_snapshot_of_another_table_or_version_is_refused(table: MasterTable, t
 
 
 @pytest.mark.parametrize("value", [None, "t", 5], ids=repr)
-def test_what_is_no_snapshot_and_no_table_is_an_error_with_the_remedy(op: Echo, value: Any) -> None:
+def test_what_is_no_snapshot_and_no_table_is_an_error_with_the_remedy(op: StepOperator, value: Any) -> None:
     with pytest.raises(InvalidArgument, match="pass what snapshot"):
         op.restore(value)
     with pytest.raises(InvalidArgument, match="is no table: pass what open_table"):

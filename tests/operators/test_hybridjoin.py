@@ -9,17 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import semistream as ss
-from semistream.operators import Hybridjoin
+from semistream.operators.driver import StepOperator
 from tests import oracle
 from tests.depth import examples
+from tests.operators.inside import inside
 
 SETTINGS = examples(0.4)
 
 
-def hybridjoin(table: ss.MasterTable, schema: pa.Schema, b: int | None = None, memory: int | str = "1MB") -> Hybridjoin:
+def hybridjoin(
+    table: ss.MasterTable, schema: pa.Schema, b: int | None = None, memory: int | str = "1MB"
+) -> StepOperator:
     # In stream order the operator keeps the arrival numbers that the theorems speak of.
     op = ss.operator("hybridjoin", table, schema, on="id", how="left", memory=memory, b=b, order="stream")
-    assert isinstance(op, Hybridjoin)
+    assert isinstance(op, StepOperator)
     return op
 
 
@@ -47,15 +50,15 @@ def test_reads_are_as_few_as_the_theorems_say(
     results: list[pa.RecordBatch] = []
     while op.pending or taken < len(keys):
         taken += op.offer(stream.slice(taken, offered))
-        before = op.partitions_read
+        before = inside(op).disk.partitions_read
         results += list(op.step())
-        op._check()
-        readings += op.partitions_read - before
-        assert op.partitions_read - before <= 1
-        if op._stream.tuples_in_window:
-            window = op._stream.window
+        op.check()
+        readings += inside(op).disk.partitions_read - before
+        assert inside(op).disk.partitions_read - before <= 1
+        if inside(op).stream.tuples_in_window:
+            window = inside(op).stream.window
             waiting = window.codes.oldest(1)
-            partition = op._lookup.oldest_partition(window)
+            partition = inside(op).disk.oldest_partition(window)
             # The tuple that will have this partition read came after its last reading.
             assert window.number[waiting[0]] >= tuples_read_at_last_reading.get(partition, 0)
             tuples_read_at_last_reading[partition] = taken - op.buffered
@@ -73,7 +76,7 @@ def test_one_reading_answers_all_waiting_tuples_of_a_partition(tmp_path: Path) -
     list(op.step())
     assert op.pending == 2  # 5, 6, 5 and 7 left from the front, the middle and the end of the queue
     list(op.step())
-    assert (op.pending, op.partitions_read) == (0, 2)
+    assert (op.pending, inside(op).disk.partitions_read) == (0, 2)
     assert op.metrics.seeks == 2
     op.close()
 
@@ -82,7 +85,9 @@ def test_a_partition_comes_in_one_read_with_the_page_before_it_if_there_is_memor
     table = ss.stage(pa.table({"id": range(20_000)}), tmp_path / "r", key="id", page_bytes=1024)
     for memory, reads in (("2MB", 1), ("130KB", 2)):
         op = hybridjoin(table, pa.schema([("id", pa.int64())]), b=8, memory=memory)
-        assert max(len(op._lookup._runs(partition)) for partition in range(len(op._lookup._partitions))) == reads
+        assert (
+            max(len(inside(op).disk._runs(partition)) for partition in range(len(inside(op).disk._partitions))) == reads
+        )
         op.close()
 
 
@@ -93,7 +98,9 @@ def test_keys_that_match_nothing_leave_with_their_partition(tmp_path: Path) -> N
     op.offer(stream)
     rows = [row for batch in op.drain() for row in batch.column("id").to_pylist()]
     assert rows == [-4, 10, 11, 12, 13, 5000, 5001]
-    assert op.partitions_read == 2  # one of 10 to 13, one beyond all keys; the key below all keys needs none
+    assert (
+        inside(op).disk.partitions_read == 2
+    )  # one of 10 to 13, one beyond all keys; the key below all keys needs none
     assert op.metrics.tuples_without_match == 6
     op.close()
 
@@ -108,7 +115,7 @@ def test_a_key_with_more_rows_than_the_disk_buffer_is_read_in_parts(tmp_path: Pa
     rows = oracle.rows_of(op.drain())
     expected = oracle.join([stream], master, [("id", "id")], "left", None, ["row"])
     assert oracle.multiset(rows) == oracle.multiset(expected)
-    assert op.partitions_read <= 3
+    assert inside(op).disk.partitions_read <= 3
     assert op.metrics.pages_read > 20
     op.close()
 
@@ -120,4 +127,4 @@ def test_frequent_keys_need_fewer_reads_than_there_are_tuples(tmp_path: Path) ->
     op = hybridjoin(table, pa.schema([("id", pa.int64())]), b=4, memory="600KB")
     answered = sum(batch.num_rows for batch in ss.run(op, [pa.record_batch({"id": keys})]))
     assert answered == 20_000
-    assert op.partitions_read < 20_000 / 5
+    assert inside(op).disk.partitions_read < 20_000 / 5

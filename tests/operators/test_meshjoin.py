@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.core.errors import InvalidArgument, KeyTypeMismatch, TupleTooLarge, UnsupportedType
-from semistream.operators import Meshjoin
+from semistream.operators.driver import StepOperator
 from tests import oracle
 from tests.depth import examples
+from tests.operators.inside import inside
 
 SETTINGS = examples(0.4)
 
@@ -24,9 +25,9 @@ def table_of_rows(path: Path, rows: int, rows_per_page: int = 1) -> ss.MasterTab
     return ss.stage(master, path, key="row", layout="heap", page_bytes=16 * rows_per_page)
 
 
-def meshjoin(table: ss.MasterTable, schema: pa.Schema, **arguments: Any) -> Meshjoin:
+def meshjoin(table: ss.MasterTable, schema: pa.Schema, **arguments: Any) -> StepOperator:
     op = ss.operator("meshjoin", table, schema, memory="1MB", **arguments)
-    assert isinstance(op, Meshjoin)
+    assert isinstance(op, StepOperator)
     return op
 
 
@@ -92,7 +93,7 @@ def test_every_tuple_meets_every_page_exactly_once(
         number += chunk
         assert op.offer(pa.record_batch([pa.array(arriving, pa.int64())], schema=schema)) == chunk
         met += [(row["s"], row["row"]) for batch in op.step() for row in batch.to_pylist()]
-        op._check()
+        op.check()
     met += [(row["s"], row["row"]) for batch in op.drain() for row in batch.to_pylist()]
     op.close()
     expected = [(s, r) for s in range(number) for r in range(rows)]
@@ -115,12 +116,12 @@ def test_b_and_w_change_in_flight_without_changing_the_result(
         number += op.offer(pa.RecordBatch.from_pylist(arriving, schema))
         for _ in range(data.draw(st.integers(0, 3))):
             met += [(row["s"], row["row"]) for batch in op.step() for row in batch.to_pylist()]
-            op._check()
+            op.check()
         b, w = data.draw(st.integers(1, 13)), data.draw(st.one_of(st.none(), st.integers(1, 4)))
         op.retune(b=b, w=w)
-        op._check()
-        assert op.b == b
-        assert w is None or op.w == w
+        op.check()
+        assert inside(op).b == b
+        assert w is None or inside(op).w == w
     met += [(row["s"], row["row"]) for batch in op.drain() for row in batch.to_pylist()]
     op.close()
     assert sorted(met) == [(s, r) for s in range(number) for r in range(rows)]
@@ -156,15 +157,18 @@ def test_retuning_that_leaves_no_room_for_pending_tuples_is_refused_and_harmless
     table = ss.stage(master, tmp_path / "r", key="id", layout="heap", page_bytes="16KB")
     stream = pa.record_batch({"id": np.arange(200_000) % 20_000})
     op = ss.operator("meshjoin", table, stream.schema, on="id", memory="1MB", b=1)
-    assert isinstance(op, Meshjoin)
+    assert isinstance(op, StepOperator)
     taken = results = 0
-    while op.window_capacity_tuples == 0 or op._stream.tuples_in_window < op.window_capacity_tuples * 0.9:
+    while (
+        inside(op).stream.capacity_tuples == 0
+        or inside(op).stream.tuples_in_window < inside(op).stream.capacity_tuples * 0.9
+    ):
         taken += op.offer(stream.slice(taken))
         results += sum(batch.num_rows for batch in op.step())
     with pytest.raises(InvalidArgument, match=r"step or drain before|step before"):
         op.retune(b=15)
-    assert op.b == 1
-    op._check()
+    assert inside(op).b == 1
+    op.check()
     results += sum(batch.num_rows for batch in op.drain())
     op.close()
     assert results == taken
@@ -187,15 +191,15 @@ def test_results_in_stream_order_spill_and_stay_inside_the_budget(tmp_path: Path
     table = ss.stage(master, tmp_path / "r", key="id", layout="heap", page_bytes=4096)
     stream = pa.record_batch({"id": [n % 6 for n in range(300)], "number": range(300)})
     op = ss.operator("meshjoin", table, stream.schema, on="id", how="left", memory="400KB", order="stream", w=40)
-    assert isinstance(op, Meshjoin)
+    assert isinstance(op, StepOperator)
     op.offer(stream)
     numbers: list[int] = []
     while op.pending:
         for batch in op.step():
             numbers += batch.column("number").to_pylist()
-        op._check()
-    assert op._delivery._reorder is not None
-    assert op._delivery._reorder.spilled_rows > 0
+        op.check()
+    assert inside(op)._delivery._reorder is not None
+    assert inside(op)._delivery._reorder.spilled_rows > 0
     op.close()
     expected = oracle.join([stream], master, [("id", "id")], "left", None, ["label"])
     assert numbers == [row[1] for row in expected]

@@ -64,7 +64,7 @@ class Watched:
         self._before = now
         assert now["tuples_in"] == now["tuples_answered"] + self.op.pending
         assert self.op.memory().total_bytes <= self.op.budget_bytes
-        self.op._check()
+        self.op.check()
 
     def step(self) -> None:
         self.results += oracle.rows_of(self.op.step())
@@ -76,7 +76,7 @@ class Watched:
 
 
 def cached_keys(op: StepOperator) -> int:
-    front_stage = getattr(op, "front_stage", None)
+    front_stage = getattr(op.join, "front_stage", None)
     return 0 if front_stage is None else front_stage.num_keys
 
 

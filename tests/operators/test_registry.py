@@ -24,7 +24,7 @@ def test_names_are_sorted_and_resolve_to_operators_of_that_name() -> None:
     assert names == sorted(names)
     assert {"meshjoin", "inlj"} <= set(names)
     for name in names:
-        assert vars(algorithm(name).operator)["name"] == name
+        assert algorithm(name).name == name
         assert set(algorithm(name).layouts) <= {"heap", "clustered"}
 
 

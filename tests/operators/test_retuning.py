@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
-from semistream.operators import Meshjoin
+from semistream.operators.driver import StepOperator
 from tests import oracle
 from tests.depth import examples
+from tests.operators.inside import inside
 
 SETTINGS = examples(0.4)
 BUDGET = 300_000
@@ -40,7 +41,7 @@ CASES = [
 ]
 
 
-def operator_of(table: ss.MasterTable, case: Case, memory: int = BUDGET, **options: Any) -> Meshjoin:
+def operator_of(table: ss.MasterTable, case: Case, memory: int = BUDGET, **options: Any) -> StepOperator:
     op = ss.operator(
         "meshjoin",
         table,
@@ -52,7 +53,7 @@ def operator_of(table: ss.MasterTable, case: Case, memory: int = BUDGET, **optio
         order=case.order,
         **options,
     )
-    assert isinstance(op, Meshjoin)
+    assert isinstance(op, StepOperator)
     return op
 
 
@@ -104,25 +105,30 @@ class Driver:
             self.check()
 
     def retune(self, **settings: int) -> None:
-        before = self.op.b, self.op._w, self.op.memory_target_bytes
+        before = inside(self.op).b, inside(self.op)._w, inside(self.op).memory_target_bytes
         try:
             self.op.retune(**settings)
         except (BudgetTooSmall, InvalidArgument):
-            assert (self.op.b, self.op._w, self.op.memory_target_bytes) == before, "refused and harmless"
+            assert (inside(self.op).b, inside(self.op)._w, inside(self.op).memory_target_bytes) == before, (
+                "refused and harmless"
+            )
             return
-        after = {"b": self.op.b, "w": self.op._w, "memory": self.op.memory_target_bytes}
+        after = {"b": inside(self.op).b, "w": inside(self.op)._w, "memory": inside(self.op).memory_target_bytes}
         assert all(after[name] == value for name, value in settings.items())
 
     def restore(self) -> None:
         snapshot = self.op.snapshot()
         again = operator_of(self.table, self.case)
         again.restore(snapshot)
-        assert (again.pending, again.memory_target_bytes) == (self.op.pending, self.op.memory_target_bytes)
+        assert (again.pending, inside(again).memory_target_bytes) == (
+            self.op.pending,
+            inside(self.op).memory_target_bytes,
+        )
         self.op.close()
         self.op = again
 
     def check(self) -> None:
-        self.op._check()
+        self.op.check()
         assert self.op.memory().total_bytes <= BUDGET
 
     def run(self, actions: list[tuple[str, Any]]) -> None:
@@ -136,8 +142,8 @@ class Driver:
             self.check()
         while self.op.pending:
             self.step(1)
-        assert self.op.is_settled
-        assert self.op.memory().total_bytes <= self.op.memory_target_bytes
+        assert inside(self.op).is_within_target
+        assert self.op.memory().total_bytes <= inside(self.op).memory_target_bytes
         self.op.close()
 
     def expected(self) -> list[oracle.Row]:
@@ -165,7 +171,9 @@ def _full(table: ss.MasterTable, memory: int = BUDGET, **options: Any) -> Driver
     driver = Driver(table, Case(how="left"))
     driver.op.close()
     driver.op = operator_of(table, driver.case, memory, **options)
-    while driver.op._stream.tuples_in_window < driver.op.window_capacity_tuples * 0.9 or not driver.number:
+    while (
+        inside(driver.op).stream.tuples_in_window < inside(driver.op).stream.capacity_tuples * 0.9 or not driver.number
+    ):
         driver.offer((400, 60))
         driver.step(1)
     return driver
@@ -178,40 +186,40 @@ class TestLessMemory:
         op.retune(memory=100_000)
         assert 100_000 < op.memory().total_bytes <= before
         held = [op.memory().total_bytes]
-        while not op.is_settled:
+        while not inside(op).is_within_target:
             driver.step(1)
             held.append(op.memory().total_bytes)
         above = [each for each in held if each > 100_000]
         assert above == sorted(above, reverse=True), "memory falls on the way and never rises"
         assert len(set(above)) > 3, "it falls step by step"
         assert held[-1] <= 100_000
-        assert len(held) <= op.steps_per_cycle + 1, "a scan later none of the old tuples is left"
+        assert len(held) <= inside(op).steps_per_cycle + 1, "a scan later none of the old tuples is left"
         driver.run([])
         assert oracle.multiset(oracle.rows_of(driver.results)) == oracle.multiset(driver.expected())
 
     def test_new_tuples_enter_on_the_way(self, table: ss.MasterTable) -> None:
         driver = _full(table, b=1)
         driver.op.retune(memory=150_000)
-        window, answered = driver.op._stream.window, driver.op.metrics.tuples_through_disk
+        window, answered = inside(driver.op).stream.window, driver.op.metrics.tuples_through_disk
         entered = window.entered
         driver.offer((50, 60))
         while driver.op.metrics.tuples_through_disk == answered:
             driver.step(1)
         driver.step(1)
-        assert not driver.op.is_settled
+        assert not inside(driver.op).is_within_target
         assert window.entered > entered
         driver.run([])
 
     def test_memory_comes_back_at_once(self, table: ss.MasterTable) -> None:
         driver = _full(table, b=1)
-        op, tuples = driver.op, driver.op.window_capacity_tuples
+        op, tuples = driver.op, inside(driver.op).stream.capacity_tuples
         op.retune(memory=100_000)
-        while not op.is_settled:
+        while not inside(op).is_within_target:
             driver.step(1)
-        assert op.window_capacity_tuples < tuples / 2
+        assert inside(op).stream.capacity_tuples < tuples / 2
         op.retune(memory=BUDGET)
-        assert op.is_settled
-        assert op.window_capacity_tuples >= tuples * 0.95
+        assert inside(op).is_within_target
+        assert inside(op).stream.capacity_tuples >= tuples * 0.95
         driver.run([])
 
     def test_it_is_split_as_for_an_operator_that_was_made_with_it(self, table: ss.MasterTable) -> None:
@@ -221,18 +229,18 @@ class TestLessMemory:
         made.offer(batch)
         retuned.offer(batch)
         assert retuned.memory().components == made.memory().components
-        assert retuned.window_capacity_tuples == made.window_capacity_tuples
+        assert inside(retuned).stream.capacity_tuples == inside(made).stream.capacity_tuples
         made.close()
         retuned.close()
 
     def test_what_waits_in_the_stream_buffer_holds_its_memory_too(self, table: ss.MasterTable) -> None:
         driver = _full(table, b=1)
-        while driver.op._stream.room_tuples > 20:
+        while inside(driver.op).stream.room_tuples > 20:
             driver.offer((400, 60))
         driver.op.retune(memory=80_000)
-        assert driver.op.memory().components["stream buffer"] > driver.op._plan.stream_buffer_bytes
+        assert driver.op.memory().components["stream buffer"] > inside(driver.op).plan.stream_buffer_bytes
         assert driver.op.offer(pa.record_batch({"id": [1], "text": ["x"]}).cast(SCHEMA)) == 0
-        assert not driver.op.is_settled
+        assert not inside(driver.op).is_within_target
         driver.run([])
 
 
@@ -241,10 +249,10 @@ class TestSnapshots:
         driver = _full(table, b=1)
         driver.op.retune(memory=100_000, b=2, w=7)
         driver.step(3)
-        assert not driver.op.is_settled
+        assert not inside(driver.op).is_within_target
         driver.restore()
-        assert (driver.op.b, driver.op.w, driver.op.memory_target_bytes) == (2, 7, 100_000)
-        assert not driver.op.is_settled
+        assert (inside(driver.op).b, inside(driver.op).w, inside(driver.op).memory_target_bytes) == (2, 7, 100_000)
+        assert not inside(driver.op).is_within_target
         driver.check()
         driver.run([])
         assert oracle.multiset(oracle.rows_of(driver.results)) == oracle.multiset(driver.expected())
@@ -254,7 +262,7 @@ class TestSnapshots:
         driver.op.retune(memory=100_000)
         again = operator_of(table, driver.case, 2 * BUDGET)
         again.restore(driver.op.snapshot())
-        assert again.memory_target_bytes == 100_000
+        assert inside(again).memory_target_bytes == 100_000
         again.close()
         driver.op.close()
 
@@ -279,7 +287,7 @@ class TestBadInput:
         op = operator_of(table, Case())
         with pytest.raises(BudgetTooSmall, match=r"memory=1000 bytes is too small .* give at least \d+ bytes"):
             op.retune(memory=1000)
-        assert op.memory_target_bytes == BUDGET
+        assert inside(op).memory_target_bytes == BUDGET
         op.close()
 
     @pytest.mark.parametrize("memory", ["much", -5, 0, 1.5])
@@ -295,5 +303,5 @@ def test_another_version_of_the_table_begins_with_the_settings_of_the_operator(t
     op = operator_of(table, Case(), b=1)
     op.retune(b=3, memory=100_000)
     op.move_to(table.append(MASTER))
-    assert (op.b, op.memory_target_bytes) == (1, BUDGET)
+    assert (inside(op).b, inside(op).memory_target_bytes) == (1, BUDGET)
     op.close()

@@ -5,7 +5,8 @@ import pytest
 
 import semistream as ss
 from semistream.core.errors import TupleTooLarge
-from semistream.operators import Meshjoin
+from semistream.operators.driver import StepOperator
+from tests.operators.inside import inside
 
 BUDGET = 200_000
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -25,9 +26,9 @@ def table_of_many_pages(tmp_path_factory: pytest.TempPathFactory) -> ss.MasterTa
     return ss.stage(MASTER, tmp_path_factory.mktemp("texts") / "many", key="id", layout="heap", page_bytes=64)
 
 
-def operator_of(table: ss.MasterTable, memory: int = BUDGET) -> Meshjoin:
+def operator_of(table: ss.MasterTable, memory: int = BUDGET) -> StepOperator:
     op = ss.operator("meshjoin", table, SCHEMA, on="id", memory=memory, b=1)
-    assert isinstance(op, Meshjoin)
+    assert isinstance(op, StepOperator)
     return op
 
 
@@ -35,7 +36,7 @@ def tuples(count: int, text_bytes: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"id": at % 40, "text": "x" * text_bytes} for at in range(count)], SCHEMA)
 
 
-def answered(op: Meshjoin, most_steps: int = 100) -> int:
+def answered(op: StepOperator, most_steps: int = 100) -> int:
     rows = 0
     for _ in range(most_steps):
         rows += sum(batch.num_rows for batch in op.step())
@@ -61,7 +62,7 @@ def test_memory_can_fall_when_a_long_text_has_left_and_others_wait(table: ss.Mas
         assert op.offer(tuples(3, 10)) == 3
         op.retune(memory=60_000)
         assert answered(op) == 3
-        assert op.is_settled
+        assert inside(op).is_within_target
         assert op.memory().total_bytes <= 60_000
 
 
@@ -73,7 +74,7 @@ def test_a_tuple_that_is_refused_leaves_the_window_as_it_was(table_of_many_pages
         with pytest.raises(TupleTooLarge):
             op.offer(tuples(1, 30_000))
         assert op.offer(tuples(10, 10)) == other.offer(tuples(10, 10)) == 10
-        assert op.window_capacity_tuples == other.window_capacity_tuples
+        assert inside(op).stream.capacity_tuples == inside(other).stream.capacity_tuples
         assert answered(op) == 10
 
 
@@ -82,7 +83,7 @@ def test_a_first_tuple_that_is_refused_shapes_no_window(table_of_many_pages: ss.
         with pytest.raises(TupleTooLarge):
             op.offer(tuples(1, 30_000))
         assert op.offer(tuples(10, 10)) == other.offer(tuples(10, 10)) == 10
-        assert op.window_capacity_tuples == other.window_capacity_tuples
+        assert inside(op).stream.capacity_tuples == inside(other).stream.capacity_tuples
 
 
 @pytest.mark.parametrize("memory", [60_000, 96_000])

@@ -14,10 +14,11 @@ from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.cache.cached_config import CachedConfig
 from semistream.operators.cache.front_stage import FrontStage
 from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
-from semistream.operators.cache.switching import State, Switching
+from semistream.operators.cache.switching import Phase, Switching
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter
 from tests import oracle
+from tests.operators.inside import inside
 from tests.operators.ssbj_driver import cached_keys, cached_rows, finish, sizes, ssbj, step
 
 SUPPLIERS = pa.table(
@@ -76,13 +77,13 @@ def scan_three_times(front_stage: FrontStage, rows_per_run: int) -> None:
     window = FifoMultimap(16)
     window.insert(np.array(REQUESTS["part"]))
     switching = Switching(front_stage)
-    for state in (State.INCREMENTING, State.SWITCHING, State.PHASE_OUT):
+    for state in (Phase.INCREMENTING, Phase.SWITCHING, Phase.PHASE_OUT):
         switching.begin_cycle(window)
-        assert switching.state is state
-        if state is not State.PHASE_OUT:
+        assert switching.phase is state
+        if state is not Phase.PHASE_OUT:
             assert set(cached_rows(front_stage, "supplier")) == {20}
         for batch in SUPPLIERS.to_batches(max_chunksize=rows_per_run):
-            switching.saw(batch, KeyCodes(np.array(batch["part"]), None))
+            switching.observe_pages(batch, KeyCodes(np.array(batch["part"]), None))
 
 
 @pytest.mark.parametrize("rows_per_run", [1, 3, 10])
@@ -118,7 +119,7 @@ def test_the_operator_caches_the_same_keys_and_its_join_is_exact(tmp_path: Path,
             for _ in range(table.num_pages):
                 results += step(op)
         assert op.metrics.cycles == 6
-        assert cached_rows(op.front_stage, "supplier") == {20: [1, 2, 3], 30: [2, 3]}
+        assert cached_rows(inside(op).front_stage, "supplier") == {20: [1, 2, 3], 30: [2, 3]}
         both = pa.concat_batches([REQUESTS, requests_for(20, 3)])
         offered.append(both)
         op.offer(both)

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.core.semantics import How
 from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
-from semistream.operators import Ssbj
-from semistream.operators.cache.switching import State
+from semistream.operators.cache.switching import Phase
+from semistream.operators.driver import StepOperator
 from tests import oracle
 from tests.depth import covering, examples
+from tests.operators.inside import inside
 from tests.operators.ssbj_driver import cached_keys, feed, finish, ssbj, step
 
 HOWS: list[How] = ["inner", "left", "semi", "anti"]
@@ -60,7 +61,7 @@ def stage(path: Path, layout: str, **options: Any) -> ss.MasterTable:
     return ss.stage(MASTER, path, key="id", layout=layout, **{"page_bytes": 1000, **options})
 
 
-def make(table: ss.MasterTable, disk_phase: str, **options: Any) -> Ssbj:
+def make(table: ss.MasterTable, disk_phase: str, **options: Any) -> StepOperator:
     return ssbj(
         table,
         STREAM.schema,
@@ -82,7 +83,7 @@ def test_results_are_those_of_the_naive_join(
     table = stage(tmp_path / "r", layout)
     assert table.num_pages > 3
     op = make(table, disk_phase, how=how, order=order)
-    assert (op._scan is None) == (layout == "clustered" and disk_phase == "auto")
+    assert (inside(op).scan is None) == (layout == "clustered" and disk_phase == "auto")
     results = feed(op, STREAM, tuples_per_step=15) + finish(op)
     op.close()
     check(results, expected(how), order)
@@ -97,7 +98,7 @@ def test_results_are_those_of_the_naive_join(
 def test_a_clustered_table_joined_on_another_column_is_scanned(tmp_path: Path, how: How) -> None:
     table = stage(tmp_path / "r", "clustered")
     op = make(table, "auto", on={"id": "other"}, how=how)
-    assert op._scan is not None
+    assert inside(op).scan is not None
     results = feed(op, STREAM, tuples_per_step=15) + finish(op)
     op.close()
     check(results, expected(how, "other"), "any")
@@ -131,7 +132,7 @@ def test_a_snapshot_after_every_step_changes_nothing(tmp_path: Path, layout: str
             op.close()
             op = make(table, disk_phase, how="left", order=order)
             op.restore(snapshot)
-            op._check()
+            op.check()
             assert op.pending == pending
     op.close()
     assert through_cache > 0
@@ -141,36 +142,37 @@ def test_a_snapshot_after_every_step_changes_nothing(tmp_path: Path, layout: str
 class InState:
     """A join on a heap that is in one of the three states, with tuples that have met a part of R."""
 
-    def __init__(self, path: Path, state: State, **options: Any) -> None:
+    def __init__(self, path: Path, state: Phase, **options: Any) -> None:
         self.table = stage(path, "heap")
         self.op = make(self.table, "scan", how="left", **options)
         self.taken = 0
         self.results: list[pa.RecordBatch] = []
-        while not (self.op.switching.cycle >= 4 and self.op.switching.state is state and self._mid_scan()):
+        while not (
+            inside(self.op).switching.cycle >= 4 and inside(self.op).switching.phase is state and self._mid_scan()
+        ):
             assert self.taken < STREAM.num_rows
             self.offer(15)
             self.results += step(self.op)
         assert cached_keys(self.op)
-        assert self.op._stream.tuples_in_window > 0
+        assert inside(self.op).stream.tuples_in_window > 0
 
     def _mid_scan(self) -> bool:
-        assert self.op._scan is not None
-        return self.op._scan.scanned_pages % self.table.num_pages > 1
+        return bool(inside(self.op).scan.scanned_pages % self.table.num_pages > 1)
 
     def offer(self, count: int) -> None:
         self.taken += self.op.offer(STREAM.slice(self.taken, count))
 
 
 @pytest.mark.parametrize("drained", [False, True])
-@pytest.mark.parametrize("state", State)
-def test_a_snapshot_in_each_state_is_exact(tmp_path: Path, state: State, drained: bool) -> None:
+@pytest.mark.parametrize("state", Phase)
+def test_a_snapshot_in_each_state_is_exact(tmp_path: Path, state: Phase, drained: bool) -> None:
     """Also with a window that was partly drained: no tuples came for some steps."""
     join = InState(tmp_path / "r", state)
     if drained:
-        before = join.op._stream.tuples_in_window
+        before = inside(join.op).stream.tuples_in_window
         join.results += step(join.op)
         join.results += step(join.op)
-        assert 0 < join.op._stream.tuples_in_window < before
+        assert 0 < inside(join.op).stream.tuples_in_window < before
     snapshot = join.op.snapshot()
     again = make(join.table, "scan", how="left")
     again.restore(snapshot)
@@ -183,8 +185,8 @@ def test_a_snapshot_in_each_state_is_exact(tmp_path: Path, state: State, drained
 
 
 @pytest.mark.parametrize("order", ["any", "stream"])
-@pytest.mark.parametrize("state", State)
-def test_moving_to_another_version_in_each_state(tmp_path: Path, state: State, order: str) -> None:
+@pytest.mark.parametrize("state", Phase)
+def test_moving_to_another_version_in_each_state(tmp_path: Path, state: Phase, order: str) -> None:
     """Each tuple is joined with exactly one version; what was cached of the old one is dropped."""
     join = InState(tmp_path / "r", state, order=order)
     op, taken = join.op, join.taken
@@ -195,7 +197,7 @@ def test_moving_to_another_version_in_each_state(tmp_path: Path, state: State, o
     assert op.offer(STREAM.slice(taken, 1)) == 0
     results = join.results + finish(op)
     assert not cached_keys(op)
-    assert op.switching.cycle == 0
+    assert inside(op).switching.cycle == 0
     results += feed(op, STREAM.slice(taken), tuples_per_step=20) + finish(op)
     assert op.metrics.tuples_through_cache > 0
     op.close()

@@ -9,9 +9,10 @@ import pytest
 
 import semistream as ss
 from semistream.core.errors import TupleTooLarge
-from semistream.operators import Ssbj
 from semistream.operators.cache.balance import Balance
+from semistream.operators.driver import StepOperator
 from tests import oracle
+from tests.operators.inside import inside
 from tests.operators.ssbj_driver import Int64s, cached_keys, feed, finish, sizes, ssbj, step, stream_of
 
 TEXT_STREAM = pa.schema([("id", pa.int64()), ("number", pa.int64()), ("note", pa.string())])
@@ -38,7 +39,7 @@ def test_the_budget_holds_after_every_step_with_text_on_both_sides(tmp_path: Pat
         count = 12_000 if most_text < 100 else 2_000
         hot, cold = rng.integers(first, first + 200, count), rng.integers(0, 1500, count)
         stream = with_notes(np.where(rng.random(count) < 0.8, hot, cold), rng.integers(0, most_text + 1, count))
-        results = feed(op, stream, after=lambda: shares.append(op.front_stage.cache_bytes))
+        results = feed(op, stream, after=lambda: shares.append(inside(op).front_stage.cache_bytes))
         answered += sum(batch.num_rows for batch in results)
         offered += count
     answered += sum(batch.num_rows for batch in finish(op))
@@ -98,12 +99,12 @@ def test_fewer_tuples_may_enter_before_the_window_shrinks() -> None:
     balance = balance_of(stream, cache)
     assert balance.limit_tuples == 8_750
     cache.used_bytes = 12_000
-    balance.aim()
-    balance.settle()
+    balance.plan_shares()
+    balance.move_memory()
     assert balance.limit_tuples == (100_000 - 12_000 - 12_500) // 10  # an eighth more than what is used
     assert (stream.window_bytes, cache.cache_bytes) == (87_500, 12_500), "all tuples are still there"
     stream.tuples = balance.limit_tuples
-    balance.settle()
+    balance.move_memory()
     assert (stream.window_bytes, cache.cache_bytes) == (75_500, 24_500)
     assert balance.limit_tuples == stream.capacity_tuples == 7_550
 
@@ -111,9 +112,9 @@ def test_fewer_tuples_may_enter_before_the_window_shrinks() -> None:
 def test_a_cache_that_empties_gives_its_memory_back_at_once() -> None:
     stream, cache = FakeStream(50_000, tuples=5_000), FakeCache(50_000)
     balance = balance_of(stream, cache)
-    balance.aim()
+    balance.plan_shares()
     assert balance.limit_tuples == 5_000, "a window that grows holds nothing up"
-    balance.settle()
+    balance.move_memory()
     assert (stream.window_bytes, cache.cache_bytes) == (100_000 - 1_562, 1_562)  # 1/64 stays for the next keys
 
 
@@ -123,8 +124,8 @@ def test_the_reserve_follows_what_moved_in_the_last_round() -> None:
     reserves = []
     for used in (20_000, 60_000, 200_000, 210_000, 210_000):
         cache.used_bytes = used
-        balance.aim()
-        balance.settle()
+        balance.plan_shares()
+        balance.move_memory()
         reserves.append(cache.cache_bytes - used)
     assert reserves == [40_000, 80_000, 125_000, 20_000, 20_000]  # resizing is not for less than 1/128
     assert stream.window_bytes + cache.cache_bytes == 1_000_000
@@ -135,8 +136,8 @@ def test_some_window_is_always_left() -> None:
     balance = balance_of(stream, cache)
     cache.used_bytes = 50_000
     for _ in range(9):
-        balance.aim()
-        balance.settle()
+        balance.plan_shares()
+        balance.move_memory()
         cache.used_bytes = cache.cache_bytes
     assert stream.window_bytes == 100_000 // 16
 
@@ -146,9 +147,9 @@ def test_a_cache_does_not_grow_at_the_cost_of_the_last_tuple() -> None:
     balance = balance_of(stream, cache)
     cache.used_bytes = 50_000
     stream.bytes_per_tuple = 50_000
-    balance.aim()
+    balance.plan_shares()
     assert balance.limit_tuples == 5_000
-    balance.settle()
+    balance.move_memory()
     assert cache.cache_bytes == 50_000
 
 
@@ -165,11 +166,11 @@ def test_w_follows_the_shares(tmp_path: Path, layout: str, memory: str, tuples: 
     seen: list[tuple[int, int, int]] = []
 
     def look() -> None:
-        capacity, reads = op.window_capacity_tuples, op._plan.iterations_per_cycle
-        assert op._balance.limit_tuples <= capacity
-        assert op.w == -(-op._balance.limit_tuples // reads)
-        assert op._stream.tuples_in_window <= capacity
-        seen.append((op.front_stage.cache_bytes, capacity, op.w))
+        capacity, reads = inside(op).stream.capacity_tuples, inside(op).plan.iterations_per_cycle
+        assert inside(op).balance.limit_tuples <= capacity
+        assert inside(op).w == -(-inside(op).balance.limit_tuples // reads)
+        assert inside(op).stream.tuples_in_window <= capacity
+        seen.append((inside(op).front_stage.cache_bytes, capacity, inside(op).w))
 
     def phase(hot_share: float) -> None:
         # The cold keys are too many to be cached, so that the disk phase goes on.
@@ -194,21 +195,21 @@ def test_a_window_full_of_text_is_not_asked_to_drain(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     stream = with_notes(rng.integers(0, 5000, 2000), rng.integers(900, 1100, 2000))
     feed(op, stream)
-    assert op._stream.tuples_in_window > 0.7 * op.window_capacity_tuples
-    window_bytes = op._stream.hash_bytes + op._stream.queue_bytes
-    assert op._stream.capacity_for(window_bytes // 2) >= 0.45 * op.window_capacity_tuples
+    assert inside(op).stream.tuples_in_window > 0.7 * inside(op).stream.capacity_tuples
+    window_bytes = inside(op).stream.hash_bytes + inside(op).stream.queue_bytes
+    assert inside(op).stream.capacity_for(window_bytes // 2) >= 0.45 * inside(op).stream.capacity_tuples
     op.close()
 
 
-def full_window(op: Ssbj, ids: Int64s) -> int:
+def full_window(op: StepOperator, ids: Int64s) -> int:
     """Feed until the window is nearly full and larger than at first; return how many tuples were taken."""
     stream = stream_of(ids)
     first = taken = 0
     while taken < stream.num_rows:
         taken += op.offer(stream.slice(taken))
         step(op)
-        first = first or op.window_capacity_tuples
-        if op.window_capacity_tuples > first and op._stream.tuples_in_window > 1.02 * first:
+        first = first or inside(op).stream.capacity_tuples
+        if inside(op).stream.capacity_tuples > first and inside(op).stream.tuples_in_window > 1.02 * first:
             return taken
     raise AssertionError("the window did not outgrow its first share")
 
@@ -221,7 +222,7 @@ def test_a_window_that_has_grown_is_restored_into_the_same_budget(tmp_path: Path
     snapshot = op.snapshot()
     again = ssbj(table, memory="600KB", how="semi")
     again.restore(snapshot)
-    again._check()
+    again.check()
     assert again.pending == op.pending
     rest, rest_again = oracle.rows_of(finish(op)), oracle.rows_of(finish(again))
     assert len(rest) > 1000
@@ -244,11 +245,11 @@ def test_chunks_of_a_smaller_b_count_after_a_restore(tmp_path: Path) -> None:
     again.restore(snapshot)
     stream = stream_of(np.random.default_rng(0).integers(0, 400, 60_000))
     taken = 0
-    while again.switching.cycle < 5:
+    while inside(again).switching.cycle < 5:
         taken += again.offer(stream.slice(taken))
         list(again.step())
         assert again.memory().total_bytes <= again.budget_bytes
-    again._check()
+    again.check()
     again.close()
 
 
@@ -259,20 +260,20 @@ def test_a_large_tuple_gets_the_memory_that_the_cache_has_gained(tmp_path: Path,
     master = pa.table({"id": np.arange(2040), "row": np.arange(2040)})
     table = ss.stage(master, tmp_path / "r", key="id", layout="heap", page_bytes=4096)
     op = ssbj(table, TEXT_STREAM, memory="700KB", how="left", columns=["row"])
-    assert op._plan.iterations_per_cycle == 1
-    while op.front_stage.cache_bytes < 1.3 * op._plan.cache_bytes:
+    assert inside(op).plan.iterations_per_cycle == 1
+    while inside(op).front_stage.cache_bytes < 1.3 * inside(op).plan.cache_bytes:
         feed(op, with_notes(rng.integers(0, 2000, 2000), np.full(2000, 20)))
-        assert op.switching.cycle < 100
+        assert inside(op).switching.cycle < 100
     for _ in range(scans):  # so that keys are being counted, or collected
         op.offer(with_notes(np.repeat(np.arange(2000, 2040), 3), np.zeros(120, dtype=np.int64)))
         step(op)
     lengths = np.full(1000, 3)
-    lengths[[0, 700]] = (op._stream._window_bytes + op._plan.window_bytes) // 2
+    lengths[[0, 700]] = (inside(op).stream._window_bytes + inside(op).plan.window_bytes) // 2
     ids = np.arange(1000) % 40
     stream = with_notes(ids, lengths)
     taken = op.offer(stream)
-    assert op.front_stage.cache is not None
-    assert (len(op.front_stage.cache.keys), op.front_stage.cache.used_rows) == (0, 0)
+    assert inside(op).front_stage.cache is not None
+    assert (len(inside(op).front_stage.cache.keys), inside(op).front_stage.cache.used_rows) == (0, 0)
     rows = oracle.rows_of(feed(op, stream.slice(taken)) + finish(op))
     assert sorted((row[1], len(row[2]), row[3]) for row in rows) == list(
         zip(range(1000), lengths.tolist(), ids.tolist(), strict=True)
@@ -290,7 +291,7 @@ def test_a_cache_that_shrank_in_a_small_budget_can_grow_again(tmp_path: Path) ->
     rng = np.random.default_rng(0)
     op = ssbj(table, memory="130KB", how="semi")
     feed(op, stream_of(rng.integers(0, 4000, 20_000)))
-    assert op.front_stage.most_collected > 0
+    assert inside(op).front_stage.most_collected > 0
     feed(op, stream_of(rng.integers(0, 10, 10_000)))
     assert set(range(10)) <= cached_keys(op)
     finish(op)
@@ -326,10 +327,10 @@ def test_only_columns_that_are_needed_are_cached(tmp_path: Path) -> None:
         op = ssbj(table, stream, **options)
         op.offer(pa.record_batch([pa.array([1, 1]), pa.array([3, 4])], schema=stream))
         step(op)
-        inequality = op.front_stage.inequality
+        inequality = inside(op).front_stage.inequality
         assert inequality is not None
         op.close()
-        return op.front_stage.schema.names, inequality._row_bytes
+        return inside(op).front_stage.schema.names, inequality._row_bytes
 
     names, row_bytes = front_stage(columns=["row"])
     assert names == ["row"]
@@ -351,6 +352,6 @@ def test_fewer_columns_cache_more_rows_in_the_same_memory(tmp_path: Path) -> Non
         op = ssbj(table, columns=columns)
         op.offer(stream_of(np.arange(5)))
         step(op)
-        capacities.append(op.front_stage.capacity_keys * 500_000 // op.front_stage.cache_bytes)
+        capacities.append(inside(op).front_stage.capacity_keys * 500_000 // inside(op).front_stage.cache_bytes)
         op.close()
     assert capacities[0] > 2.5 * capacities[1]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import semistream as ss
-from semistream.operators.cache.switching import State
+from semistream.operators.cache.switching import Phase
+from tests.operators.inside import inside
 from tests.operators.ssbj_driver import (
     Int64s,
     cached_keys,
@@ -73,28 +74,34 @@ def test_scans_count_then_collect_then_move(tmp_path: Path, shape: dict[str, Any
     results = []
     with sizes(tuple_bytes=10, row_bytes=10, key_bytes=5):
         op = ssbj(table, how="left", b=shape.get("b", 1))
-        assert op._scan is not None
-        seen: list[tuple[int, State]] = []
-        for _ in range(7 * op._plan.iterations_per_cycle):
-            begins = op._scan.at_scan_start
-            pages = op._scan.scanned_pages
+        assert inside(op).scan is not None
+        seen: list[tuple[int, Phase]] = []
+        for _ in range(7 * inside(op).plan.iterations_per_cycle):
+            begins = inside(op).scan.at_scan_start
+            pages = inside(op).scan.scanned_pages
             # Few per step, so that hot keys are not only there when a scan begins.
             op.offer(arrivals(*HOT.tolist(), 11, times=1 if pages % table.num_pages else 4))
             op.offer(arrivals(next(COLD)))
             before = cached_keys(op)
             results += step(op)
-            assert op.switching.cycle == pages // table.num_pages + 1
+            assert inside(op).switching.cycle == pages // table.num_pages + 1
             if begins:
-                seen.append((op.switching.cycle, op.switching.state))
-            elif op.switching.state is not State.PHASE_OUT:
+                seen.append((inside(op).switching.cycle, inside(op).switching.phase))
+            elif inside(op).switching.phase is not Phase.PHASE_OUT:
                 assert cached_keys(op) == before, "keys move when a phase-out begins, and only then"
-            if op._scan.at_scan_start and op.switching.state is State.INCREMENTING and op.switching.cycle == 1:
-                counted = dict(zip(op.switching._codes.tolist(), op.switching._row_count.tolist(), strict=True))
+            if (
+                inside(op).scan.at_scan_start
+                and inside(op).switching.phase is Phase.INCREMENTING
+                and inside(op).switching.cycle == 1
+            ):
+                counted = dict(
+                    zip(inside(op).switching._codes.tolist(), inside(op).switching._row_count.tolist(), strict=True)
+                )
                 assert counted.items() >= {1: 1, 2: 2, 3: 3, 99: 0, 11: 11}.items()
             check_cached_sets_are_whole(op, MASTER_IDS)
-            if op.switching.cycle < 3:
+            if inside(op).switching.cycle < 3:
                 assert not cached_keys(op)
-        states = [State.INCREMENTING, State.SWITCHING, State.PHASE_OUT]
+        states = [Phase.INCREMENTING, Phase.SWITCHING, Phase.PHASE_OUT]
         assert seen == [(cycle, states[(cycle - 1) % 3]) for cycle in range(1, 8)]
         assert cached_keys(op) >= set(HOT.tolist())
         assert op.metrics.cycles == 7
@@ -105,26 +112,30 @@ def test_scans_count_then_collect_then_move(tmp_path: Path, shape: dict[str, Any
 
 
 @pytest.mark.parametrize("after_pause", ["at once", "mid-scan"])
-@pytest.mark.parametrize("state", State)
-def test_a_stream_may_pause_in_each_state(tmp_path: Path, state: State, after_pause: str) -> None:
+@pytest.mark.parametrize("state", Phase)
+def test_a_stream_may_pause_in_each_state(tmp_path: Path, state: Phase, after_pause: str) -> None:
     """While no tuple waits the scan stands still, and goes on with what it was used for."""
     table = stage_heap(tmp_path / "r", MASTER_IDS, rows_per_page=4)
     assert table.num_pages == 17
     arrivals = Arrivals()
     with sizes(tuple_bytes=10, row_bytes=10, key_bytes=5):
         op = ssbj(table, how="left", b=3)
-        assert op._scan is not None
+        assert inside(op).scan is not None
         results = step_until(op, state, lambda: arrivals(*HOT.tolist(), next(COLD), times=2))
         if after_pause == "mid-scan":
             for _ in range(3):
                 op.offer(arrivals(*HOT.tolist(), next(COLD)))
                 results += step(op)
         results += finish(op)
-        cycle, pages, watched = op.switching.cycle, op._scan.scanned_pages, op.switching._codes.tolist()
+        cycle, pages, watched = (
+            inside(op).switching.cycle,
+            inside(op).scan.scanned_pages,
+            inside(op).switching._codes.tolist(),
+        )
         for _ in range(5):
             assert list(op.step()) == []
-        assert (op.switching.cycle, op._scan.scanned_pages) == (cycle, pages)
-        assert op.switching._codes.tolist() == watched
+        assert (inside(op).switching.cycle, inside(op).scan.scanned_pages) == (cycle, pages)
+        assert inside(op).switching._codes.tolist() == watched
         for _ in range(40):
             op.offer(arrivals(*HOT.tolist(), next(COLD)))
             results += step(op)
@@ -158,7 +169,7 @@ def test_the_first_scan_counts(tmp_path: Path) -> None:
         assert not cached_keys(op)
         op.offer(stream_of(np.full(30, 2)))
         step(op)
-        assert op.switching.cycle == cycle
+        assert inside(op).switching.cycle == cycle
     assert cached_keys(op) == {2}
     op.close()
 
@@ -176,9 +187,9 @@ def test_keys_that_no_scan_has_counted_get_their_turn(tmp_path: Path) -> None:
             step(op)
             if scan == 3:
                 # So few can be counted at once that those with most tuples would fill the list.
-                op._balance._wanted_cache_bytes = op.front_stage.bytes_for(16)
-                op._balance.settle()
-                assert 0 < op.front_stage.most_collected < heavy // 2
+                inside(op).balance._wanted_cache_bytes = inside(op).front_stage.bytes_for(16)
+                inside(op).balance.move_memory()
+                assert 0 < inside(op).front_stage.most_collected < heavy // 2
     assert not cached_keys(op) & set(range(heavy))
     assert len(cached_keys(op)) > 0.9 * light
     op.close()

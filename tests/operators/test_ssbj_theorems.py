@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from tests.depth import examples
+from tests.operators.inside import inside
 from tests.operators.ssbj_driver import (
     STREAM,
     Int64s,
@@ -92,7 +93,7 @@ def test_every_key_lies_where_it_takes_less_memory(
     op = ssbj(table, how="semi", columns=["row", "payload"], b=-(-table.num_pages // reads), memory="1500KB")
     cold = 2 * 10**6
     answered = expected = 0
-    for scan in steady_stream(rng, tuples_of_key, op._plan.iterations_per_cycle, scans=34):
+    for scan in steady_stream(rng, tuples_of_key, inside(op).plan.iterations_per_cycle, scans=34):
         for read in scan:
             arriving = np.append(read, cold)
             cold += 1
@@ -101,7 +102,7 @@ def test_every_key_lies_where_it_takes_less_memory(
             expected += int(np.count_nonzero(np.array(rows_of_key)[read] > 0)) if read.size else 0
     answered += sum(batch.num_rows for batch in finish(op))
     cached = cached_keys(op)
-    assert op.switching.cycle >= 34
+    assert inside(op).switching.cycle >= 34
     op.close()
     assert answered == expected
     on_disk_bytes = sum(tuples * measured.tuple for tuples in tuples_of_key)
@@ -136,7 +137,7 @@ def test_a_table_that_fits_is_joined_in_memory(
     table = ss.stage(master, path, key="id", layout="heap", page_bytes=600)
     op = ssbj(table, how="left", b=pages_per_read, memory="3MB")
     results, ids = [], []
-    reads = op._plan.iterations_per_cycle
+    reads = inside(op).plan.iterations_per_cycle
     for scan in steady_stream(rng, [12] * num_keys, reads, scans=15):
         for arriving in scan:
             ids.append(arriving)
@@ -174,7 +175,7 @@ def test_a_saturated_stream_turns_ssbj_into_a_main_memory_join(tmp_path: Path, l
         pages.append(op.metrics.pages_read)
         assert len(pages) < 300, "it goes on reading"
     assert len(cached_keys(op)) == num_keys
-    assert rows_per_key > 1 or op.front_stage.cache_bytes > 1.5 * op._plan.cache_bytes
+    assert rows_per_key > 1 or inside(op).front_stage.cache_bytes > 1.5 * inside(op).plan.cache_bytes
     assert op.pending == 0
     assert answered == offered
     op.close()

@@ -15,11 +15,12 @@ import pytest
 import semistream as ss
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
-from semistream.operators import Ssbj
 from semistream.operators import ssbj as ssbj_module
 from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
 from semistream.operators.cache.row_cache import RowCache
-from semistream.operators.cache.switching import State, Switching
+from semistream.operators.cache.switching import Phase, Switching
+from semistream.operators.driver import StepOperator
+from tests.operators.inside import inside
 from tests.operators.ssbj_driver import (
     Int64s,
     cached_keys,
@@ -43,22 +44,22 @@ def run(
     master_ids: Int64s,
     arriving: Callable[[int, int], list[int]],
     scans: int,
-    after: Callable[[Ssbj], None] | None = None,
-) -> Ssbj:
+    after: Callable[[StepOperator], None] | None = None,
+) -> StepOperator:
     """Join the keys that arrive at each (scan, read) and check results and cache; return the operator."""
     results, ids = [], []
     number = 0
     cold = itertools.count(10**6)
     with sizes(tuple_bytes=10, row_bytes=10, key_bytes=5):
         op = ssbj(table, how="left", b=1)
-        reads = op._plan.iterations_per_cycle
+        reads = inside(op).plan.iterations_per_cycle
         for scan, read in itertools.product(range(1, scans + 1), range(reads)):
             keys = np.array([*arriving(scan, read), next(cold)], dtype=np.int64)
             assert op.offer(stream_of(keys, number)) == keys.size
             number += keys.size
             ids.append(keys)
             results += step(op)
-            assert op.switching.cycle == scan
+            assert inside(op).switching.cycle == scan
             if after is not None:
                 after(op)
         results += finish(op)
@@ -89,9 +90,9 @@ class TestTrap1EvictionOncePerTenthScan:
     def scenario(self, table: ss.MasterTable) -> None:
         lost: list[int] = []
 
-        def hot_keys_stay(op: Ssbj) -> None:
-            if op.switching.cycle >= 4 and not {1, 2, 3} <= cached_keys(op):
-                lost.append(op.switching.cycle)
+        def hot_keys_stay(op: StepOperator) -> None:
+            if inside(op).switching.cycle >= 4 and not {1, 2, 3} <= cached_keys(op):
+                lost.append(inside(op).switching.cycle)
 
         run(table, MASTER_IDS, lambda scan, read: [1, 2, 3] * 3, scans=22, after=hot_keys_stay)
         assert not lost
@@ -111,7 +112,7 @@ class TestTrap1EvictionOncePerTenthScan:
     def test_the_literal_reading_evicts_everything(
         self, table: ss.MasterTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        saw = Switching.saw
+        saw = Switching.observe_pages
 
         def saw_and_evict(self: Switching, run: pa.RecordBatch, codes: KeyCodes) -> None:
             saw(self, run, codes)
@@ -119,7 +120,7 @@ class TestTrap1EvictionOncePerTenthScan:
                 self._evict()
 
         monkeypatch.setattr(InequalityPolicy, "no_longer_worth", literal_eviction)
-        monkeypatch.setattr(Switching, "saw", saw_and_evict)
+        monkeypatch.setattr(Switching, "observe_pages", saw_and_evict)
         with pytest.raises(AssertionError, match=r"assert not \[10"):
             self.scenario(table)
 
@@ -133,10 +134,10 @@ class LiteralSwitching(Switching):
         inequality = self._front_stage.inequality
         assert inequality is not None
         inequality.end_turn()
-        if self.state is State.INCREMENTING:
+        if self.phase is Phase.INCREMENTING:
             self._counts: dict[int, int] = {}
             self._loaded: list[tuple[int, pa.RecordBatch, int]] = []
-        elif self.state is State.PHASE_OUT:
+        elif self.phase is Phase.PHASE_OUT:
             codes = np.array(sorted({code for code, _, _ in self._loaded}), dtype=np.int64)
             sets = self._front_stage.collect(codes, np.ones(codes.size, dtype=np.int32)).sets
             for code, run, row in self._loaded:
@@ -151,9 +152,9 @@ class LiteralSwitching(Switching):
         for row, code in enumerate(codes.code.tolist()):
             if not waiting[row] or cached[row]:
                 continue
-            if self.state is State.INCREMENTING:
+            if self.phase is Phase.INCREMENTING:
                 self._counts[code] = self._counts.get(code, 0) + 1
-            elif self.state is State.SWITCHING:
+            elif self.phase is Phase.SWITCHING:
                 count = np.array([self._counts.get(code, 0)], dtype=np.int32)
                 if inequality.is_cheaper_cached(waiting[row : row + 1], count)[0]:
                     self._loaded.append((code, run, row))
@@ -213,9 +214,9 @@ class TestTrap3KeysWithoutRows:
     def scenario(self, table: ss.MasterTable) -> None:
         op = run(table, MASTER_IDS, lambda scan, read: [98, 99] * 2 if scan < 5 else [98], scans=6)
         assert {98, 99} <= cached_keys(op)
-        cached = op.front_stage.find(np.array([98, 99]))
-        assert op.front_stage.cache is not None
-        assert op.front_stage.cache.row_count(cached).tolist() == [0, 0]
+        cached = inside(op).front_stage.find(np.array([98, 99]))
+        assert inside(op).front_stage.cache is not None
+        assert inside(op).front_stage.cache.row_count(cached).tolist() == [0, 0]
         assert op.metrics.tuples_through_cache > 0
         assert op.metrics.tuples_without_match == op.metrics.tuples_in
 
@@ -242,10 +243,14 @@ class TestTrap4OlderTuplesOfAMovedKeyStay:
     def scenario(self, table: ss.MasterTable) -> None:
         waiting_when_moved: list[int] = []
 
-        def look(op: Ssbj) -> None:
-            if op.switching.cycle == 3 and op._scan is not None and op._scan.scanned_pages % table.num_pages == 1:
+        def look(op: StepOperator) -> None:
+            if (
+                inside(op).switching.cycle == 3
+                and inside(op).scan is not None
+                and inside(op).scan.scanned_pages % table.num_pages == 1
+            ):
                 assert {1, 2} <= cached_keys(op)
-                window = op._stream.window.codes
+                window = inside(op).stream.window.codes
                 assert isinstance(window, FifoMultimap)
                 waiting_when_moved.extend(window.count(np.array([1, 2])).tolist())
 
@@ -261,7 +266,7 @@ class TestTrap4OlderTuplesOfAMovedKeyStay:
         def begin_and_remove(self: Switching, window: FifoMultimap) -> None:
             begin_cycle(self, window)
             cache = self._front_stage.cache
-            if self.state is State.PHASE_OUT and cache is not None:
+            if self.phase is Phase.PHASE_OUT and cache is not None:
                 codes = cache.keys.codes_at(cache.keys.live_slots())
                 # In their place come tuples that match nothing, because chunks count what is in the window.
                 removed = window.delete(codes)
@@ -276,8 +281,8 @@ class TestTrap5HitsPerScanThatAKeyWasCachedFor:
     """A key that moved in with the ninth scan has been hit for one scan, not for ten, when the tenth begins."""
 
     def scenario(self, table: ss.MasterTable) -> None:
-        def late_key_stays(op: Ssbj) -> None:
-            if op.switching.cycle >= 9:
+        def late_key_stays(op: StepOperator) -> None:
+            if inside(op).switching.cycle >= 9:
                 assert 3 in cached_keys(op)
 
         run(table, MASTER_IDS, lambda scan, read: [3, 3] if scan >= 7 else [1], scans=12, after=late_key_stays)

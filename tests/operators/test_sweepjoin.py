@@ -12,9 +12,10 @@ import pytest
 
 import semistream as ss
 from semistream.core.errors import BudgetTooSmall, DamagedTable, InvalidArgument, SemistreamError
-from semistream.operators.sweepjoin import Sweepjoin
+from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable
 from tests import oracle
+from tests.operators.inside import inside
 
 STREAM = pa.schema([("id", pa.int64()), ("number", pa.int64())])
 
@@ -30,9 +31,9 @@ def table(tmp_path: Path) -> MasterTable:
     return ss.stage(_master(), tmp_path / "master", key="id", page_bytes=1024, buckets=2)
 
 
-def _make(table: MasterTable, **options: Any) -> Sweepjoin:
+def _make(table: MasterTable, **options: Any) -> StepOperator:
     op = ss.operator("sweepjoin", table, STREAM, on="id", **{"memory": "2MB", **options})
-    assert isinstance(op, Sweepjoin)
+    assert isinstance(op, StepOperator)
     return op
 
 
@@ -41,11 +42,11 @@ def _batch(ids: Sequence[int] | np.ndarray[Any, Any], first: int = 0) -> pa.Reco
     return pa.RecordBatch.from_arrays([pa.array(ids, pa.int64()), numbers], schema=STREAM)
 
 
-def _answer(op: Sweepjoin, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _answer(op: StepOperator, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     assert op.offer(batch) == batch.num_rows
     while op.pending:
         yield from op.step()
-        op._check()
+        op.check()
 
 
 def test_each_page_is_read_at_most_once_a_window(table: MasterTable) -> None:
@@ -202,10 +203,10 @@ def test_a_key_with_too_many_rows_does_not_make_windows_tiny(tmp_path: Path) -> 
     master = pa.table({"id": [0] * 9000 + list(range(1, 2000)), "label": ["x" * 20] * 10_999})
     table = ss.stage(master, tmp_path / "master", key="id", page_bytes=1024)
     with _make(table, memory="600KB", how="semi") as op:
-        largest = op.w
+        largest = inside(op).w
         for _ in range(20):
             list(_answer(op, _batch([0, *range(1, 200)])))
-        assert op.w >= largest // 8
+        assert inside(op).w >= largest // 8
 
 
 def test_keys_are_counted_in_windows_that_need_no_page_too(table: MasterTable) -> None:
@@ -213,7 +214,7 @@ def test_keys_are_counted_in_windows_that_need_no_page_too(table: MasterTable) -
     with _make(table) as op:
         for _ in range(6):
             list(_answer(op, _batch(keys)))
-        pages, seen = op.metrics.pages_read, op.cache._sketch.estimate(np.array(keys))
+        pages, seen = op.metrics.pages_read, inside(op).cache._sketch.estimate(np.array(keys))
         list(_answer(op, _batch(keys * 2)))
         assert op.metrics.pages_read == pages
-        assert (op.cache._sketch.estimate(np.array(keys)) >= np.minimum(seen + 2, 255)).all()
+        assert (inside(op).cache._sketch.estimate(np.array(keys)) >= np.minimum(seen + 2, 255)).all()

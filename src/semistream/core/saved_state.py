@@ -25,7 +25,7 @@ import xxhash
 
 from semistream.core.errors import SnapshotMismatch
 
-__all__ = ["FORMAT", "Array", "SavedState", "pack_state", "unpack_state"]
+__all__ = ["FORMAT", "Array", "SavedState", "empty_array", "pack_state", "unpack_state"]
 
 FORMAT = 2
 """The number of the form; another one is refused."""
@@ -191,11 +191,22 @@ def unpack_state(content: bytes) -> SavedState:
     return SavedState(header, arrays, exact=exact)
 
 
+def empty_array(name: str, dtype: str, shape: list[int]) -> Array:
+    """Return an array for the content of one that was saved with this type and shape."""
+    if not _is_array(dtype, shape):
+        raise SnapshotMismatch(f"the snapshot has type {dtype!r} and shape {shape!r} for {name!r}: {_REMEDY}")
+    return np.empty(shape, np.dtype(dtype))
+
+
+def _is_array(dtype: object, shape: list[int]) -> bool:
+    return dtype in _TYPES and all(type(length) is int and length >= 0 for length in shape)
+
+
 def _arrays_in(content: memoryview, places: list[tuple[str, str, list[int]]], at: int) -> dict[str, Array]:
     """Return views of the arrays that lie one behind the other from ``at`` to the end."""
     arrays: dict[str, Array] = {}
     for name, dtype, shape in places:
-        if name in arrays or dtype not in _TYPES or any(type(length) is not int or length < 0 for length in shape):
+        if name in arrays or not _is_array(dtype, shape):
             raise ValueError(f"array {name!r} has type {dtype!r} and shape {shape!r}")
         count = math.prod(shape)
         arrays[name] = np.frombuffer(content, np.dtype(dtype), count, at).reshape(shape)

@@ -6,9 +6,9 @@ from semistream.operators.cmeshjoin import Cmeshjoin, CmeshjoinConfig
 from semistream.operators.hybridjoin import Hybridjoin, HybridjoinConfig
 from semistream.operators.inlj import Inlj, InljConfig
 from semistream.operators.meshjoin import Meshjoin, MeshjoinConfig
-from semistream.operators.registry import algorithm, algorithm_names
+from semistream.operators.registry import algorithm, algorithm_names, register
 from semistream.operators.shedding.load_shedding import SheddingConfig
-from semistream.operators.ssbj import Ssbj, SsbjConfig
+from semistream.operators.ssbj import PartitionSsbj, ScanningSsbj, SsbjConfig
 from semistream.operators.sweepjoin import Sweepjoin, SweepjoinConfig
 
 __all__ = [
@@ -24,11 +24,13 @@ __all__ = [
     "InljConfig",
     "Meshjoin",
     "MeshjoinConfig",
+    "PartitionSsbj",
+    "ScanningSsbj",
     "SheddingConfig",
-    "Ssbj",
     "SsbjConfig",
     "Sweepjoin",
     "SweepjoinConfig",
     "algorithm",
     "algorithm_names",
+    "register",
 ]

@@ -41,7 +41,6 @@ D5  The gain over INLJ at skew 1 and M = 5% of R is 2.04 on 2M rows, and 1.73 on
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,18 +49,16 @@ import pyarrow as pa
 from semistream.core.arguments import require_count
 from semistream.core.budget import require_at_least
 from semistream.core.errors import InvalidArgument
-from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.cache.cached_config import CachedConfig
 from semistream.operators.cache.front_stage import Collecting, FrontStage
 from semistream.operators.cache.recent_keys import RecentKeys
-from semistream.operators.driver import StepOperator
+from semistream.operators.join import Join, JoinInputs
 from semistream.operators.phases.lookup_memory import LookupMemory, LookupSplit
 from semistream.operators.phases.lookup_phase import LookupPhase
 from semistream.operators.registry import register
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
-from semistream.storage import Io, MasterTable
 
 __all__ = ["DEFAULT_W", "Cinlj", "CinljConfig", "cinlj_split", "recent_keys_for"]
 
@@ -75,26 +72,19 @@ _Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class CinljConfig(CachedConfig):
-    """Settings of CINLJ beyond the budget.
+    """Settings of CINLJ beyond the budget, and those of `CachedConfig`.
 
     Attributes
     ----------
     w
         Stream tuples per step.
-    order
-        ``"any"``, or ``"stream"`` for output in the order of the stream.
-    io
-        ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
     """
 
     w: int | None = None
-    order: Order = "any"
-    io: Io = "buffered"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_count("w", self.w, optional=True)
-        require_order(self.order)
 
 
 def recent_keys_for(budget_bytes: int) -> int:
@@ -127,57 +117,46 @@ def cinlj_split(lookup: LookupMemory, what: str, cache_share: float, other_bytes
 
 
 @register("cinlj", CinljConfig, ("clustered",))
-class Cinlj(StepOperator):
+class Cinlj(Join):
     """Exact join of a stream with a clustered table: frequent keys from a cache, the others looked up."""
 
-    def __init__(
-        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: CinljConfig | None = None
-    ) -> None:
-        self.config = config or CinljConfig()
-        super().__init__(table, spec, budget_bytes)
+    stream: StreamBuffer
 
-    def _open(self) -> None:
-        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
+    def __init__(self, inputs: JoinInputs, config: CinljConfig) -> None:
+        spec, budget_bytes = inputs.spec, inputs.budget_bytes
         StreamBuffer.require_supported(spec.stream_schema)
-        self._lookup = LookupPhase("cinlj", table, spec, budget_bytes, self.metrics, self.config.io)
-        self._delivery = Delivery(spec, budget_bytes, ordered=self.config.order == "stream")
+        self.disk = LookupPhase(inputs, config.io)
+        self._delivery = Delivery(spec, budget_bytes, ordered=config.order == "stream")
         recent_keys = recent_keys_for(budget_bytes)
         self._recent = RecentKeys(recent_keys)
         split = cinlj_split(
-            self._lookup.memory,
-            f"cinlj on {table.path}",
-            self.config.cache_share,
-            self._delivery.reserved_bytes + self._recent.nbytes,
+            self.disk.memory, str(inputs), config.cache_share, self._delivery.reserved_bytes + self._recent.nbytes
         )
-        self._lookup.use(split.pages_bytes)
-        self._buffer = StreamBuffer(split.stream_buffer_bytes, self._lookup.keys.stream_codes)
+        self.disk.use(split.pages_bytes)
+        self.stream = StreamBuffer(split.stream_buffer_bytes, self.disk.keys.stream_codes)
         self.front_stage = FrontStage(
             spec,
-            self._lookup.filter,
+            self.disk.filter,
             self._delivery,
-            self.metrics,
+            inputs.metrics,
             cache_bytes=split.cache_bytes,
             tuple_bytes=lambda: RecentKeys.bytes_for(recent_keys) / recent_keys,
             turn_tuples=lambda: recent_keys,
-            config=self.config,
+            config=config,
         )
-        self.w = self.config.w or DEFAULT_W
+        self.w = config.w or DEFAULT_W
+        self.parts = {
+            "stream": self.stream,
+            "recent": self._recent,
+            "disk": self.disk,
+            "cache": self.front_stage,
+            "delivery": self._delivery,
+        }
 
-    @property
-    def pending(self) -> int:
-        return self._buffer.num_rows
+    # --- one step: w tuples, from the cache or looked up (S2, section 3.3) --------------------------------------------
 
-    @property
-    def buffered(self) -> int:
-        return self._buffer.num_rows
-
-    def _accept(self, batch: pa.RecordBatch) -> int:
-        return self._buffer.offer(batch)
-
-    # --- one step: w tuples, from the cache or looked up (section 3.3) ----------------------------------------------
-
-    def _step(self) -> Iterator[pa.RecordBatch]:
-        arrivals = self._buffer.peek(self.w)
+    def step(self) -> Iterator[pa.RecordBatch]:
+        arrivals = self.stream.peek(self.w)
         assert arrivals is not None
         entries = self.front_stage.find(arrivals.code)
         if arrivals.valid is not None:
@@ -185,7 +164,7 @@ class Cinlj(StepOperator):
         cached = entries >= 0
         misses = arrivals.where(~cached)
         if len(misses):
-            accesses, looked_up = self._lookup.locate(KeyCodes(misses.code, misses.valid))
+            accesses, looked_up = self.disk.locate(KeyCodes(misses.code, misses.valid))
             if looked_up < len(misses):
                 stop = int(np.flatnonzero(~cached)[looked_up])
                 arrivals, entries, cached = arrivals.first(stop), entries[:stop], cached[:stop]
@@ -196,41 +175,11 @@ class Cinlj(StepOperator):
         if len(misses):
             learning = _Learning(self.front_stage, self._recent, misses)
             codes = KeyCodes(misses.code, misses.valid)
-            for tuples, batch in self._lookup.answer(misses.batch, codes, accesses, learning.found):
+            for tuples, batch in self.disk.answer(misses.batch, codes, accesses, learning.found):
                 yield from self._delivery.deliver(batch, misses.number[tuples])
             learning.finish()
-        self._buffer.consume(len(arrivals))
-        yield from self._delivery.release(int(arrivals.number[-1]) + 1)
-
-    # --- contract -----------------------------------------------------------------------------------------------
-
-    def _components(self) -> dict[str, int]:
-        return {
-            "stream buffer": self._buffer.nbytes,
-            "temporary buffer": self._recent.nbytes,
-            **self._lookup.components(),
-            **self.front_stage.components(),
-            **self._delivery.components(),
-        }
-
-    def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "order": self.config.order}
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        return {}, {"buffer": self._buffer.to_table(self.spec.stream_schema)}
-
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self._buffer.put_back(tables["buffer"])
-
-    def _release(self) -> None:
-        self._lookup.close()
-        self._delivery.close()
-
-    def _check(self) -> None:
-        """Assert the invariants; for tests."""
-        assert self.memory().total_bytes <= self.budget_bytes
-        self._lookup.check()
-        self.front_stage._check()
+        self.stream.consume(len(arrivals))
+        yield from self._delivery.release(lambda: int(arrivals.number[-1]) + 1)
 
 
 class _Learning:

@@ -48,107 +48,108 @@ D7  The paper's gain of 3 and more over MESHJOIN is not reached at skew 1 and M 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.arguments import require_count
-from semistream.core.semantics import JoinSpec, Order, require_order
-from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators.cache.cached_config import CachedConfig
 from semistream.operators.cache.front_stage import FrontStage
 from semistream.operators.cache.scan_collector import ScanCollector
+from semistream.operators.config import WindowConfig
+from semistream.operators.join import Join, JoinInputs
+from semistream.operators.phases.admission import Admission
 from semistream.operators.phases.page_sizes import PageSizes
 from semistream.operators.phases.scan_phase import ScanPhase
 from semistream.operators.phases.scan_plan import ScanPlanner
 from semistream.operators.registry import register
-from semistream.operators.shedding.load_shedding import SheddingConfig, Strategy
-from semistream.operators.window.admission import Admission
-from semistream.operators.window.matching import EqualityMatching
-from semistream.operators.windowed_operator import WindowedOperator
-from semistream.storage import Io, MasterTable
+from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES
+from semistream.operators.shedding.overload import Overload, load_shedding
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import EqualityMatching, PairFilter
+from semistream.operators.window.stream_side import StreamSide
+from semistream.storage import PageReader
 
 __all__ = ["Cmeshjoin", "CmeshjoinConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CmeshjoinConfig(CachedConfig):
-    """Settings of CMESHJOIN beyond the budget; None is worked out from the budget.
-
-    Attributes
-    ----------
-    b
-        Pages of R per iteration.
-    order
-        ``"any"``, or ``"stream"`` for output in the order of the stream.
-    io
-        ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
-    shedding
-        What to do with tuples that arrive faster than they are joined: ``"keep"``, ``"random"`` or a `SheddingConfig`.
-        None lets them wait outside: `offer` refuses them.
-    """
-
-    b: int | None = None
-    order: Order = "any"
-    io: Io = "buffered"
-    shedding: SheddingConfig | Strategy | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count("b", self.b, optional=True)
-        require_order(self.order)
+class CmeshjoinConfig(CachedConfig, WindowConfig):
+    """Settings of CMESHJOIN beyond the budget: those of `CachedConfig` and `WindowConfig`."""
 
 
-@register("cmeshjoin", CmeshjoinConfig, ("heap", "clustered"))
-class Cmeshjoin(WindowedOperator):
+@register("cmeshjoin", CmeshjoinConfig, ("heap", "clustered"), has_window=True)
+class Cmeshjoin(Join):
     """Exact join of a stream with a table: frequent keys from a cache, the others by a cyclic scan."""
 
-    def __init__(
-        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: CmeshjoinConfig | None = None
-    ) -> None:
-        self.config = config or CmeshjoinConfig()
-        super().__init__(
-            table,
-            spec,
-            budget_bytes,
-            order=self.config.order,
-            io=self.config.io,
-            shedding=self.config.shedding,
-        )
+    stream: StreamSide
+    shedding: Overload | None = None
 
-    def _open(self) -> None:
-        super()._open()
-        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
+    def __init__(self, inputs: JoinInputs, config: CmeshjoinConfig) -> None:
+        spec, metrics = inputs.spec, inputs.metrics
         self._keys = EqualityMatching(spec)
+        pair_filter = PairFilter(spec)
+        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="scan")
+        inputs.opened.callback(reader.close)
+        shedding = load_shedding(inputs, config.shedding, UPFRONT_STRATEGIES)
+        self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         self._plan = ScanPlanner(
-            PageSizes.of(self._reader),
+            PageSizes.of(reader),
             spec,
             self._keys,
-            budget_bytes=budget_bytes,
-            other_bytes=self._reserved_bytes,
+            budget_bytes=inputs.budget_bytes,
+            other_bytes=self._delivery.reserved_bytes + (0 if shedding is None else shedding.memory_bytes),
             ordered=self._delivery.ordered,
-            what=f"cmeshjoin on {table.path}",
-            cache_share=self.config.cache_share,
-            sheds=self._sheds,
-        ).plan(self.config.b)
-        self._stream = self._make_stream(self._keys, self._plan)
+            what=str(inputs),
+            cache_share=config.cache_share,
+            sheds=shedding is not None,
+        ).plan(config.b)
+        self.stream = StreamSide(
+            spec,
+            self._keys,
+            ordered=self._delivery.ordered,
+            buffer_bytes=self._plan.stream_buffer_bytes,
+            window_bytes=self._plan.window_bytes,
+        )
         self.front_stage = FrontStage(
             spec,
-            self._filter,
+            pair_filter,
             self._delivery,
-            self.metrics,
+            metrics,
             cache_bytes=self._plan.cache_bytes,
-            tuple_bytes=lambda: self._stream.bytes_per_tuple,
-            turn_tuples=lambda: self._stream.capacity_tuples,
-            config=self.config,
+            tuple_bytes=lambda: self.stream.bytes_per_tuple,
+            turn_tuples=lambda: self.stream.capacity_tuples,
+            config=config,
         )
-        self._admission = Admission(self._stream, self._keys, self._delivery, self.metrics, self.front_stage)
-        self._scan = ScanPhase(
-            self._reader, self._plan, self._stream, self._keys, self._filter, self._delivery, self.metrics
-        )
-        self._collector = ScanCollector(self.front_stage, self._scan.num_pages)
+        self._admission = Admission(self.stream, self._keys, self._delivery, metrics, self.front_stage)
+        self.scan = ScanPhase(reader, self._plan, self.stream, self._keys, pair_filter, self._delivery, metrics)
+        self.collector = ScanCollector(self.front_stage, self.scan.num_pages)
+        self.parts = {
+            "scan": self.scan,
+            "stream": self.stream,
+            "cache": self.front_stage,
+            "collector": self.collector,
+            "admission": self._admission,
+            "delivery": self._delivery,
+        }
+        if shedding is not None:
+            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: self.w)
+            self.parts["shedding"] = self.shedding
+        self._oldest_pending = (self.shedding or self.stream).oldest_pending
+
+    # --- one outer iteration: front stage, then MESHJOIN (S2, section 3.1) --------------------------------------------
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        if self.scan.takes_chunk:
+            self.scan.begin_chunk((yield from self._admission.read(self.w)))
+        if self.stream.tuples_in_window:
+            if self.scan.at_scan_start and self.collector.is_idle:
+                self.collector.begin(*self.stream.window.waiting_keys())  # D2
+            run, pages = self.scan.read_pages()
+            self.collector.observe_pages(run, self._keys.master_codes(run), pages)
+            yield from self.scan.join(run)
+            yield from self.scan.advance(pages)
+        yield from self._delivery.release(self._oldest_pending)
+
+    # --- the paper's parameters -------------------------------------------------------------------------------------
 
     @property
     def b(self) -> int:
@@ -157,56 +158,8 @@ class Cmeshjoin(WindowedOperator):
     @property
     def w(self) -> int:
         """Misses that enter H_S per iteration; 0 until the first tuples were measured."""
-        return -(-self._stream.capacity_tuples // self._plan.iterations_per_cycle)
+        return -(-self.stream.capacity_tuples // self._plan.iterations_per_cycle)
 
     @property
     def steps_per_cycle(self) -> int:
         return self._plan.iterations_per_cycle
-
-    # --- one outer iteration: front stage, then MESHJOIN (section 3.1) --------------------------------------------
-
-    def _step(self) -> Iterator[pa.RecordBatch]:
-        if self._scan.takes_chunk:
-            self._scan.begin_chunk((yield from self._admission.read(self.w)))
-        if self._stream.tuples_in_window:
-            if self._scan.at_scan_start and self._collector.is_idle:
-                self._collector.begin(*self._waiting_keys())  # D2
-            run, pages = self._scan.read_pages()
-            self._collector.saw(run, self._keys.master_codes(run), pages)
-            yield from self._scan.join(run)
-            yield from self._scan.advance(pages)
-        yield from self._release_in_order()
-
-    def _waiting_keys(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        codes = self._stream.window.codes
-        assert isinstance(codes, FifoMultimap)
-        return codes.keys_with_at_least(1)
-
-    @property
-    def _room_for_new(self) -> int:
-        return self.w
-
-    # --- contract -----------------------------------------------------------------------------------------------
-
-    def _components(self) -> dict[str, int]:
-        components = super()._components()
-        components["queue"] += self._scan.queue_bytes
-        fixed = {"disk buffer": self._plan.disk_bytes, "index": self._reader.pages.nbytes}
-        return {**fixed, **components, **self.front_stage.components()}
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        header, tables = super()._state()
-        return {**header, **self._scan.state()}, tables
-
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self._scan.set_state(header, None)
-        super()._set_state(header, tables)
-
-    def _release(self) -> None:
-        self._scan.close()
-        super()._release()
-
-    def _check(self) -> None:
-        super()._check()
-        self._scan.check()
-        self.front_stage._check()

@@ -1,89 +1,97 @@
-"""What all operators share: the checks around offer, step, drain, snapshot and restore."""
+"""The driver: what every join shares around the loop of its algorithm.
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, ClassVar, TypeVar
+::
+
+    offer ────────────────► checks ─► join.stream
+    step, drain ──────────► checks ─► shedding, join.step() ─► metrics
+    memory, snapshot, ... ► over join.parts
+
+It checks calls, counts, keeps the budget, takes state out and puts it back, and moves to another version of the table:
+an algorithm is made anew for each version.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pyarrow as pa
 
 from semistream.core.budget import MemoryReport
 from semistream.core.errors import InvalidArgument, OperatorMisuse, SchemaMismatch, SnapshotMismatch
 from semistream.core.metrics import Metrics
+from semistream.core.saved_state import SavedState, pack_state, unpack_state
 from semistream.core.semantics import JoinSpec
-from semistream.state.snapshots import pack_snapshot, unpack_snapshot
+from semistream.operators.join import Join, JoinInputs
 from semistream.storage import MasterTable
 
 __all__ = ["StepOperator"]
 
-_Operator = TypeVar("_Operator", bound="StepOperator")
 
+class StepOperator:
+    """A join as a step machine: `semistream.core.contract.Operator`, whatever the algorithm.
 
-class StepOperator(ABC):
-    """Base of the algorithms: implements the contract in terms of a few hooks."""
+    Parameters
+    ----------
+    make
+        Makes the algorithm for a version of the table.
 
-    name: ClassVar[str]
+    Attributes
+    ----------
+    join
+        The algorithm, with its parts.
+    """
 
-    def __init__(self, table: MasterTable, spec: JoinSpec, budget_bytes: int) -> None:
-        self.table = table
+    def __init__(
+        self,
+        name: str,
+        table: MasterTable,
+        spec: JoinSpec,
+        budget_bytes: int,
+        make: Callable[[JoinInputs], Join],
+    ) -> None:
+        self.name = name
         self.spec = spec
         self.budget_bytes = budget_bytes
         self.metrics = Metrics()
+        self._make = make
         self._next_table: MasterTable | None = None
         self._draining = False
         self._unread: str | None = None
         self._failed = False
         self._closed = False
-        self._open()
+        self._open(table)
 
-    @abstractmethod
-    def _open(self) -> None:
-        """Make all structures, for the table as it is now."""
+    def _open(self, table: MasterTable) -> None:
+        with ExitStack() as opened:
+            inputs = JoinInputs(self.name, table, self.spec, self.budget_bytes, self.metrics, opened)
+            self.join = self._make(inputs)
+            opened.pop_all()
+        self.table = table
 
     @property
-    @abstractmethod
-    def pending(self) -> int: ...
+    def pending(self) -> int:
+        shed = 0 if self.join.shedding is None else self.join.shedding.pending
+        return self.join.stream.pending + shed
 
     @property
-    def buffered(self) -> int | None:
-        """How many of the pending tuples still wait in the stream buffer; None where that is not told apart."""
-        return None
+    def buffered(self) -> int:
+        """How many of the pending tuples still wait in the stream buffer."""
+        return self.join.stream.buffered
 
     @property
     def steps_per_cycle(self) -> int | None:
         """How many steps bring all of R by; None where every step answers all the tuples that it reads."""
-        return None
+        return self.join.steps_per_cycle
 
-    @abstractmethod
-    def _accept(self, batch: pa.RecordBatch) -> int: ...
-
-    def _begin_step(self) -> None:
-        """Do what comes before a step; when it raises, nothing is lost, and the step can be asked for again."""
-        assert not self._closed
-
-    @abstractmethod
-    def _step(self) -> Iterator[pa.RecordBatch]: ...
-
-    @abstractmethod
-    def _components(self) -> dict[str, int]: ...
-
-    @abstractmethod
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]: ...
-
-    @abstractmethod
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None: ...
-
-    @abstractmethod
-    def _release(self) -> None: ...
-
-    @abstractmethod
-    def _check(self) -> None: ...
+    # --- the stream -------------------------------------------------------------------------------------------------
 
     def offer(self, batch: pa.RecordBatch) -> int:
         self._require_ready("offer")
         batch = self.spec.conform(batch)
         if batch.num_rows == 0:
             return 0
-        accepted = 0 if self._next_table is not None else self._accept(batch)
+        accepted = 0 if self._next_table is not None else self.join.stream.accept(batch)
         self.metrics.tuples_in += accepted
         self.metrics.offers_refused += accepted < batch.num_rows
         return accepted
@@ -92,14 +100,11 @@ class StepOperator(ABC):
         self._require_ready("step")
         if self.pending == 0:
             return iter(())
-        self._begin_step()
+        if self.join.shedding is not None:
+            # A stream that has ended, or waits for the next version, sends nothing that needs the room.
+            self.join.shedding.relieve(may_shed=not self._draining and self._next_table is None)
         self._unread = "step"
-        return self._tracked(self._step())
-
-    @property
-    def _stream_goes_on(self) -> bool:
-        """Whether more tuples may come before all that are pending are answered."""
-        return not self._draining and self._next_table is None
+        return self._tracked(self.join.step())
 
     def _tracked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -116,11 +121,21 @@ class StepOperator(ABC):
         self._unread = None
         self._move_if_idle()
 
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        self._require_ready("drain")
+        self._draining = True
+        try:
+            while self.pending:
+                yield from self.step()
+        finally:
+            self._draining = False
+
+    # --- versions of the table --------------------------------------------------------------------------------------
+
     def move_to(self, table: MasterTable) -> None:
         """Go on with another version of the table, once all tuples that were offered are answered by this one.
 
-        So every tuple is joined with exactly one version. Until then `offer` takes nothing; what is cached is
-        dropped with the old version.
+        So every tuple is joined with exactly one version. Until then `offer` takes nothing. The cache begins anew.
         """
         self._require_ready("move_to")
         if not isinstance(table, MasterTable):
@@ -137,49 +152,85 @@ class StepOperator(ABC):
     def _move_if_idle(self) -> None:
         if self._next_table is None or self.pending:
             return
-        self._failed = True  # until the new structures stand
+        self._failed = True  # until the new join stands
         self._release()
-        self.table, self._next_table = self._next_table, None
-        self._open()
+        self._open(self._next_table)
+        self._next_table = None
         self._failed = False
 
-    def drain(self) -> Iterator[pa.RecordBatch]:
-        self._require_ready("drain")
-        self._draining = True
-        try:
-            while self.pending:
-                yield from self.step()
-        finally:
-            self._draining = False
+    def retune(self, **settings: Any) -> None:
+        """Change settings of a running join between two steps; see `semistream.operators.meshjoin.Meshjoin.retune`."""
+        self._require_ready("retune")
+        retune = getattr(self.join, "retune", None)
+        if retune is None:
+            raise InvalidArgument(f"{self.name} cannot be retuned while it runs: use meshjoin, or make a new operator")
+        retune(**settings)
+
+    # --- memory -----------------------------------------------------------------------------------------------------
 
     def memory(self) -> MemoryReport:
-        return MemoryReport(self.budget_bytes, self._components())
+        components: Counter[str] = Counter()
+        for part in self.join.parts.values():
+            components.update(part.components())
+        return MemoryReport(self.budget_bytes, dict(components))
+
+    # --- state ------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
         self._require_ready("snapshot")
-        header, tables = self._state()
-        return pack_snapshot({**self._identity(), **header}, tables)
+        return pack_state(self._state(exact=False))
 
     def restore(self, snapshot: bytes) -> None:
-        self._require_ready("restore")
-        if self.metrics.tuples_in or self.pending:
-            raise OperatorMisuse("restore() needs an operator that has done nothing yet: make a new one")
+        self._require_unused("restore")
         if not isinstance(snapshot, bytes):
             raise InvalidArgument(f"a snapshot is bytes, not {type(snapshot).__name__}: pass what snapshot() returned")
-        header, tables = unpack_snapshot(snapshot)
-        for name, ours in self._identity().items():
-            if header.get(name) != ours:
+        self._set_state(unpack_state(snapshot))
+
+    def exact_state(self) -> SavedState:
+        """Return a state whose taker answers the same tuples in the same steps, cache and all.
+
+        Its arrays are views of this operator's memory, to be used before the next step.
+
+        Raises
+        ------
+        OperatorMisuse
+            When a part of the state lies in files: tuples that were shed, results that wait for their turn, blocks of a
+            cache that processes share.
+        """
+        self._require_ready("exact_state")
+        return self._state(exact=True)
+
+    def set_exact_state(self, saved: SavedState) -> None:
+        """Go on as the operator whose `exact_state` this is; only on one of the same join and budget, not yet used."""
+        self._require_unused("set_exact_state")
+        self._set_state(saved)
+
+    def _state(self, *, exact: bool) -> SavedState:
+        state = SavedState({"join": self.identity(exact=exact)}, exact=exact)
+        for name, part in self.join.parts.items():
+            kept = part.state(exact=exact)
+            if kept.header or kept.arrays:
+                state.put_part(name, kept)
+        return state
+
+    def _set_state(self, saved: SavedState) -> None:
+        ours, theirs = self.identity(exact=saved.exact), saved.header.get("join", {})
+        for name in {**theirs, **ours}:
+            if theirs.get(name) != ours.get(name):
                 raise SnapshotMismatch(
-                    f"the snapshot has {name} {header.get(name)!r}, this operator {ours!r}: "
+                    f"the snapshot has {name} {theirs.get(name)!r}, this operator {ours.get(name)!r}: "
                     "restore into an operator of the same join, table, version and options"
                 )
         try:
-            self._set_state(header, tables)
+            for name, part in self.join.parts.items():
+                if name in saved.header:
+                    part.set_state(saved.part(name))
         except BaseException:
             self._failed = True
             raise
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self, *, exact: bool = False) -> dict[str, Any]:
+        """Return what a state must agree with to be taken over."""
         return {
             "operator": self.name,
             "table": self.table.table_id,
@@ -189,7 +240,11 @@ class StepOperator(ABC):
             "condition": None if self.spec.condition is None else repr(self.spec.condition),
             "columns": list(self.spec.master_columns),
             "stream": [[field.name, str(field.type)] for field in self.spec.stream_schema],
+            **{name: value for part in self.join.parts.values() for name, value in part.identity().items()},
+            **({"memory": self.budget_bytes} if exact else {}),
         }
+
+    # --- checks -----------------------------------------------------------------------------------------------------
 
     def _require_ready(self, call: str) -> None:
         if self._closed:
@@ -201,12 +256,28 @@ class StepOperator(ABC):
                 f"{call}() before the results of the last {self._unread}() were read to their end: exhaust the iterator"
             )
 
+    def _require_unused(self, call: str) -> None:
+        self._require_ready(call)
+        if self.metrics.tuples_in or self.pending:
+            raise OperatorMisuse(f"{call}() needs an operator that has done nothing yet: make a new one")
+
+    def check(self) -> None:
+        """Assert the invariants of the budget and of every part; for tests."""
+        assert self.memory().total_bytes <= self.budget_bytes
+        self.join.check()
+        for part in self.join.parts.values():
+            part.check()
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._release()
 
-    def __enter__(self: _Operator) -> _Operator:
+    def _release(self) -> None:
+        for part in self.join.parts.values():
+            part.close()
+
+    def __enter__(self) -> "StepOperator":
         return self
 
     def __exit__(self, *_: object) -> None:

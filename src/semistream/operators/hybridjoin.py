@@ -22,9 +22,9 @@ Symbols
 paper       here                          unit
 ==========  ============================  ==============================================
 ``M``       ``budget_bytes``              bytes
-``vP``      ``_lookup.plan.read_bytes``   bytes of a partition, read b pages at a time
-``w``       ``_room_for_new``             stream tuples read per iteration: free places in H
-``hS``      ``window_capacity_tuples``    stream tuples in H
+``vP``      ``disk.plan.read_bytes``      bytes of a partition, read b pages at a time
+``w``       ``stream.free_tuples``        stream tuples read per iteration: free places in H
+``hS``      ``stream.capacity_tuples``    stream tuples in H
 ==========  ============================  ==============================================
 
 Deviations
@@ -49,117 +49,98 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from semistream.core.arguments import require_count
-from semistream.core.semantics import JoinSpec, Order, require_order
+from semistream.operators.config import WindowConfig
+from semistream.operators.join import Join, JoinInputs
+from semistream.operators.phases.admission import Admission
 from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.registry import register
-from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, SheddingConfig, Strategy
-from semistream.operators.window.admission import Admission
-from semistream.operators.windowed_operator import WindowedOperator
-from semistream.storage import Access, Io, MasterTable
+from semistream.operators.shedding.load_shedding import ALL_STRATEGIES
+from semistream.operators.shedding.overload import Overload, load_shedding
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import PairFilter
+from semistream.operators.window.stream_side import StreamSide
+from semistream.storage import PageReader
 
 __all__ = ["Hybridjoin", "HybridjoinConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HybridjoinConfig:
-    """Settings of HYBRIDJOIN beyond the budget.
-
-    Attributes
-    ----------
-    b
-        Pages of a partition; worked out from the budget by default.
-    order
-        ``"any"``, or ``"stream"`` for output in the order of the stream.
-    io
-        ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
-    shedding
-        What to do with tuples that arrive faster than they are joined: a strategy or a `SheddingConfig`. None lets them
-        wait outside: `offer` refuses them.
-    """
-
-    b: int | None = None
-    order: Order = "any"
-    io: Io = "buffered"
-    shedding: SheddingConfig | Strategy | None = None
-
-    def __post_init__(self) -> None:
-        require_count("b", self.b, optional=True)
-        require_order(self.order)
+class HybridjoinConfig(WindowConfig):
+    """Settings of HYBRIDJOIN beyond the budget: those of `WindowConfig`; b pages are a partition."""
 
 
-@register("hybridjoin", HybridjoinConfig, ("clustered",))
-class Hybridjoin(WindowedOperator):
+@register("hybridjoin", HybridjoinConfig, ("clustered",), has_window=True)
+class Hybridjoin(Join):
     """Exact join of a stream with a clustered table, one partition for the oldest tuple at a time."""
 
-    def __init__(
-        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: HybridjoinConfig | None = None
-    ) -> None:
-        self.config = config or HybridjoinConfig()
-        super().__init__(
-            table,
-            spec,
-            budget_bytes,
-            order=self.config.order,
-            io=self.config.io,
-            shedding=self.config.shedding,
-            shedding_strategies=ALL_STRATEGIES,
-        )
+    stream: StreamSide
+    shedding: Overload | None = None
 
-    @property
-    def _access(self) -> Access:
-        return "lookup"
-
-    def _open(self) -> None:
-        super()._open()
-        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
-        self._lookup = PartitionPhase(
-            "hybridjoin",
-            table,
-            spec,
-            self._reader,
-            self._filter,
+    def __init__(self, inputs: JoinInputs, config: HybridjoinConfig) -> None:
+        spec, metrics = inputs.spec, inputs.metrics
+        pair_filter = PairFilter(spec)
+        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="lookup")
+        inputs.opened.callback(reader.close)
+        shedding = load_shedding(inputs, config.shedding, ALL_STRATEGIES)
+        self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
+        self.disk = PartitionPhase(
+            inputs,
+            reader,
+            pair_filter,
             self._delivery,
-            self.metrics,
-            budget_bytes=budget_bytes,
-            reserved_bytes=self._reserved_bytes,
-            b=self.config.b,
-            sheds=self._sheds,
+            reserved_bytes=self._delivery.reserved_bytes + (0 if shedding is None else shedding.memory_bytes),
+            b=config.b,
+            sheds=shedding is not None,
         )
-        self._stream = self._make_stream(self._lookup.codes, self._lookup.plan)
-        self._admission = Admission(self._stream, self._lookup.codes, self._delivery, self.metrics)
+        self.stream = StreamSide(
+            spec,
+            self.disk.codes,
+            ordered=self._delivery.ordered,
+            buffer_bytes=self.disk.plan.stream_buffer_bytes,
+            window_bytes=self.disk.plan.window_bytes,
+        )
+        self._admission = Admission(self.stream, self.disk.codes, self._delivery, metrics)
+        self.parts = {
+            "disk": self.disk,
+            "stream": self.stream,
+            "admission": self._admission,
+            "delivery": self._delivery,
+        }
+        if shedding is not None:
+            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: self.stream.free_tuples)
+            self.parts["shedding"] = self.shedding
+        self._oldest_pending = (self.shedding or self.stream).oldest_pending
+
+    # --- the loop: S1, Fig. 5 -----------------------------------------------------------------------------------------
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        yield from self._admission.read(self.stream.free_tuples)  # ll. 3-6; w
+        if self.stream.tuples_in_window:
+            partition = self.disk.pick(self.stream.window, self._picks_from_oldest())  # l. 7
+            yield from self.disk.join(self.stream.window, partition)  # ll. 8-12
+            yield from self.disk.remove(self.stream.window, partition, self._picks_next)  # ll. 13-14
+        yield from self._delivery.release(self._oldest_pending)
+
+    def _picks_from_oldest(self) -> int:
+        """Return which tuple of the queue picks the partition, counted from the oldest: one that will not be shed."""
+        return 0 if self.shedding is None else self.shedding.picks_from_oldest(self.stream.tuples_in_window)
+
+    def _picks_next(self, queued: int) -> int | None:
+        """Return which of ``queued`` tuples will pick in the next step; None if undecided."""
+        return 0 if self.shedding is None else self.shedding.will_pick_from_oldest(queued)
+
+    # --- the paper's parameters -------------------------------------------------------------------------------------
 
     @property
     def b(self) -> int:
-        return self._lookup.plan.b
+        return self.disk.plan.b
 
     @property
     def steps_per_cycle(self) -> int:
-        return self._lookup.plan.iterations_per_cycle
+        return self.disk.plan.iterations_per_cycle
 
-    @property
-    def partitions_read(self) -> int:
-        return self._lookup.partitions_read
-
-    # --- the loop: Fig. 5 -----------------------------------------------------------------------------------------
-
-    def _step(self) -> Iterator[pa.RecordBatch]:
-        yield from self._admission.read(self._room_for_new)  # ll. 3-6; w
-        if self._stream.tuples_in_window:
-            partition = self._lookup.pick(self._stream.window, self._picks_from_oldest())  # l. 7
-            yield from self._lookup.join(self._stream.window, partition)  # ll. 8-12
-            yield from self._lookup.remove(self._stream.window, partition, self._picks_next)  # ll. 13-14
-        yield from self._release_in_order()
-
-    # --- contract ---------------------------------------------------------------------------------------------------
-
-    def _components(self) -> dict[str, int]:
-        return {**self._lookup.components(), **super()._components()}
-
-    def _release(self) -> None:
-        self._lookup.close()
-        super()._release()
-
-    def _check(self) -> None:
-        super()._check()
-        self._lookup.check(self._stream)
+    def check(self) -> None:
+        if self.stream.tuples_in_window:
+            # A tuple leaves in the step that reads its partition, so none that waits has met a row.
+            window = self.stream.window
+            assert not window.matched[window.codes.oldest(len(window))].any()

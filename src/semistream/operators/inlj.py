@@ -39,20 +39,18 @@ D5  A tuple that misses the pool costs the read, the checksum and the decoding o
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from semistream.core.arguments import require_count
 from semistream.core.budget import require_at_least
-from semistream.core.semantics import JoinSpec, Order, require_order
 from semistream.kernels.keys.key_codes import KeyCodes
-from semistream.operators.driver import StepOperator
+from semistream.operators.config import JoinConfig
+from semistream.operators.join import Join, JoinInputs
 from semistream.operators.phases.lookup_memory import LookupMemory, LookupSplit
 from semistream.operators.phases.lookup_phase import LookupPhase
 from semistream.operators.registry import register
 from semistream.operators.window.stream_buffer import StreamBuffer
-from semistream.storage import Io, MasterTable
 
 __all__ = ["DEFAULT_W", "Inlj", "InljConfig", "inlj_split"]
 
@@ -62,26 +60,20 @@ DEFAULT_W = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class InljConfig:
-    """Settings of INLJ beyond the budget.
+class InljConfig(JoinConfig):
+    """Settings of INLJ beyond the budget, and those of `JoinConfig`; it answers in stream order either way.
 
     Attributes
     ----------
     w
         Stream tuples per step.
-    order
-        Accepted for symmetry: INLJ answers in stream order either way.
-    io
-        ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
     """
 
     w: int | None = None
-    order: Order = "any"
-    io: Io = "buffered"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_count("w", self.w, optional=True)
-        require_order(self.order)
 
 
 def inlj_split(lookup: LookupMemory, what: str) -> LookupSplit:
@@ -94,59 +86,27 @@ def inlj_split(lookup: LookupMemory, what: str) -> LookupSplit:
 
 
 @register("inlj", InljConfig, ("clustered",))
-class Inlj(StepOperator):
+class Inlj(Join):
     """Exact join of a stream with a clustered table by looking up every tuple."""
 
-    def __init__(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: InljConfig | None = None) -> None:
-        self.config = config or InljConfig()
-        super().__init__(table, spec, budget_bytes)
+    stream: StreamBuffer
 
-    def _open(self) -> None:
-        table, spec = self.table, self.spec
-        StreamBuffer.require_supported(spec.stream_schema)
-        self._lookup = LookupPhase("inlj", table, spec, self.budget_bytes, self.metrics, self.config.io)
-        split = inlj_split(self._lookup.memory, f"inlj on {table.path}")
-        self._lookup.use(split.pages_bytes)
-        self._buffer = StreamBuffer(split.stream_buffer_bytes, self._lookup.keys.stream_codes)
-        self.w = self.config.w or DEFAULT_W
+    def __init__(self, inputs: JoinInputs, config: InljConfig) -> None:
+        StreamBuffer.require_supported(inputs.spec.stream_schema)
+        self.disk = LookupPhase(inputs, config.io)
+        split = inlj_split(self.disk.memory, str(inputs))
+        self.disk.use(split.pages_bytes)
+        self.stream = StreamBuffer(split.stream_buffer_bytes, self.disk.keys.stream_codes)
+        self.w = config.w or DEFAULT_W
+        self.parts = {"stream": self.stream, "disk": self.disk}
 
-    @property
-    def pending(self) -> int:
-        return self._buffer.num_rows
+    # --- one step: w tuples, each looked up -------------------------------------------------------------------------
 
-    @property
-    def buffered(self) -> int:
-        return self._buffer.num_rows
-
-    def _accept(self, batch: pa.RecordBatch) -> int:
-        return self._buffer.offer(batch)
-
-    # --- one step: w tuples, each looked up -------------------------------------------------------------------
-
-    def _step(self) -> Iterator[pa.RecordBatch]:
-        arrivals = self._buffer.peek(self.w)
+    def step(self) -> Iterator[pa.RecordBatch]:
+        arrivals = self.stream.peek(self.w)
         assert arrivals is not None
-        accesses, tuples = self._lookup.locate(KeyCodes(arrivals.code, arrivals.valid))
+        accesses, tuples = self.disk.locate(KeyCodes(arrivals.code, arrivals.valid))
         chunk = arrivals.first(tuples)
-        for _, batch in self._lookup.answer(chunk.batch, KeyCodes(chunk.code, chunk.valid), accesses):
+        for _, batch in self.disk.answer(chunk.batch, KeyCodes(chunk.code, chunk.valid), accesses):
             yield batch
-        self._buffer.consume(tuples)
-
-    # --- contract -----------------------------------------------------------------------------------------------
-
-    def _components(self) -> dict[str, int]:
-        return {"stream buffer": self._buffer.nbytes, **self._lookup.components()}
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        return {}, {"buffer": self._buffer.to_table(self.spec.stream_schema)}
-
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self._buffer.put_back(tables["buffer"])
-
-    def _release(self) -> None:
-        self._lookup.close()
-
-    def _check(self) -> None:
-        """Assert the invariants; for tests."""
-        assert self.memory().total_bytes <= self.budget_bytes
-        self._lookup.check()
+        self.stream.consume(tuples)

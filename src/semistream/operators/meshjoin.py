@@ -26,8 +26,8 @@ paper       here                          unit
 ``b``       ``b``                         pages read per iteration
 ``w``       ``w``                         stream tuples read per iteration
 ``k``       ``iterations_per_cycle``      iterations for one scan of R
-``H``       ``_stream.window``            stream tuples, hashed by key (H_S in later papers)
-``Q``       chunks of ``_scan``, and the  chunks of w tuples, oldest first
+``H``       ``stream.window``             stream tuples, hashed by key (H_S in later papers)
+``Q``       chunks of ``scan``, and the   chunks of w tuples, oldest first
             order inside the window
 ==========  ============================  ==============================================
 
@@ -53,106 +53,117 @@ D8  For output in stream order results wait in memory and, beyond a share of the
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from semistream.core.arguments import require_count
 from semistream.core.errors import InvalidArgument
-from semistream.core.semantics import JoinSpec, Order, require_order
+from semistream.core.saved_state import SavedState
 from semistream.core.sizes import parse_bytes
+from semistream.operators.config import WindowConfig
+from semistream.operators.join import Join, JoinInputs, Part
+from semistream.operators.phases.admission import Admission
 from semistream.operators.phases.page_sizes import PageSizes
 from semistream.operators.phases.scan_phase import ScanPhase
 from semistream.operators.phases.scan_plan import ScanPlanner
 from semistream.operators.registry import register
-from semistream.operators.retuned import Retuned
-from semistream.operators.shedding.load_shedding import SheddingConfig, Strategy
-from semistream.operators.window.admission import Admission
-from semistream.operators.window.matching import matching_for
-from semistream.operators.windowed_operator import WindowedOperator
-from semistream.storage import Io, MasterTable
+from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES
+from semistream.operators.shedding.overload import Overload, load_shedding
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import PairFilter, matching_for
+from semistream.operators.window.stream_side import StreamSide
+from semistream.storage import PageReader
 
 __all__ = ["Meshjoin", "MeshjoinConfig"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeshjoinConfig:
-    """Settings of MESHJOIN beyond the budget; None is worked out from the budget.
+class MeshjoinConfig(WindowConfig):
+    """Settings of MESHJOIN beyond the budget, and those of `WindowConfig`; None is worked out from the budget.
 
     Attributes
     ----------
-    b
-        Pages of R per iteration.
     w
         Stream tuples per iteration.
-    order
-        ``"any"``, or ``"stream"`` for output in the order of the stream.
-    io
-        ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
-    shedding
-        What to do with tuples that arrive faster than they are joined: ``"keep"``, ``"random"`` or a `SheddingConfig`.
-        None lets them wait outside: `offer` refuses them.
     """
 
-    b: int | None = None
     w: int | None = None
-    order: Order = "any"
-    io: Io = "buffered"
-    shedding: SheddingConfig | Strategy | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("b", self.b), ("w", self.w)):
-            require_count(name, value, optional=True)
-        require_order(self.order)
+        super().__post_init__()
+        require_count("w", self.w, optional=True)
 
 
-@register("meshjoin", MeshjoinConfig, ("heap", "clustered"), takes_conditions=True)
-class Meshjoin(WindowedOperator):
+@register("meshjoin", MeshjoinConfig, ("heap", "clustered"), has_window=True, takes_conditions=True)
+class Meshjoin(Join):
     """Exact join of a stream with a table by a cyclic scan of the table."""
 
-    def __init__(
-        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: MeshjoinConfig | None = None
-    ) -> None:
-        self.config = config or MeshjoinConfig()
-        super().__init__(
-            table,
-            spec,
-            budget_bytes,
-            order=self.config.order,
-            io=self.config.io,
-            shedding=self.config.shedding,
-        )
+    stream: StreamSide
+    shedding: Overload | None = None
 
-    def _open(self) -> None:
-        super()._open()
-        self._retuned = Retuned()
-        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
+    def __init__(self, inputs: JoinInputs, config: MeshjoinConfig) -> None:
+        spec, self._budget_bytes = inputs.spec, inputs.budget_bytes
         matching = matching_for(spec)
+        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="scan")
+        inputs.opened.callback(reader.close)
+        shedding = load_shedding(inputs, config.shedding, UPFRONT_STRATEGIES)
+        self._shedding_bytes = 0 if shedding is None else shedding.memory_bytes
+        self._delivery = Delivery(spec, self._budget_bytes, ordered=config.order == "stream")
         self._planner = ScanPlanner(
-            PageSizes.of(self._reader),
+            PageSizes.of(reader),
             spec,
             matching,
-            budget_bytes=budget_bytes,
-            other_bytes=self._reserved_bytes,
+            budget_bytes=self._budget_bytes,
+            other_bytes=self._delivery.reserved_bytes + self._shedding_bytes,
             ordered=self._delivery.ordered,
-            what=f"meshjoin on {table.path}",
-            sheds=self._sheds,
+            what=str(inputs),
+            sheds=shedding is not None,
         )
-        self._plan = self._planner.plan(self.config.b)
-        self._w = self.config.w
-        self._stream = self._make_stream(
-            matching, self._plan, max_tuples=self._most_tuples, max_window_bytes=budget_bytes
+        self._plan = self._planner.plan(config.b)
+        self._w = config.w
+        self.stream = StreamSide(
+            spec,
+            matching,
+            ordered=self._delivery.ordered,
+            buffer_bytes=self._plan.stream_buffer_bytes,
+            window_bytes=self._plan.window_bytes,
+            max_tuples=self._most_tuples,
+            max_window_bytes=self._budget_bytes,
         )
-        self._admission = Admission(self._stream, matching, self._delivery, self.metrics)
-        self._scan = ScanPhase(
-            self._reader, self._plan, self._stream, matching, self._filter, self._delivery, self.metrics
+        self._admission = Admission(self.stream, matching, self._delivery, inputs.metrics)
+        self.scan = ScanPhase(
+            reader, self._plan, self.stream, matching, PairFilter(spec), self._delivery, inputs.metrics
         )
+        self._tuning = _Tuning(self)
+        self.parts = {
+            "tuning": self._tuning,
+            "scan": self.scan,
+            "stream": self.stream,
+            "admission": self._admission,
+            "delivery": self._delivery,
+        }
+        if shedding is not None:
+            self.shedding = Overload(shedding, self.stream, self._delivery, inputs.metrics, lambda: self.w)
+            self.parts["shedding"] = self.shedding
+        self._oldest_pending = (self.shedding or self.stream).oldest_pending
 
-    # --- the paper's parameters ---------------------------------------------------------------------------------
+    # --- the loop: S3, Fig. 4 ---------------------------------------------------------------------------------------
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        run, pages = self.scan.read_pages()  # l. 2, b pages
+        if self.scan.takes_chunk:
+            most = min(self.w, self.stream.most_to_enter)
+            self.scan.begin_chunk((yield from self._admission.read(most)))  # l. 2, w tuples; ll. 7-8
+        yield from self.scan.join(run)  # ll. 9-10
+        yield from self.scan.advance(pages)  # ll. 3-6 (D1)
+        self.scan.shrink_to_plan()
+        yield from self._delivery.release(self._oldest_pending)
+
+    # --- the paper's parameters -------------------------------------------------------------------------------------
 
     @property
     def num_pages(self) -> int:
-        return self._scan.num_pages
+        return self.scan.num_pages
 
     @property
     def b(self) -> int:
@@ -161,7 +172,7 @@ class Meshjoin(WindowedOperator):
     @property
     def w(self) -> int:
         """Stream tuples read per iteration; 0 until the first tuples were measured."""
-        return self._w or -(-self._stream.capacity_tuples // self.iterations_per_cycle)
+        return self._w or -(-self.stream.capacity_tuples // self.iterations_per_cycle)
 
     @property
     def iterations_per_cycle(self) -> int:
@@ -178,15 +189,21 @@ class Meshjoin(WindowedOperator):
     @property
     def memory_target_bytes(self) -> int:
         """The memory that the join is to do with: what `retune` asked for, or the whole budget."""
-        return min(self._retuned.memory_bytes or self.budget_bytes, self.budget_bytes)
+        return self._tuning.retuned.memory_in(self._budget_bytes)
 
     @property
-    def is_settled(self) -> bool:
+    def is_within_target(self) -> bool:
         """Whether no tuple holds memory beyond ``memory_target_bytes`` any more."""
-        return self._scan.is_settled
+        return self.scan.is_within_plan
+
+    def check(self) -> None:
+        used = sum(size for part in self.parts.values() for size in part.components().values())
+        assert not self.is_within_target or used <= self.memory_target_bytes
+
+    # --- dynamic tuning: S3, section 3.3 ----------------------------------------------------------------------------
 
     def retune(self, *, b: int | None = None, w: int | None = None, memory: int | str | None = None) -> None:
-        """Change b, w or the memory between two steps (S3 section 3.3, "dynamic tuning"); results stay exact.
+        """Change b, w or the memory between two steps; results stay exact.
 
         What is not given stays as it is. Memory is taken and given back in place. Tuples that are pending and do not
         fit less memory hold what they need until they leave, at most one scan of R later; the budget is kept all the
@@ -217,80 +234,69 @@ class Meshjoin(WindowedOperator):
         ...     op.memory().total_bytes <= 1 << 20
         True
         """
-        self._require_ready("retune")
         MeshjoinConfig(b=b, w=w)
         memory_bytes = None if memory is None else parse_bytes(memory, "memory")
-        if memory_bytes is not None and memory_bytes > self.budget_bytes:
+        if memory_bytes is not None and memory_bytes > self._budget_bytes:
             raise InvalidArgument(
-                f"memory={memory_bytes} is above the budget of {self.budget_bytes} bytes: "
+                f"memory={memory_bytes} is above the budget of {self._budget_bytes} bytes: "
                 "make the operator with more memory="
             )
-        before = self._plan, self._retuned, self._w
-        self._adopt(self._retuned.updated(b=b, w=w, memory_bytes=memory_bytes))
-        target_bytes = self.memory_target_bytes
-        is_less = target_bytes < (before[1].memory_bytes or self.budget_bytes)
-        if is_less:
-            self._delivery.resize(target_bytes)
+        before = self._plan, self._tuning.retuned, self._w
+        target_before = self.memory_target_bytes
+        self._adopt(self._tuning.retuned.updated(b=b, w=w, memory_bytes=memory_bytes))
+        if self.memory_target_bytes < target_before:
+            self._delivery.resize(self.memory_target_bytes)
         try:
-            self._scan.follow(self._plan, self._most_tuples, spare_bytes=self.budget_bytes - target_bytes)
+            self._follow_plan()
         except InvalidArgument:
-            self._plan, self._retuned, self._w = before
-            target_bytes = self.memory_target_bytes
+            self._plan, self._tuning.retuned, self._w = before
             raise
         finally:
-            self._delivery.resize(target_bytes)
+            self._delivery.resize(self.memory_target_bytes)
 
-    def _adopt(self, retuned: Retuned) -> None:
+    def _adopt(self, retuned: "_Retuned") -> None:
         """Plan with these settings, or raise and change nothing."""
-        memory_bytes = min(retuned.memory_bytes or self.budget_bytes, self.budget_bytes)
-        planner = self._planner.within(memory_bytes, self._reserved_bytes_in(memory_bytes))
-        self._plan = planner.plan(retuned.b or self.b)
+        memory_bytes = retuned.memory_in(self._budget_bytes)
+        reserved_bytes = self._delivery.reserved_bytes_in(memory_bytes) + self._shedding_bytes
+        self._plan = self._planner.within(memory_bytes, reserved_bytes).plan(retuned.b or self.b)
         self._w = retuned.w or self._w
-        self._retuned = retuned
+        self._tuning.retuned = retuned
 
-    def _begin_step(self) -> None:
-        self._delivery.resize(self.memory_target_bytes)  # an image was taken by an operator with a delivery of its own
-        super()._begin_step()
+    def _follow_plan(self) -> None:
+        spare_bytes = self._budget_bytes - self.memory_target_bytes
+        self.scan.follow(self._plan, self._most_tuples, spare_bytes=spare_bytes)
 
-    # --- the loop: Fig. 4 ---------------------------------------------------------------------------------------
-
-    def _step(self) -> Iterator[pa.RecordBatch]:
-        run, pages = self._scan.read_pages()  # l. 2, b pages
-        if self._scan.takes_chunk:
-            most = min(self.w, self._stream.most_to_enter)
-            self._scan.begin_chunk((yield from self._admission.read(most)))  # l. 2, w tuples; ll. 7-8
-        yield from self._scan.join(run)  # ll. 9-10
-        yield from self._scan.advance(pages)  # ll. 3-6 (D1)
-        self._scan.settle()
-        yield from self._release_in_order()
-
-    @property
-    def _room_for_new(self) -> int:
-        return self.w
-
-    # --- contract -----------------------------------------------------------------------------------------------
-
-    def _components(self) -> dict[str, int]:
-        components = super()._components()
-        components["queue"] += self._scan.queue_bytes
-        return {"disk buffer": self._plan.disk_bytes, "index": self._reader.pages.nbytes, **components}
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        header, tables = super()._state()
-        return {**header, **self._scan.state(), "retuned": asdict(self._retuned)}, tables
-
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self._adopt(Retuned(**header.get("retuned", {})))
-        spare_bytes = self.budget_bytes - self.memory_target_bytes
-        self._scan.set_state(header, self._most_tuples, self._plan, spare_bytes)
+    def take_over(self, retuned: "_Retuned") -> None:
+        """Begin with the settings of a snapshot."""
+        self._adopt(retuned)
+        self._follow_plan()
         self._delivery.resize(self.memory_target_bytes)
-        super()._set_state(header, tables)
 
-    def _release(self) -> None:
-        self._scan.close()
-        super()._release()
 
-    def _check(self) -> None:
-        super()._check()
-        self._scan.check()
-        assert not self.is_settled or self.memory().total_bytes <= self.memory_target_bytes
+@dataclass(frozen=True, kw_only=True)
+class _Retuned:
+    """Settings that take the place of those an operator was made with; None where those stand."""
+
+    b: int | None = None
+    w: int | None = None
+    memory_bytes: int | None = None
+
+    def updated(self, *, b: int | None, w: int | None, memory_bytes: int | None) -> "_Retuned":
+        return _Retuned(b=b or self.b, w=w or self.w, memory_bytes=memory_bytes or self.memory_bytes)
+
+    def memory_in(self, budget_bytes: int) -> int:
+        return min(self.memory_bytes or budget_bytes, budget_bytes)
+
+
+class _Tuning(Part):
+    """What was changed of a running join's settings."""
+
+    def __init__(self, join: Meshjoin) -> None:
+        self._join = join
+        self.retuned = _Retuned()
+
+    def state(self, *, exact: bool) -> SavedState:
+        return SavedState(asdict(self.retuned))
+
+    def set_state(self, saved: SavedState) -> None:
+        self._join.take_over(_Retuned(**saved.header))

@@ -9,30 +9,36 @@ from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.operators.driver import StepOperator
 from semistream.operators.empty_table import EmptyTableJoin
+from semistream.operators.join import Join, JoinInputs
 from semistream.storage import MasterTable
 
 __all__ = ["Algorithm", "algorithm", "algorithm_names", "register"]
 
 _MOST_TRIALS = 50
 
-_OperatorClass = TypeVar("_OperatorClass", bound=type[StepOperator])
+_MakeJoin = TypeVar("_MakeJoin", bound=Callable[..., Join])
 
 
 class Algorithm(NamedTuple):
-    """An operator class, its settings, and what it can do.
+    """How to make a join, its settings, and what it can do.
 
     Attributes
     ----------
+    join
+        Makes the algorithm from `JoinInputs` and its settings.
     layouts
         The table layouts it works on.
+    has_window
+        Whether stream tuples wait in a window, which only holds types of fixed width, text and binary values.
     takes_conditions
         Whether it joins on a condition without any equality.
     """
 
     name: str
-    operator: Callable[..., StepOperator]
+    join: Callable[[JoinInputs, Any], Join]
     config: Callable[..., object]
     layouts: tuple[str, ...]
+    has_window: bool
     takes_conditions: bool
 
     @property
@@ -51,13 +57,17 @@ class Algorithm(NamedTuple):
                     f"use one of {', '.join(known)}"
                 )
         config = self.config(**options)
-        if table.num_pages == 0:
-            return EmptyTableJoin.named(self.name)(table, spec, budget_bytes)
         try:
-            return self.operator(table, spec, budget_bytes, config)
+            return self._driver(table, spec, budget_bytes, config)
         except BudgetTooSmall as error:
             require_at_least(budget_bytes, self._least_bytes(table, spec, config, error), error.what)
             raise
+
+    def _driver(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: object) -> StepOperator:
+        def join(inputs: JoinInputs) -> Join:
+            return EmptyTableJoin(inputs) if inputs.table.num_pages == 0 else self.join(inputs, config)
+
+        return StepOperator(self.name, table, spec, budget_bytes, join)
 
     def _least_bytes(self, table: MasterTable, spec: JoinSpec, config: object, error: BudgetTooSmall) -> int:
         """Return a memory that really does: with a larger one some parts are larger too, and ask for more."""
@@ -65,7 +75,7 @@ class Algorithm(NamedTuple):
             if error.least_bytes is None:
                 raise error
             try:
-                self.operator(table, spec, error.least_bytes, config).close()
+                self._driver(table, spec, error.least_bytes, config).close()
             except BudgetTooSmall as larger:
                 error = larger
             else:
@@ -78,15 +88,19 @@ _REGISTRY: dict[str, Algorithm] = {}
 
 
 def register(
-    name: str, config: Callable[..., object], layouts: tuple[str, ...], *, takes_conditions: bool = False
-) -> Callable[[_OperatorClass], _OperatorClass]:
-    """Make an operator class known under the name of its paper's algorithm."""
+    name: str,
+    config: Callable[..., object],
+    layouts: tuple[str, ...],
+    *,
+    has_window: bool = False,
+    takes_conditions: bool = False,
+) -> Callable[[_MakeJoin], _MakeJoin]:
+    """Make an algorithm known under the name that its paper gives it."""
 
-    def add(operator: _OperatorClass) -> _OperatorClass:
+    def add(join: _MakeJoin) -> _MakeJoin:
         assert name not in _REGISTRY, f"{name!r} is registered twice"
-        operator.name = name
-        _REGISTRY[name] = Algorithm(name, operator, config, layouts, takes_conditions)
-        return operator
+        _REGISTRY[name] = Algorithm(name, join, config, layouts, has_window, takes_conditions)
+        return join
 
     return add
 

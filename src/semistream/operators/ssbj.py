@@ -25,7 +25,7 @@ paper        here                            unit
 ===========  ==============================  ==================================================
 ``M``        ``budget_bytes``                bytes
 ``H_R``      ``front_stage``                 master rows by key
-``H_S``      ``_stream.window``              stream tuples
+``H_S``      ``stream.window``               stream tuples
 ``rc``       ``switching.cycle``             scans of R
 ``s_count``  in ``switching``                rows of a key that were counted
 ``f_count``  in the policy                   hits of a cached key
@@ -54,6 +54,9 @@ D8  On a clustered table a partition brings all rows of its keys at once. The in
     the window holds, takes the place of a scan. There is no second look, a scan later, at keys that were looked at
     because they had a tuple. So one tuple alone is no estimate of n: with it, all keys of a uniform stream passed
     through the cache where rows are smaller than tuples, for twice the reads of HYBRIDJOIN.
+    Half of the tuples that wait when a partition is read wait on average (``occupancy``): they gather evenly from one
+    reading to the next. Hits of a turn need no such factor on eviction: the window turns over once in a turn, so that a
+    key's tuples in a turn are as many as would wait on average (Little's law).
 D9  Eq. 6 of the paper equates bytes with tuples and is used nowhere.
 D10 The rate is 2.55 times MESHJOIN's on 20M rows at skew 1 and M = 5% of R, and 2.13 times on 2M, not 3: what bounds
     CMESHJOIN (its D7) bounds any split of the memory between cache and window. Half of MESHJOIN's memory is enough for
@@ -67,32 +70,33 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from semistream.core.arguments import require_count, require_number
-from semistream.core.errors import InvalidArgument, TupleTooLarge
-from semistream.core.semantics import JoinSpec, Order, require_order
+from semistream.core.errors import InvalidArgument
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators.cache.balance import Balance
 from semistream.operators.cache.cached_config import CachedConfig
 from semistream.operators.cache.front_stage import FrontStage
-from semistream.operators.cache.switching import State, Switching
-from semistream.operators.phases.chunk_queue import CHUNK_BYTES
+from semistream.operators.cache.switching import Phase, Switching
+from semistream.operators.config import JoinConfig
+from semistream.operators.join import Join, JoinInputs, Part
+from semistream.operators.phases.admission import Admission
 from semistream.operators.phases.page_sizes import PageSizes
 from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.phases.scan_phase import ScanPhase
-from semistream.operators.phases.scan_plan import ScanPlan, ScanPlanner
+from semistream.operators.phases.scan_plan import ScanPlanner
 from semistream.operators.registry import register
-from semistream.operators.window.admission import Admission
-from semistream.operators.window.matching import EqualityMatching
-from semistream.operators.windowed_operator import WindowedOperator
-from semistream.storage import Access, Io, MasterTable
+from semistream.operators.window.delivery import Delivery
+from semistream.operators.window.matching import EqualityMatching, PairFilter
+from semistream.operators.window.stream_side import StreamSide
+from semistream.storage import PageReader
 
-__all__ = ["Ssbj", "SsbjConfig"]
+__all__ = ["PartitionSsbj", "ScanningSsbj", "SsbjConfig", "ssbj"]
 
 DiskPhase = Literal["auto", "scan", "partition"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SsbjConfig:
-    """Settings of SSBJ beyond the budget; None is worked out from the budget.
+class SsbjConfig(JoinConfig):
+    """Settings of SSBJ beyond the budget, and those of `JoinConfig`; None is worked out from the budget.
 
     Attributes
     ----------
@@ -103,221 +107,233 @@ class SsbjConfig:
     disk_phase
         ``"scan"`` as in MESHJOIN, ``"partition"`` as in HYBRIDJOIN, or ``"auto"``: by partition where the table is
         clustered by the join's key.
-    order
-        ``"any"``, or ``"stream"`` for output in the order of the stream.
-    io
-        ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
     """
 
     b: int | None = None
     switching_factor: float = 1.0
     disk_phase: DiskPhase = "auto"
-    order: Order = "any"
-    io: Io = "buffered"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_count("b", self.b, optional=True)
         require_number("switching_factor", self.switching_factor)
         if not 0 < self.switching_factor < float("inf"):
             raise InvalidArgument(f"switching_factor={self.switching_factor} must be above 0; 1 is the paper's best")
         if self.disk_phase not in get_args(DiskPhase):
             raise InvalidArgument(f"disk_phase={self.disk_phase!r} is unknown: use 'auto', 'scan' or 'partition'")
-        require_order(self.order)
 
 
-@register("ssbj", SsbjConfig, ("heap", "clustered"))
-class Ssbj(WindowedOperator):
-    """Exact join of a stream with a table: each key from the cache or from disk, whichever takes less memory."""
+@register("ssbj", SsbjConfig, ("heap", "clustered"), has_window=True)
+def ssbj(inputs: JoinInputs, config: SsbjConfig) -> "ScanningSsbj | PartitionSsbj":
+    """Return SSBJ with the disk phase that the settings or the table ask for."""
+    disk_phase = config.disk_phase
+    if disk_phase == "auto":
+        by_key = inputs.table.layout == "clustered" and inputs.table.is_key(inputs.spec.master_keys)
+        disk_phase = "partition" if by_key else "scan"
+    return PartitionSsbj(inputs, config) if disk_phase == "partition" else ScanningSsbj(inputs, config)
 
-    def __init__(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: SsbjConfig | None = None) -> None:
-        self.config = config or SsbjConfig()
-        super().__init__(table, spec, budget_bytes, order=self.config.order, io=self.config.io)
 
-    @property
-    def _is_by_partition(self) -> bool:
-        if self.config.disk_phase != "auto":
-            return self.config.disk_phase == "partition"
-        return self.table.layout == "clustered" and self.table.is_key(self.spec.master_keys)
+class ScanningSsbj(Join):
+    """SSBJ on an unindexed table: each key from the cache or by a cyclic scan, whichever takes less memory."""
 
-    @property
-    def _access(self) -> Access:
-        return "lookup" if self._is_by_partition else "scan"
+    stream: StreamSide
 
-    def _open(self) -> None:
-        super()._open()
-        table, spec, budget_bytes = self.table, self.spec, self.budget_bytes
+    def __init__(self, inputs: JoinInputs, config: SsbjConfig) -> None:
+        spec, metrics = inputs.spec, inputs.metrics
         self._keys = EqualityMatching(spec)
-        self._lookup: PartitionPhase | None = None
-        if self._is_by_partition:
-            self._lookup = PartitionPhase(
-                "ssbj",
-                table,
-                spec,
-                self._reader,
-                self._filter,
-                self._delivery,
-                self.metrics,
-                budget_bytes=budget_bytes,
-                reserved_bytes=self._reserved_bytes,
-                b=self.config.b,
-                cache_share=Balance.first_cache_share(),
-            )
-            self._plan = self._lookup.plan
-        else:
-            self._plan = self._plan_scan()
-        pool_bytes = self._plan.window_bytes + self._plan.cache_bytes
-        window_codes = self._keys if self._lookup is None else self._lookup.codes
-        self._stream = self._make_stream(window_codes, self._plan, max_window_bytes=pool_bytes)
+        pair_filter = PairFilter(spec)
+        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="scan")
+        inputs.opened.callback(reader.close)
+        self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
+        self.plan = ScanPlanner(
+            PageSizes.of(reader),
+            spec,
+            self._keys,
+            budget_bytes=inputs.budget_bytes,
+            other_bytes=self._delivery.reserved_bytes,
+            ordered=self._delivery.ordered,
+            what=str(inputs),
+            cache_share=Balance.first_cache_share(),
+        ).plan(config.b)
+        pool_bytes = self.plan.window_bytes + self.plan.cache_bytes
+        self.stream = StreamSide(
+            spec,
+            self._keys,
+            ordered=self._delivery.ordered,
+            buffer_bytes=self.plan.stream_buffer_bytes,
+            window_bytes=self.plan.window_bytes,
+            max_window_bytes=pool_bytes,
+            reclaim=self._give_up_cache,
+        )
         self.front_stage = FrontStage(
             spec,
-            self._filter,
+            pair_filter,
             self._delivery,
-            self.metrics,
-            cache_bytes=self._plan.cache_bytes,
-            tuple_bytes=lambda: self._stream.bytes_per_tuple,
-            turn_tuples=None if self._lookup is None else lambda: self._stream.capacity_tuples,
+            metrics,
+            cache_bytes=self.plan.cache_bytes,
+            tuple_bytes=lambda: self.stream.bytes_per_tuple,
+            turn_tuples=None,
             config=CachedConfig(cache_policy="inequality"),
             max_bytes=pool_bytes,
-            switching_factor=self.config.switching_factor,
-            occupancy=1.0 if self._lookup is None else PartitionPhase.OCCUPANCY,
+            switching_factor=config.switching_factor,
         )
-        self._admission = Admission(self._stream, window_codes, self._delivery, self.metrics, self.front_stage)
-        self._balance = Balance(self._stream, self.front_stage, pool_bytes)
-        self._scan: ScanPhase | None = None
-        if self._lookup is None:
-            self._scan = ScanPhase(
-                self._reader, self._plan, self._stream, self._keys, self._filter, self._delivery, self.metrics
-            )
+        self._admission = Admission(self.stream, self._keys, self._delivery, metrics, self.front_stage)
+        self.scan = ScanPhase(reader, self.plan, self.stream, self._keys, pair_filter, self._delivery, metrics)
+        self.balance = Balance(self.stream, self.front_stage, pool_bytes, lambda: self.scan.extra_queue_bytes)
         self.switching = Switching(self.front_stage)
-        self._balanced_turn = 0
+        self.parts = {
+            "disk_phase": _Tactic("scan"),
+            "scan": self.scan,
+            "balance": self.balance,
+            "stream": self.stream,
+            "cache": self.front_stage,
+            "switching": self.switching,
+            "admission": self._admission,
+            "delivery": self._delivery,
+        }
 
-    def _plan_scan(self) -> ScanPlan:
-        planner = ScanPlanner(
-            PageSizes.of(self._reader),
-            self.spec,
-            self._keys,
-            budget_bytes=self.budget_bytes,
-            other_bytes=self._reserved_bytes,
-            ordered=self._delivery.ordered,
-            what=f"ssbj on {self.table.path}",
-            cache_share=Balance.first_cache_share(),
-        )
-        return planner.plan(self.config.b)
+    # --- the loop: S0, Algorithm 1 ----------------------------------------------------------------------------------
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        if self.scan.takes_chunk:
+            self.scan.begin_chunk((yield from self._admission.read(self.balance.room_for(self.w))))  # ll. 15-23
+        if self.stream.tuples_in_window:
+            run, pages = self.scan.read_pages()  # l. 24
+            self.front_stage.measure(run)
+            if self.scan.at_scan_start:
+                self._begin_cycle()  # ll. 3-14, 42-51
+            self.switching.observe_pages(run, self._keys.master_codes(run))  # ll. 28-36
+            yield from self.scan.join(run)  # ll. 25-27
+            yield from self.scan.advance(pages)  # ll. 39-41
+        yield from self._delivery.release(self.stream.oldest_pending)
+
+    def _begin_cycle(self) -> None:
+        codes = self.stream.window.codes
+        assert isinstance(codes, FifoMultimap)
+        self.switching.begin_cycle(codes)
+        if self.switching.phase is Phase.PHASE_OUT:
+            self.balance.plan_shares()  # l. 11
+        if self.switching.phase is not Phase.SWITCHING:
+            self.balance.move_memory()
+
+    def _give_up_cache(self) -> bool:
+        """Let the cache go for a tuple that needs what the cache has gained."""
+        if self.balance.cache_share <= Balance.first_cache_share():
+            return False
+        self.switching.empty_cache()
+        self.balance.restart()
+        return True
 
     @property
     def b(self) -> int:
-        return self._plan.b
+        return self.plan.b
 
     @property
     def w(self) -> int:
         """Misses that enter H_S with the next chunk; 0 until the first tuples were measured."""
-        return -(-self._balance.limit_tuples // self._plan.iterations_per_cycle)
+        return -(-self.balance.limit_tuples // self.plan.iterations_per_cycle)
 
     @property
     def steps_per_cycle(self) -> int:
-        return self._plan.iterations_per_cycle
+        return self.plan.iterations_per_cycle
 
-    def _step(self) -> Iterator[pa.RecordBatch]:
-        if self._scan is not None:
-            yield from self._step_by_scan(self._scan)
-        else:
-            assert self._lookup is not None
-            yield from self._step_by_partition(self._lookup)
-        yield from self._release_in_order()
 
-    # --- the loop on a heap: Algorithm 1 ----------------------------------------------------------------------------
+class PartitionSsbj(Join):
+    """SSBJ on a clustered table (D8): each key from the cache or by partition, whichever takes less memory."""
 
-    def _step_by_scan(self, scan: ScanPhase) -> Iterator[pa.RecordBatch]:
-        if scan.takes_chunk:
-            scan.begin_chunk((yield from self._admission.read(self._room(self.w))))  # ll. 15-23
-        if self._stream.tuples_in_window:
-            run, pages = scan.read_pages()  # l. 24
-            self.front_stage.measure(run)
-            if scan.at_scan_start:
-                self._begin_cycle()  # ll. 3-14, 42-51
-            self.switching.saw(run, self._keys.master_codes(run))  # ll. 28-36
-            yield from scan.join(run)  # ll. 25-27
-            yield from scan.advance(pages)  # ll. 39-41
+    stream: StreamSide
 
-    def _begin_cycle(self) -> None:
-        codes = self._stream.window.codes
-        assert isinstance(codes, FifoMultimap)
-        self.switching.begin_cycle(codes)
-        if self.switching.state is State.PHASE_OUT:
-            self._balance.aim()  # l. 11
-        if self.switching.state is not State.SWITCHING:
-            self._balance.settle()
+    def __init__(self, inputs: JoinInputs, config: SsbjConfig) -> None:
+        spec, metrics = inputs.spec, inputs.metrics
+        pair_filter = PairFilter(spec)
+        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="lookup")
+        inputs.opened.callback(reader.close)
+        self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
+        self.disk = PartitionPhase(
+            inputs,
+            reader,
+            pair_filter,
+            self._delivery,
+            reserved_bytes=self._delivery.reserved_bytes,
+            b=config.b,
+            cache_share=Balance.first_cache_share(),
+        )
+        self.plan = self.disk.plan
+        pool_bytes = self.plan.window_bytes + self.plan.cache_bytes
+        self.stream = StreamSide(
+            spec,
+            self.disk.codes,
+            ordered=self._delivery.ordered,
+            buffer_bytes=self.plan.stream_buffer_bytes,
+            window_bytes=self.plan.window_bytes,
+            max_window_bytes=pool_bytes,
+            reclaim=self._give_up_cache,
+        )
+        self.front_stage = FrontStage(
+            spec,
+            pair_filter,
+            self._delivery,
+            metrics,
+            cache_bytes=self.plan.cache_bytes,
+            tuple_bytes=lambda: self.stream.bytes_per_tuple,
+            turn_tuples=lambda: self.stream.capacity_tuples,
+            config=CachedConfig(cache_policy="inequality"),
+            max_bytes=pool_bytes,
+            switching_factor=config.switching_factor,
+            occupancy=PartitionPhase.OCCUPANCY,
+        )
+        self._admission = Admission(self.stream, self.disk.codes, self._delivery, metrics, self.front_stage)
+        self.balance = Balance(self.stream, self.front_stage, pool_bytes)
+        self.parts = {
+            "disk_phase": _Tactic("partition"),
+            "disk": self.disk,
+            "balance": self.balance,
+            "stream": self.stream,
+            "cache": self.front_stage,
+            "admission": self._admission,
+            "delivery": self._delivery,
+        }
 
-    def _room(self, most: int) -> int:
-        """Return how many tuples may enter now."""
-        return max(0, min(most, self._balance.limit_tuples - self._stream.tuples_in_window))
+    # --- the loop: HYBRIDJOIN's, with S0's cache ----------------------------------------------------------------------
 
-    # --- the loop on a clustered table (D8) ---------------------------------------------------------------------------
+    def step(self) -> Iterator[pa.RecordBatch]:
+        yield from self._admission.read(self.balance.room_for(self.stream.capacity_tuples))
+        if self.stream.tuples_in_window:
+            partition = self.disk.oldest_partition(self.stream.window)
+            yield from self.disk.join(self.stream.window, partition, self.front_stage)
+            yield from self.disk.remove(self.stream.window, partition)
+            self.balance.plan_shares_once_a_turn()
+            self.balance.move_memory()
+        yield from self._delivery.release(self.stream.oldest_pending)
 
-    def _step_by_partition(self, lookup: PartitionPhase) -> Iterator[pa.RecordBatch]:
-        yield from self._admission.read(self._room(self._stream.capacity_tuples))
-        if self._stream.tuples_in_window:
-            partition = lookup.oldest_partition(self._stream.window)
-            yield from lookup.join(self._stream.window, partition, self.front_stage)
-            yield from lookup.remove(self._stream.window, partition)
-            self._rebalance_once_a_turn()
+    def _give_up_cache(self) -> bool:
+        """Let the cache go for a tuple that needs what the cache has gained."""
+        if self.balance.cache_share <= Balance.first_cache_share():
+            return False
+        self.front_stage.evict_all()
+        self.balance.restart()
+        return True
 
-    def _rebalance_once_a_turn(self) -> None:
-        inequality = self.front_stage.inequality
-        if inequality is not None and inequality.turn != self._balanced_turn:
-            self._balanced_turn = inequality.turn
-            self._balance.aim()
-        self._balance.settle()
+    @property
+    def b(self) -> int:
+        return self.plan.b
 
-    # --- contract -----------------------------------------------------------------------------------------------
+    @property
+    def steps_per_cycle(self) -> int:
+        return self.plan.iterations_per_cycle
 
-    def _accept(self, batch: pa.RecordBatch) -> int:
-        try:
-            return super()._accept(batch)
-        except TupleTooLarge:
-            if self._stream.pending or self._balance.cache_share <= Balance.first_cache_share():
-                raise
-            # It may need what the cache has gained.
-            self.switching.empty_cache()
-            self._balance.restart()
-            return super()._accept(batch)
+    def check(self) -> None:
+        if self.stream.tuples_in_window:
+            # A tuple leaves in the step that reads its partition, so none that waits has met a row.
+            window = self.stream.window
+            assert not window.matched[window.codes.oldest(len(window))].any()
 
-    def _components(self) -> dict[str, int]:
-        components = {**super()._components(), **self.front_stage.components()}
-        if self._lookup is not None:
-            return {**self._lookup.components(), **components}
-        assert self._scan is not None
-        components["queue"] += self._scan.queue_bytes
-        return {"disk buffer": self._plan.disk_bytes, "index": self._reader.pages.nbytes, **components}
 
-    def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "disk_phase": "scan" if self._lookup is None else "partition"}
+class _Tactic(Part):
+    """Which disk phase was chosen; a snapshot is of one of them."""
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        header, tables = super()._state()
-        header = {**header, "cache_share": self._balance.cache_share}
-        return (header if self._scan is None else {**header, **self._scan.state()}), tables
+    def __init__(self, disk_phase: str) -> None:
+        self._disk_phase = disk_phase
 
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        pool_bytes = self._plan.window_bytes + self._plan.cache_bytes
-        if self._scan is not None:
-            self._scan.set_state(header, None)
-            # Chunks of a smaller b may be more than a scan with this one has.
-            pool_bytes -= self._scan.queue_bytes - self._plan.chunks * CHUNK_BYTES
-        self._balance.restart(pool_bytes, header["cache_share"])
-        super()._set_state(header, tables)
-
-    def _release(self) -> None:
-        if self._scan is not None:
-            self._scan.close()
-        if self._lookup is not None:
-            self._lookup.close()
-        super()._release()
-
-    def _check(self) -> None:
-        super()._check()
-        if self._scan is not None:
-            self._scan.check()
-        if self._lookup is not None:
-            self._lookup.check(self._stream)
-        self.front_stage._check()
+    def identity(self) -> dict[str, Any]:
+        return {"disk_phase": self._disk_phase}

@@ -59,10 +59,12 @@ import xxhash
 
 from semistream.core.arguments import require_count, require_number
 from semistream.core.errors import InvalidArgument
-from semistream.core.semantics import JoinSpec, Order, require_order
+from semistream.core.saved_state import SavedState
+from semistream.core.semantics import JoinSpec
 from semistream.operators.cache.hot_blocks import PrivateBlocks, SharedBlocks
 from semistream.operators.cache.hot_rows import HotRows
-from semistream.operators.driver import StepOperator
+from semistream.operators.config import JoinConfig
+from semistream.operators.join import Join, JoinInputs, Part
 from semistream.operators.phases.sweep_memory import SweepMemory
 from semistream.operators.phases.sweep_phase import Found, SweepPhase
 from semistream.operators.phases.sweep_results import SweepResults
@@ -70,7 +72,6 @@ from semistream.operators.registry import register
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter
 from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
-from semistream.storage import Io, MasterTable
 
 __all__ = [
     "Sweepjoin",
@@ -88,8 +89,8 @@ _Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepjoinConfig:
-    """Settings of SWEEPJOIN beyond the budget.
+class SweepjoinConfig(JoinConfig):
+    """Settings of SWEEPJOIN beyond the budget, and those of `JoinConfig`.
 
     Attributes
     ----------
@@ -102,94 +103,63 @@ class SweepjoinConfig:
         of its own by default.
     cache_processes
         How many processes share it: each gives its share, and the cache is as large as all shares together.
-    order
-        ``"any"``, or ``"stream"`` for output in the order of the stream.
-    io
-        ``"buffered"``, or ``"drop_behind"`` to leave nothing in the page cache.
     """
 
     w: int | None = None
     cache_share: float = 1.0
     cache_folder: str | None = None
     cache_processes: int = 1
-    order: Order = "any"
-    io: Io = "buffered"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_count("w", self.w, optional=True)
         require_count("cache_processes", self.cache_processes)
         require_number("cache_share", self.cache_share)
         if not 0 <= self.cache_share <= 1:
             raise InvalidArgument(f"cache_share={self.cache_share} must be at least 0 and at most 1")
-        require_order(self.order)
 
 
-@register("sweepjoin", SweepjoinConfig, ("clustered",))
-class Sweepjoin(StepOperator):
+@register("sweepjoin", SweepjoinConfig, ("clustered",), has_window=True)
+class Sweepjoin(Join):
     """Exact join of a stream with a clustered table, a window of tuples at a time."""
 
-    def __init__(
-        self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: SweepjoinConfig | None = None
-    ) -> None:
-        self.config = config or SweepjoinConfig()
-        super().__init__(table, spec, budget_bytes)
+    stream: StreamBuffer
 
-    def _open(self) -> None:
-        table, spec, config = self.table, self.spec, self.config
+    def __init__(self, inputs: JoinInputs, config: SweepjoinConfig) -> None:
+        spec, self._metrics = inputs.spec, inputs.metrics
         StreamBuffer.require_supported(spec.stream_schema)
-        self._filter = PairFilter(spec)
         columns = list(spec.needed_master_columns)
-        self._sweep = SweepPhase("sweepjoin", table, spec, columns, self.metrics, config.io)
-        self._delivery = sweep_delivery(spec, self.budget_bytes, ordered=config.order == "stream")
-        self._results_bytes = sweep_results_bytes(self._delivery)
+        self.disk = SweepPhase(inputs, columns, config.io)
+        self._delivery = sweep_delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
+        results_bytes = sweep_results_bytes(self._delivery)
         self._memory = SweepMemory.of(
-            self.budget_bytes,
-            f"sweepjoin on {table.path}",
-            index_bytes=self._sweep.index_bytes,
-            least_disk_bytes=self._sweep.least_disk_bytes,
-            results_bytes=self._results_bytes,
-            files_per_bucket=self._sweep.files_per_bucket,
+            inputs.budget_bytes,
+            str(inputs),
+            index_bytes=self.disk.index_bytes,
+            least_disk_bytes=self.disk.least_disk_bytes,
+            results_bytes=results_bytes,
+            files_per_bucket=self.disk.files_per_bucket,
             cache_share=config.cache_share,
             w=config.w,
         )
-        self.cache = self._make_cache(columns, self._memory.cache_bytes)
-        self._sweep.use(self.budget_bytes, self._memory.disk_bytes, self._memory.found_bytes)
-        self._buffer = StreamBuffer(self._memory.stream_buffer_bytes, self._sweep.matching.stream_codes)
-        self._results = SweepResults(spec, self._filter, self._delivery)
-        self.w = self._memory.most_w
-
-    def _make_cache(self, columns: list[str], share_bytes: int) -> HotRows:
-        """Return a cache that takes ``share_bytes`` for each process, with all that it does beside its blocks."""
-        processes = self.config.cache_processes
-        self._cache_capacity_bytes, self._cache_bytes_beside = HotRows.capacity_in(share_bytes, processes)
-        capacity = self._cache_capacity_bytes
-        schema = pa.schema([self.table.schema.field(name) for name in columns])
-        row_bytes = row_bytes_of(self.table.schema, self.table.num_bytes / max(1, self.table.num_rows), columns)
-        place = (self.table.path, self.table.table_id, self.table.version, schema.to_string())
-        owner = xxhash.xxh3_64_intdigest(repr(place).encode()) >> 1
-        if self.config.cache_folder is not None:
-            try:
-                store = SharedBlocks(self.config.cache_folder)
-                return HotRows(schema, capacity, row_bytes, store, processes=processes, owner=owner)
-            except OSError:
-                pass  # the folder cannot be written: this process caches for itself
-        return HotRows(schema, capacity // processes, row_bytes, PrivateBlocks(), owner=owner)
-
-    @property
-    def pending(self) -> int:
-        return self._buffer.num_rows
-
-    @property
-    def buffered(self) -> int:
-        return self._buffer.num_rows
-
-    def _accept(self, batch: pa.RecordBatch) -> int:
-        return self._buffer.offer(batch)
+        hot_rows = _SharedRows(inputs, columns, config, self._memory.cache_bytes)
+        self.cache = hot_rows.cache
+        self.disk.use(inputs.budget_bytes, self._memory.disk_bytes, self._memory.found_bytes)
+        self.stream = StreamBuffer(self._memory.stream_buffer_bytes, self.disk.matching.stream_codes)
+        self._results = SweepResults(spec, PairFilter(spec), self._delivery)
+        self._window_size = _WindowSize(self._memory)
+        self.parts = {
+            "window": self._window_size,
+            "delivery": _SweepDelivery(self._delivery, results_bytes),
+            "stream": self.stream,
+            "disk": self.disk,
+            "cache": hot_rows,
+        }
 
     # --- one step: S2's Algorithms 1 and 3 for a whole window (D1); line numbers are theirs --------------------------
 
-    def _step(self) -> Iterator[pa.RecordBatch]:
-        window = self._buffer.peek(self.w)  # Alg. 3, ll. 2-3
+    def step(self) -> Iterator[pa.RecordBatch]:
+        window = self.stream.peek(self._window_size.w)  # Alg. 3, ll. 2-3
         assert window is not None
         self.cache.refresh()
         self.cache.record(window.code if window.valid is None else window.code[window.valid])  # for Alg. 1, l. 16 (D6)
@@ -200,17 +170,22 @@ class Sweepjoin(StepOperator):
         distinct, key_of = np.unique(window.code[is_missing], return_inverse=True)  # Alg. 1, l. 7, for all keys
         self._results.begin(window, self.cache, cached, is_missing, key_of)
         portions = 0
-        for found in self._sweep.look_up(distinct) if distinct.size else ():  # Alg. 1, l. 12 (D2, D3)
+        for found in self.disk.look_up(distinct) if distinct.size else ():  # Alg. 1, l. 12 (D2, D3)
             portions += 1
             if portions == 1 and found.is_last:
                 self._offer_to_cache(distinct, found)  # Alg. 1, l. 19 (D6, D7)
             yield from self._results.add(found)  # Alg. 1, ll. 13-15; with the first portion Alg. 3, l. 5
         yield from self._results.end()  # Alg. 1, ll. 8-11: keys without a row
         self._count(window, is_missing)
-        self._set_w(portions)
-        self._buffer.consume(len(window))  # Alg. 1, ll. 17-18
-        yield from self._delivery.release(int(window.number[-1]) + 1)
+        self._window_size.adapt(portions)
+        self.stream.consume(len(window))  # Alg. 1, ll. 17-18
+        yield from self._delivery.release(lambda: int(window.number[-1]) + 1)
         self.cache.learn()  # Alg. 1, ll. 20-21 (D6)
+
+    @property
+    def w(self) -> int:
+        """Stream tuples of the next window."""
+        return self._window_size.w
 
     def _offer_to_cache(self, distinct: _Int64s, found: Found) -> None:
         """Let the cache take in the rows of keys that are frequent."""
@@ -221,48 +196,87 @@ class Sweepjoin(StepOperator):
     def _count(self, window: Arrivals, is_missing: npt.NDArray[np.bool_]) -> None:
         missing = int(is_missing.sum())
         with_key = len(window) if window.valid is None else int(window.valid.sum())
-        self.metrics.tuples_answered += len(window)
-        self.metrics.tuples_through_disk += missing
-        self.metrics.tuples_through_cache += with_key - missing
-        self.metrics.tuples_without_match += self._results.unmatched
+        self._metrics.tuples_answered += len(window)
+        self._metrics.tuples_through_disk += missing
+        self._metrics.tuples_through_cache += with_key - missing
+        self._metrics.tuples_without_match += self._results.unmatched
 
-    def _set_w(self, portions: int) -> None:
-        """Keep windows such that the rows found in a sweep go out in one portion: only then are they learned."""
+
+class _SharedRows(Part):
+    """The cache of hot rows, in memory of this process or in a folder that processes share."""
+
+    def __init__(self, inputs: JoinInputs, columns: list[str], config: SweepjoinConfig, share_bytes: int) -> None:
+        table, processes = inputs.table, config.cache_processes
+        self.capacity_bytes, self._bytes_beside = HotRows.capacity_in(share_bytes, processes)
+        schema = pa.schema([table.schema.field(name) for name in columns])
+        row_bytes = row_bytes_of(table.schema, table.num_bytes / max(1, table.num_rows), columns)
+        place = (table.path, table.table_id, table.version, schema.to_string())
+        owner = xxhash.xxh3_64_intdigest(repr(place).encode()) >> 1
+        self._share_bytes = self.capacity_bytes // processes
+        try:
+            if config.cache_folder is None:
+                raise OSError("this process caches for itself")
+            store = SharedBlocks(config.cache_folder)
+            self.cache = HotRows(schema, self.capacity_bytes, row_bytes, store, processes=processes, owner=owner)
+        except OSError:  # also where the folder cannot be written
+            self.cache = HotRows(schema, self._share_bytes, row_bytes, PrivateBlocks(), owner=owner)
+
+    def components(self) -> dict[str, int]:
+        return {"hot rows": -(-self.cache.nbytes // self.cache.processes), "hot rows to come": self._bytes_beside}
+
+    def state(self, *, exact: bool) -> SavedState:
+        return self.cache.state() if exact else SavedState()
+
+    def set_state(self, saved: SavedState) -> None:
+        self.cache.set_state(saved)
+
+    def check(self) -> None:
+        assert self.cache.nbytes // self.cache.processes <= self._share_bytes
+        assert self.cache.waiting_bytes <= self._bytes_beside
+        self.cache._check()
+
+
+class _WindowSize(Part):
+    """How many tuples a window has: as many as find their rows in one portion, because only those are learned."""
+
+    def __init__(self, memory: SweepMemory) -> None:
+        self._memory = memory
+        self.w = memory.most_w
+
+    def adapt(self, portions: int) -> None:
         self.w = next_w(self.w, self._memory.most_w, fits=portions <= 1)
 
-    # --- contract -----------------------------------------------------------------------------------------------
+    def components(self) -> dict[str, int]:
+        return {"rows found": self._memory.rows_found_bytes, "window": self._memory.window_bytes}
 
-    def _components(self) -> dict[str, int]:
-        return {
-            "stream buffer": self._buffer.nbytes,
-            "index": self._sweep.index_bytes,
-            "disk buffer": self._sweep.nbytes,
-            "rows found": self._memory.rows_found_bytes,
-            "window": self._memory.window_bytes,
-            "hot rows": -(-self.cache.nbytes // self.cache.processes),
-            "hot rows to come": self._cache_bytes_beside,
-            "results": self._results_bytes,
-        }
+    def state(self, *, exact: bool) -> SavedState:
+        return SavedState({"w": self.w}) if exact else SavedState()
 
-    def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "order": self.config.order}
+    def set_state(self, saved: SavedState) -> None:
+        self.w = saved.header["w"]
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        return {}, {"buffer": self._buffer.to_table(self.spec.stream_schema)}
 
-    def _set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        self._buffer.put_back(tables["buffer"])
+class _SweepDelivery(Part):
+    """Results being built, of cache and sweep at once."""
 
-    def _release(self) -> None:
-        self._sweep.close()
+    def __init__(self, delivery: Delivery, results_bytes: int) -> None:
+        self._delivery = delivery
+        self._results_bytes = results_bytes
+
+    def components(self) -> dict[str, int]:
+        return {"results": self._results_bytes}
+
+    def identity(self) -> dict[str, Any]:
+        return self._delivery.identity()
+
+    def state(self, *, exact: bool) -> SavedState:
+        return self._delivery.state(exact=exact)
+
+    def set_state(self, saved: SavedState) -> None:
+        self._delivery.set_state(saved)
+
+    def close(self) -> None:
         self._delivery.close()
-
-    def _check(self) -> None:
-        """Assert the invariants; for tests."""
-        assert self.memory().total_bytes <= self.budget_bytes
-        assert self.cache.nbytes // self.cache.processes <= self._cache_capacity_bytes // self.config.cache_processes
-        assert self.cache.waiting_bytes <= self._cache_bytes_beside
-        self.cache._check()
 
 
 def sweep_delivery(spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> Delivery:

@@ -239,6 +239,11 @@ class TupleWindow:
             self._free(slots)
         return slots
 
+    def waiting_keys(self) -> tuple[_Int64s, _Int32s]:
+        """Return every code in the window once, and how many tuples have it."""
+        assert isinstance(self.codes, FifoMultimap)
+        return self.codes.keys_with_at_least(1)
+
     def _free(self, slots: _Int32s) -> None:
         self.store.free(slots)
         self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)

@@ -13,6 +13,7 @@ from semistream.cost.model import model
 from semistream.operators.feeder import Feeder
 from semistream.storage import MasterTable
 from tests.cost.models.real_joins import STREAM, TEXT_STREAM, batches, case_of, make, run_steps, staged
+from tests.operators.inside import inside
 
 KEYS = 20_000
 UNIFORM = KeyDistribution.zipf(KEYS, 0.0)
@@ -44,9 +45,9 @@ def test_window_and_components(
         plan = model(name).plan(case_of(op, keys=UNIFORM, rows_per_key=TABLES[kind].get("rows_per_key", 1)), memory, {})
         run_steps(op, Feeder(batches(schema, domain=KEYS)), 3)
         measured = op.memory().components
-        assert plan.settings["b"] == op.b  # type: ignore[attr-defined]
+        assert plan.settings["b"] == inside(op).b
         assert plan.loops_per_cycle == op.steps_per_cycle
-        assert plan.window_tuples == pytest.approx(op.window_capacity_tuples, rel=0.02)  # type: ignore[attr-defined]
+        assert plan.window_tuples == pytest.approx(inside(op).stream.capacity_tuples, rel=0.02)
         assert plan.memory.keys() == measured.keys()
         for component in plan.memory.keys() - {"stream buffer"}:
             assert plan.memory[component] == pytest.approx(measured[component], rel=0.02), component
@@ -70,7 +71,7 @@ def test_ssbj_without_anything_to_cache(
         measured = op.memory().components
         for component in FIXED:
             assert plan.memory[component] == pytest.approx(measured[component], rel=0.02), component
-        assert plan.window_tuples == pytest.approx(op.window_capacity_tuples, rel=0.02)  # type: ignore[attr-defined]
+        assert plan.window_tuples == pytest.approx(inside(op).stream.capacity_tuples, rel=0.02)
 
 
 @pytest.mark.parametrize("name", ["meshjoin", "cmeshjoin", "ssbj"])

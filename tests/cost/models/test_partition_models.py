@@ -16,6 +16,7 @@ from semistream.cost.models.partitions import PartitionMemory, partitions_of
 from semistream.storage import MasterTable
 from semistream.workloads import master_table, synthetic
 from tests.cost.models.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
+from tests.operators.inside import inside
 
 NAMES = ("hybridjoin", "chybridjoin")
 ROWS = 50_000
@@ -33,9 +34,9 @@ def test_memory_is_what_the_operator_reports(table: MasterTable, name: str, memo
     with make(name, table, memory) as op:
         counts_per_tuple(op, 0.0, warm_up=1, tuples=1000)
         measured = op.memory().components
-        assert plan.settings["b"] == op.b  # type: ignore[attr-defined]
-        assert plan.window_tuples == pytest.approx(op.window_capacity_tuples, rel=0.02)  # type: ignore[attr-defined]
-        assert partitions_of(scattered_case(table, 0.0).table, op.b) == len(op._lookup._partitions)  # type: ignore[attr-defined]
+        assert plan.settings["b"] == inside(op).b
+        assert plan.window_tuples == pytest.approx(inside(op).stream.capacity_tuples, rel=0.02)
+        assert partitions_of(scattered_case(table, 0.0).table, inside(op).b) == len(inside(op).disk._partitions)
     assert plan.memory.keys() == measured.keys()
     for component in plan.memory.keys() - {"stream buffer"}:
         assert plan.memory[component] == pytest.approx(measured[component], rel=0.02), component
@@ -89,7 +90,7 @@ def test_an_appended_file_costs_a_seek_and_a_page_more(tmp_path: Path) -> None:
     plan = model("hybridjoin").plan(scattered_case(two, 0.0), memory, {"b": 4})
     with make("hybridjoin", two, memory, b=4) as op:
         counted = counts_per_tuple(op, 0.0, warm_up=20_000, tuples=40_000)
-        loads = op.partitions_read / op.metrics.tuples_answered  # type: ignore[attr-defined]
+        loads = inside(op).disk.partitions_read / op.metrics.tuples_answered
     assert plan.loop.seeks == plan.loop.reads == 2  # half of the pages of a partition are in each file
     assert counted.seeks / loads == pytest.approx(2, rel=0.1)
     assert counted.reads / loads == pytest.approx(2, rel=0.1)

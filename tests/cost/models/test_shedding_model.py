@@ -15,6 +15,7 @@ from semistream.cost.models.shedding import considered_share, predict_shedding
 from semistream.operators.shedding.load_shedding import SheddingConfig, Strategy
 from semistream.storage import MasterTable
 from tests.cost.models.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
+from tests.operators.inside import inside
 
 MEMORY = 1_000_000
 
@@ -118,7 +119,7 @@ def test_memory_is_what_the_operator_reports(table: MasterTable, case: JoinCase,
     with make(name, table, MEMORY, shedding="considering") as op:
         counts_per_tuple(op, 1.0, warm_up=1, tuples=1000)
         measured = op.memory().components
-        assert plan.window_tuples == pytest.approx(op.window_capacity_tuples, rel=0.02)  # type: ignore[attr-defined]
+        assert plan.window_tuples == pytest.approx(inside(op).stream.capacity_tuples, rel=0.02)
     assert plan.memory.keys() == measured.keys()
     for component in plan.memory.keys() - {"stream buffer"}:
         assert plan.memory[component] == pytest.approx(measured[component], rel=0.02), component

@@ -10,6 +10,7 @@ from semistream.cost.model import model, predict
 from semistream.cost.models.sketch_share import sketch_share
 from semistream.storage import MasterTable
 from tests.cost.models.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
+from tests.operators.inside import inside
 
 MEMORIES = (200_000, 600_000, 2_000_000)
 
@@ -23,8 +24,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
 def test_memory_is_what_the_operator_reports(table: MasterTable, memory: int) -> None:
     plan = model("sweepjoin").plan(scattered_case(table, 0.0), memory, {})
     with make("sweepjoin", table, memory) as op:
-        assert plan.settings["w"] == op.w  # type: ignore[attr-defined]
-        capacity_bytes = op._cache_capacity_bytes  # type: ignore[attr-defined]
+        assert plan.settings["w"] == inside(op).w
+        capacity_bytes = inside(op).parts["cache"].capacity_bytes
         counts_per_tuple(op, 0.0, warm_up=1, tuples=1000)
         measured = op.memory().components
     assert plan.memory["hot rows"] == pytest.approx(capacity_bytes, rel=0.02)

@@ -335,7 +335,7 @@ def test_recent_keys_are_the_last_ones(capacity: int, batches: list[list[int]]) 
     recent = RecentKeys(capacity)
     plain: deque[int] = deque(maxlen=capacity)
     for batch in batches:
-        saved = unpack_state(pack_state(recent.state()))
+        saved = unpack_state(pack_state(recent.state(exact=True)))
         recent = RecentKeys(capacity)
         recent.set_state(saved)
         recent.add(np.array(batch, dtype=np.int64))

@@ -73,7 +73,7 @@ class Stage:
                 rows = np.flatnonzero((run_codes == code) & valid)
                 collecting.sets.add(np.full(rows.size, position), run, rows)
         self.front.take_in(collecting)
-        self.front._check()
+        self.front.check()
 
     def answer(self, stream: pa.RecordBatch) -> tuple[list[pa.RecordBatch], pa.RecordBatch]:
         """Return the results of tuples whose keys are cached, and the other tuples."""
@@ -223,7 +223,7 @@ def test_memory_stays_within_its_share_and_uses_it(policy: CachePolicyName, colu
         )
         assert sum(front.components().values()) == 0
         front.measure(master)
-        front._check()
+        front.check()
         used = sum(front.components().values())
         assert used <= cache_bytes
         if cache_bytes >= 50_000:

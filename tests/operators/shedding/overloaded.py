@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 import semistream as ss
 from semistream.core.semantics import How, Order
+from semistream.operators.driver import StepOperator
 from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, UPFRONT_STRATEGIES, LoadShedding, Strategy
-from semistream.operators.windowed_operator import WindowedOperator
+from semistream.operators.shedding.overload import Overload
 from semistream.storage import MasterTable
 from tests import oracle
 
@@ -95,7 +96,7 @@ def _made(tuples: int, rows: int, keys: int, seed: int) -> Load:
 LOAD = _made(tuples=1_500, rows=1_500, keys=1_000, seed=1)
 
 
-MADE: list[WindowedOperator] = []
+MADE: list[StepOperator] = []
 
 
 def operator(
@@ -108,27 +109,28 @@ def operator(
     order: Order = "any",
     memory: int | None = None,
     **options: Any,
-) -> WindowedOperator:
+) -> StepOperator:
     """Return an operator whose iterations are small beside what comes."""
     b = 4 if "mesh" in name else 1
     memory = memory or (130_000 if order == "any" else 170_000)
     settings = {"b": b, "order": order, "shedding": shedding, **options}
     op = ss.operator(name, table, schema, on="id", how=how, memory=memory, **settings)
-    assert isinstance(op, WindowedOperator)
+    assert isinstance(op, StepOperator)
     MADE.append(op)
     return op
 
 
-def shedding_of(op: WindowedOperator) -> LoadShedding:
-    assert op._shedding is not None
-    return op._shedding
+def shedding_of(op: StepOperator) -> LoadShedding:
+    part = op.join.shedding
+    assert isinstance(part, Overload)
+    return part._shedding
 
 
-def check(op: WindowedOperator, pending_before: int = 0, shed_before: int = 0) -> None:
+def check(op: StepOperator, pending_before: int = 0, shed_before: int = 0) -> None:
     """Assert what holds after every step; the operator may have been restored with tuples pending or shed."""
     report = op.memory()
     assert report.total_bytes <= report.budget_bytes
-    op._check()
+    op.check()
     shedding = shedding_of(op)
     shedding._check()
     counted = op.metrics
@@ -137,14 +139,14 @@ def check(op: WindowedOperator, pending_before: int = 0, shed_before: int = 0) -
     assert counted.tuples_shed + shed_before == counted.tuples_reloaded + inside + counted.tuples_dropped
 
 
-def step(op: WindowedOperator, pending_before: int = 0, shed_before: int = 0) -> list[pa.RecordBatch]:
+def step(op: StepOperator, pending_before: int = 0, shed_before: int = 0) -> list[pa.RecordBatch]:
     results = list(op.step())
     check(op, pending_before, shed_before)
     return results
 
 
 def drive(
-    op: WindowedOperator,
+    op: StepOperator,
     stream: pa.RecordBatch,
     bursts: Iterable[tuple[int, int]] = BURSTS,
     after_step: Callable[[], object] = lambda: None,

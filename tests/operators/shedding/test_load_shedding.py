@@ -1,6 +1,5 @@
 """When load is shed, which tuples go, and that every one of them comes back or is counted as dropped."""
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse
 from semistream.core.metrics import Metrics
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.operators.shedding.load_shedding import (
     ALL_STRATEGIES,
     UPFRONT_STRATEGIES,
@@ -231,10 +231,10 @@ def test_every_shed_tuple_is_reloaded_once(
                 assert inside.issuperset(buffer.values)
                 inside.difference_update(buffer.values)
             elif to == "disk":
-                header, tables = shedding.state()
+                saved = unpack_state(pack_state(shedding.state()))
                 shedding.close()
                 shedding = _shedding(to=to, spool_bytes=spool_bytes)
-                shedding.set_state(json.loads(json.dumps(header)), tables)
+                shedding.set_state(saved)
             shedding._check()
             assert shedding.tuples_inside == len(inside)
             # Behind callables, rows are asked for by their average size.
@@ -286,9 +286,9 @@ def test_a_snapshot_of_a_full_spool_fits_the_same_spool_with_what_found_no_room(
         while buffer.room:
             shedding.reload(1_000, buffer.accept)
         _shed(shedding, list(range(1_000, 2_000)))
-        header, tables = shedding.state()
-        assert "unplaced" in tables
-        other.set_state(header, tables)
+        saved = shedding.state()
+        assert "unplaced" in saved.arrays
+        other.set_state(saved)
         one, two = _Buffer(10**6), _Buffer(10**6)
         shedding.reload(10**6, one.accept)
         other.reload(10**6, two.accept)
@@ -311,9 +311,9 @@ def test_a_random_sample_goes_on_after_a_snapshot() -> None:
     with _shedding("random", to="drop", seed=1) as shedding, _shedding("random", to="drop", seed=2) as other:
         _shed(shedding, [1, 2])
         shedding.choose(3, 10)
-        header, tables = shedding.state()
-        assert tables == {}
-        other.set_state(json.loads(json.dumps(header)), tables)
+        saved = shedding.state()
+        assert saved.arrays == {}
+        other.set_state(unpack_state(pack_state(saved)))
         assert other.tuples_dropped == 2
         assert other.choose(10, 1_000).tolist() == shedding.choose(10, 1_000).tolist()
 
@@ -322,7 +322,7 @@ def test_a_snapshot_with_shed_tuples_does_not_go_where_they_would_be_dropped() -
     with _shedding() as shedding, _shedding(to="drop") as dropping:
         _shed(shedding, [1, 2])
         with pytest.raises(InvalidArgument, match="to='drop' would lose the 2 shed tuples"):
-            dropping.set_state(*shedding.state())
+            dropping.set_state(shedding.state())
 
 
 def test_a_snapshot_cannot_hold_what_is_on_the_network() -> None:

@@ -9,11 +9,12 @@ import pytest
 import semistream as ss
 from semistream.core.errors import InvalidArgument, SnapshotMismatch
 from semistream.core.semantics import Order
+from semistream.operators.driver import StepOperator
 from semistream.operators.shedding.load_shedding import Strategy
-from semistream.operators.windowed_operator import WindowedOperator
 from semistream.storage import MasterTable
 from tests import oracle
 from tests.depth import slow_unless
+from tests.operators.inside import inside
 from tests.operators.shedding.overloaded import (
     COMBINATIONS,
     LOAD,
@@ -40,7 +41,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
 def test_results_are_the_same_when_every_step_is_that_of_a_restored_operator(
     name: str, strategy: Strategy, order: Order, table: MasterTable, tmp_path: Path
 ) -> None:
-    def made() -> WindowedOperator:
+    def made() -> StepOperator:
         shedding = ss.SheddingConfig(strategy=strategy, spool_bytes="1MB", directory=tmp_path)
         return operator(name, table, LOAD.stream.schema, shedding, how="semi", order=order)
 
@@ -69,7 +70,7 @@ def test_results_are_the_same_when_every_step_is_that_of_a_restored_operator(
 
 def _overloaded(
     name: str, strategy: Strategy, table: MasterTable, **settings: Any
-) -> tuple[WindowedOperator, int, list[pa.RecordBatch]]:
+) -> tuple[StepOperator, int, list[pa.RecordBatch]]:
     """Return an operator that has shed tuples, how many of the stream it took, and its results so far."""
     shedding = ss.SheddingConfig(strategy=strategy, spool_bytes="1MB")
     op = operator(name, table, LOAD.stream.schema, shedding, **settings)
@@ -194,7 +195,7 @@ def test_a_move_waits_for_the_spool_when_nothing_else_is_pending(tmp_path: Path)
     while op.pending:
         assert op.table.version == table.version
         list(op.step())
-        alone += op._stream.pending == 0 < shedding_of(op).tuples_inside
+        alone += inside(op).stream.pending == 0 < shedding_of(op).tuples_inside
     assert alone > 0
     assert op.table.version == newer.version
     assert op.metrics.tuples_answered == op.metrics.tuples_in

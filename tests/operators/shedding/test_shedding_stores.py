@@ -16,6 +16,7 @@ from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES, Load
 from semistream.storage import MasterTable
 from tests import oracle
 from tests.depth import covering
+from tests.operators.inside import inside
 from tests.operators.shedding.overloaded import (
     COMBINATIONS,
     LOAD,
@@ -66,7 +67,7 @@ def test_tuples_that_callables_carry_away_come_back_in_any_order(
     network = Network()
     shedding = ss.SheddingConfig(strategy=strategy, to=(network.put, network.take))
     op = operator(name, table, LOAD.stream.schema, shedding, how="left", order=order)
-    buffer_bytes = op._stream._buffer.capacity_bytes
+    buffer_bytes = inside(op).stream._buffer.capacity_bytes
     results = list(drive(op, LOAD.stream))
     op.close()
     check_rows(results, LOAD.expected("left"), order)

@@ -10,9 +10,10 @@ import pytest
 import semistream as ss
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators import Chybridjoin, Hybridjoin
+from semistream.operators.driver import StepOperator
 from semistream.operators.shedding.load_shedding import Strategy
-from semistream.operators.windowed_operator import WindowedOperator
 from semistream.storage import MasterTable
+from tests.operators.inside import inside
 from tests.operators.shedding.overloaded import COMBINATIONS, LOAD, STRATEGIES, operator, shedding_of, step
 
 ROWS = 20_000
@@ -38,7 +39,7 @@ def zipf_table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
 
 
 def _run(
-    op: WindowedOperator,
+    op: StepOperator,
     keys: _Int64s,
     tuples_per_page: float,
     pages: int,
@@ -89,13 +90,13 @@ def test_the_older_a_tuple_in_the_queue_the_rarer_is_its_partition(
     shedding = ss.SheddingConfig()
     op = operator(name, zipf_table, SCHEMA, shedding, how="semi", memory=MEMORY[name], b=2)
     assert isinstance(op, Hybridjoin | Chybridjoin)
-    codes = op._lookup.codes
+    codes = inside(op).disk.codes
     keys = codes.stream_codes(pa.record_batch({"id": np.arange(ROWS)})).code
     partition_probability = np.bincount(codes.window_codes(keys).code, weights=PROBABILITY)
     means: list[list[float]] = []
 
     def look() -> None:
-        queue = op._stream.window.codes
+        queue = inside(op).stream.window.codes
         if op.metrics.pages_read > 500 and op.metrics.steps % 10 == 0:
             assert isinstance(queue, FifoMultimap)
             probability = partition_probability[queue.codes_at(queue.oldest(len(queue)))]
@@ -137,9 +138,9 @@ def test_partitions_are_not_read_in_vain_while_tuples_are_shed(zipf_table: Maste
     pages_per_partition = []
     for shedding in (None, ss.SheddingConfig(), ss.SheddingConfig(lookup_position=1.0)):
         op = operator("hybridjoin", zipf_table, SCHEMA, shedding, how="semi", memory=MEMORY["hybridjoin"], b=2)
-        assert isinstance(op, Hybridjoin)
+        assert isinstance(op, StepOperator)
         _run(op, _zipf(100_000, seed=1), 40, 1_000)
-        pages_per_partition.append(op.metrics.pages_read / op.partitions_read)
+        pages_per_partition.append(op.metrics.pages_read / inside(op).disk.partitions_read)
     calm, shedding_newer, shedding_oldest = pages_per_partition
     assert shedding_newer < 1.1 * calm
     assert shedding_oldest < 1.1 * calm
@@ -167,9 +168,9 @@ def test_what_waits_beyond_2w_is_shed_and_comes_back_when_less_waits(strategy: S
     assert op.offer(LOAD.stream.slice(31, 60)) == 60
     step(op)
     assert (counted.tuples_shed, shedding.tuples_inside, op.buffered) == (51, 51, 10)
-    for inside in (41, 31, 21, 11, 1, 0):  # nothing comes: each iteration takes w from the 2w that wait
+    for left in (41, 31, 21, 11, 1, 0):  # nothing comes: each iteration takes w from the 2w that wait
         step(op)
-        assert (shedding.tuples_inside, counted.tuples_shed) == (inside, 51)
+        assert (shedding.tuples_inside, counted.tuples_shed) == (left, 51)
     assert counted.tuples_reloaded == 51
     op.close()
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from semistream.core.conditions import compare
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TupleTooLarge
 from semistream.core.metrics import Metrics
+from semistream.core.saved_state import SavedState, pack_state, unpack_state
 from semistream.core.semantics import JoinSpec
-from semistream.operators.window.admission import Admission
+from semistream.operators.phases.admission import Admission
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import matching_for
 from semistream.operators.window.stream_side import StreamSide
@@ -85,17 +86,18 @@ def test_tuples_move_into_the_window_in_order_and_null_keys_are_set_aside() -> N
     assert set_aside == [rows[1], rows[4]]
     assert _window_rows(stream) == [rows[0], rows[2], rows[3], rows[5]]
     assert (stream.pending, stream.tuples_in_window) == (7, 4)
-    assert stream.oldest_pending_number == 0
+    assert stream.oldest_pending() == 0
     stream.window.expire(1)
-    assert stream.oldest_pending_number == 2
+    assert stream.oldest_pending() == 2
     stream.window.expire(3)
-    assert stream.oldest_pending_number == 6
+    assert stream.oldest_pending() == 6
 
 
 def test_nothing_is_allocated_before_the_first_tuple() -> None:
     stream = _stream()
-    assert stream.capacity_tuples == stream.hash_bytes == stream.queue_bytes == stream.buffer_bytes == 0
-    assert stream.pending == stream.oldest_pending_number == 0
+    assert stream.capacity_tuples == 0
+    assert stream.components() == {"stream buffer": 0, "H_S": 0, "queue": 0}
+    assert stream.pending == stream.oldest_pending() == 0
     assert _admit(stream, 5) == (0, [])
 
 
@@ -119,8 +121,8 @@ def test_shares_are_kept_and_nothing_is_lost_or_stuck(
             stream.window.expire(min(expired + 1, len(stream.window)))
             taken += stream.accept(_batch(rows[taken:]))
         sent += len(rows)
-        assert stream.buffer_bytes <= buffer_bytes
-        assert stream.hash_bytes + stream.queue_bytes <= window_bytes
+        assert stream.components()["stream buffer"] <= buffer_bytes
+        assert _window_bytes(stream) <= window_bytes
     live = _window_rows(stream)
     seen += [row["k"] for row in live]
     stream.window.expire(len(live))
@@ -144,11 +146,11 @@ def test_state_fits_a_stream_of_the_same_shares(buffer_bytes: int, actions: list
         _admit(stream, admitted)
         stream.window.expire(min(expired, len(stream.window)))
         other = _stream(buffer_bytes)
-        other.set_state(*stream.state())
+        other.set_state(taken_out(stream))
         assert other.pending == stream.pending
-        assert other.oldest_pending_number == stream.oldest_pending_number
+        assert other.oldest_pending() == stream.oldest_pending()
         assert _window_rows(other) == _window_rows(stream)
-        assert other.buffer_bytes <= buffer_bytes
+        assert other.components()["stream buffer"] <= buffer_bytes
         stream = other
     live = _window_rows(stream)
     stream.window.expire(len(live))
@@ -158,7 +160,7 @@ def test_state_fits_a_stream_of_the_same_shares(buffer_bytes: int, actions: list
 
 def test_a_stream_that_never_saw_a_tuple_has_a_state_too() -> None:
     other = _stream()
-    other.set_state(*_stream().state())
+    other.set_state(taken_out(_stream()))
     assert other.pending == 0
 
 
@@ -167,11 +169,11 @@ def test_state_that_does_not_fit_is_an_error_with_the_remedy() -> None:
     stream.accept(_batch(_rows(150)))
     _admit(stream, 150)
     with pytest.raises(BudgetTooSmall, match=r"150 tuples .*: give at least the memory it was taken with"):
-        _stream(window_bytes=5000).set_state(*stream.state())
+        _stream(window_bytes=5000).set_state(taken_out(stream))
     waiting = _stream()
     waiting.accept(_batch(_rows(150)))
     with pytest.raises(BudgetTooSmall, match=r"150 tuples .*: give at least the memory it was taken with"):
-        _stream(buffer_bytes=2000).set_state(*waiting.state())
+        _stream(buffer_bytes=2000).set_state(taken_out(waiting))
 
 
 # --- text that outgrows what was measured -------------------------------------------------------------------------
@@ -187,7 +189,7 @@ def test_a_text_larger_than_the_ring_waits_until_the_window_is_empty_and_is_then
     assert len(_drained(stream)) == 12
     assert stream.accept(batch.slice(2)) == 2
     assert [row["k"] for row in _drained(stream)] == [12, 13]
-    assert stream.hash_bytes + stream.queue_bytes <= 20_000
+    assert _window_bytes(stream) <= 20_000
 
 
 def test_a_text_larger_than_the_window_is_an_error_and_later_tuples_are_welcome() -> None:
@@ -217,9 +219,19 @@ def _filled(max_window_bytes: int | None) -> StreamSide:
     return stream
 
 
+def taken_out(stream: StreamSide) -> SavedState:
+    return unpack_state(pack_state(stream.state(exact=False)))
+
+
+def _window_bytes(stream: StreamSide) -> int:
+    components = stream.components()
+    return components["H_S"] + components["queue"]
+
+
 def _contents(stream: StreamSide) -> tuple[Any, ...]:
-    header, tables = stream.state()
-    return header, {name: table.to_pylist() for name, table in tables.items()}, stream.capacity_tuples
+    saved = stream.state(exact=False)
+    arrays = {name: array.tolist() for name, array in saved.arrays.items()}
+    return saved.header, arrays, stream.capacity_tuples
 
 
 @in_place
@@ -232,9 +244,9 @@ def test_resize_keeps_every_tuple_and_what_is_known_of_it(
 ) -> None:
     stream = _filled(max_window_bytes)
     before, window, shape = _contents(stream), stream.window, stream.window.shape
-    stream.resize(buffer_bytes, window_bytes, max_tuples)
+    stream.resize(window_bytes, buffer_bytes=buffer_bytes, max_tuples=max_tuples)
     assert _contents(stream)[:2] == before[:2]
-    assert stream.hash_bytes + stream.queue_bytes <= window_bytes
+    assert _window_bytes(stream) <= window_bytes
     assert max_tuples is None or stream.capacity_tuples <= max(max_tuples, 40)
     has_to_be = window_bytes > (max_window_bytes or 0) and stream.window.shape != shape
     assert (stream.window is not window) == has_to_be, "copied only where it has to be"
@@ -257,7 +269,7 @@ def test_a_resize_that_does_not_fit_is_an_error_and_changes_nothing(
     stream = _filled(max_window_bytes)
     before = _contents(stream)
     with pytest.raises(InvalidArgument, match=message):
-        stream.resize(buffer_bytes, window_bytes, max_tuples)
+        stream.resize(window_bytes, buffer_bytes=buffer_bytes, max_tuples=max_tuples)
     assert _contents(stream) == before
     rows = _window_rows(stream)
     stream.window.expire(len(rows))
@@ -266,7 +278,7 @@ def test_a_resize_that_does_not_fit_is_an_error_and_changes_nothing(
 
 def test_a_resize_before_the_first_tuple_takes_effect_with_it() -> None:
     stream = _stream()
-    stream.resize(5000, 4000, 11)
+    stream.resize(4000, buffer_bytes=5000, max_tuples=11)
     stream.accept(_batch(_rows(60)))
     assert stream.capacity_tuples == 11
 
@@ -292,7 +304,7 @@ def test_a_resize_after_texts_grew_is_refused_or_loses_and_blocks_nothing(
     stream = _after_texts_grew(in_window, max_window_bytes)
     before = _contents(stream)
     try:
-        stream.resize(20_000, 20_000, max_tuples)
+        stream.resize(20_000, buffer_bytes=20_000, max_tuples=max_tuples)
     except InvalidArgument:
         assert _contents(stream) == before
     assert _contents(stream)[:2] == before[:2]
@@ -316,7 +328,7 @@ def test_a_window_in_order_of_values_is_resized_by_copying() -> None:
     stream.accept(_batch(_rows(60)))
     _admit(stream, 40)
     before = _contents(stream)
-    stream.resize(20_000, 30_000, None)
+    stream.resize(30_000, buffer_bytes=20_000, max_tuples=None)
     assert _contents(stream)[:2] == before[:2]
     assert stream.capacity_tuples > before[2]
 
@@ -327,4 +339,4 @@ def test_an_empty_window_that_would_hold_nothing_is_refused() -> None:
     _admit(stream, 1)
     stream.window.expire(1)
     with pytest.raises(InvalidArgument, match="0 tuples are pending and the window would hold 0"):
-        stream.resize(20_000, 10, None)
+        stream.resize(10, buffer_bytes=20_000, max_tuples=None)

@@ -13,9 +13,10 @@ import pytest
 import semistream as ss
 from semistream.core.errors import InvalidArgument
 from semistream.cost.clock import DiskProfile
-from semistream.operators import Meshjoin
+from semistream.operators.driver import StepOperator
 from semistream.runtime.local.self_tuning import SelfTuning, Tuned
 from semistream.workloads.draws.bursts import Bursts
+from tests.operators.inside import inside
 
 ROWS = 20_000
 BUDGET = 8 << 20
@@ -66,7 +67,7 @@ class Run:
     ) -> None:
         stream = _stream(tuples, text_bytes)
         op = ss.operator("meshjoin", table, stream[0].schema, on="id", memory=options.pop("memory", BUDGET), **options)
-        assert isinstance(op, Meshjoin)
+        assert isinstance(op, StepOperator)
         self.op = op
         self.changes: list[Tuned] = []
         self.seen: list[tuple[float, int, int]] = []
@@ -193,15 +194,15 @@ def test_another_version_of_the_table_is_followed(tmp_path: Path, disk: DiskProf
     master = pa.table({"id": range(2000)})
     table = ss.stage(master, tmp_path / "r", key="id", layout="heap", page_bytes="4KB")
     op = ss.operator("meshjoin", table, pa.schema([("id", pa.int64())]), on="id", memory=BUDGET)
-    assert isinstance(op, Meshjoin)
+    assert isinstance(op, StepOperator)
     tuning = SelfTuning(op, disk)
     tuning.observe(0.0, 0)
-    before = op.memory_target_bytes
+    before = inside(op).memory_target_bytes
     assert before < BUDGET
     op.move_to(table.append(pa.table({"id": range(2000, 200_000)})))
-    assert op.memory_target_bytes == BUDGET
+    assert inside(op).memory_target_bytes == BUDGET
     tuning.observe(1.0, 0)
-    assert before < op.memory_target_bytes < BUDGET, "the index of a larger table takes more"
+    assert before < inside(op).memory_target_bytes < BUDGET, "the index of a larger table takes more"
     op.close()
 
 

@@ -160,7 +160,7 @@ def measure_hits(
     tuples = _passed(op) - passed_before
     # The tuples that passed in the measured part, which those in the stream buffer at its start belong to.
     measured = np.concatenate(keys)[passed_before : passed_before + tuples]
-    capacity = cast(_Cached, op).front_stage.capacity_keys
+    capacity = cast(_Cached, op.join).front_stage.capacity_keys
     return Hits(
         capacity_keys=capacity,
         tuples=tuples,

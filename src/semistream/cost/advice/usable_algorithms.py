@@ -3,7 +3,6 @@
 from semistream.core.semantics import JoinSpec
 from semistream.cost.join_case import Layout
 from semistream.operators import algorithm
-from semistream.operators.windowed_operator import WindowedOperator
 from semistream.state.tuple_store import TupleStore
 
 __all__ = ["why_unusable"]
@@ -37,8 +36,7 @@ def why_unusable(name: str, spec: JoinSpec, layout: Layout, *, on_key: bool) -> 
         return f"it looks keys up, which a table with layout {layout!r} has no index for"
     if "heap" not in chosen.layouts and not on_key:
         return "it finds rows by the table's key, and the join compares other columns"
-    waits = name == "sweepjoin" or (isinstance(chosen.operator, type) and issubclass(chosen.operator, WindowedOperator))
-    if waits and not all(map(TupleStore.supports, spec.stream_schema.types)):
+    if chosen.has_window and not all(map(TupleStore.supports, spec.stream_schema.types)):
         return "lists, maps and structs of the stream cannot wait in its window"
     needed = (spec.master_schema.field(column).type for column in spec.needed_master_columns)
     if name in _CACHING and not all(map(TupleStore.supports, needed)):

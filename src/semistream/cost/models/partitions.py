@@ -30,9 +30,9 @@ from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.phases.partitions import Partitions
 from semistream.operators.phases.scan_plan import ScanPlan
 from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, LoadShedding, SheddingConfig
+from semistream.operators.shedding.overload import shed_message_bytes
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching
-from semistream.operators.windowed_operator import WindowedOperator
 from semistream.state.tuple_window import WindowShape
 
 __all__ = ["PartitionLoads", "PartitionMemory", "partitions_of", "require_clustered", "times_between_loads"]
@@ -180,7 +180,7 @@ class PartitionMemory:
         delivery = Delivery(spec, memory_bytes, ordered=False)
         shedding_bytes = 0
         if shedding is not None:
-            message_bytes = WindowedOperator.shed_message_bytes(memory_bytes)
+            message_bytes = shed_message_bytes(memory_bytes)
             with LoadShedding(
                 shedding, spec.stream_schema, algorithm=name, strategies=ALL_STRATEGIES, message_bytes=message_bytes
             ) as store:

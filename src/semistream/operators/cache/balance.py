@@ -5,9 +5,12 @@ shrinks in two steps, because its tuples cannot be sent away: first fewer may en
 its memory passes on.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
+from semistream.core.saved_state import SavedState
 from semistream.operators.cache.front_stage import FrontStage
+from semistream.operators.join import Part
 from semistream.operators.window.stream_side import StreamSide
 
 __all__ = ["Balance"]
@@ -19,8 +22,13 @@ _LEAST_WINDOW = 1 / 16
 _LEAST_CHANGE = 1 / 128
 
 
-class Balance:
+class Balance(Part):
     """The common memory of a window and a front stage.
+
+    Parameters
+    ----------
+    taken_bytes
+        Returns how much of the pool another part holds: chunks of a smaller b that a snapshot had.
 
     Attributes
     ----------
@@ -30,11 +38,19 @@ class Balance:
 
     LEAST_ROWS: ClassVar[int] = 16
 
-    def __init__(self, stream: StreamSide, front_stage: FrontStage, pool_bytes: int) -> None:
+    def __init__(
+        self,
+        stream: StreamSide,
+        front_stage: FrontStage,
+        pool_bytes: int,
+        taken_bytes: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._stream = stream
         self._front_stage = front_stage
         self._pool_bytes = pool_bytes
+        self._taken_bytes = taken_bytes
         self._used_before = 0
+        self._planned_turn = 0
         self._wanted_cache_bytes: int | None = None
         self._limit_tuples: int | None = None
 
@@ -58,7 +74,11 @@ class Balance:
         self._used_before = 0
         self._wanted_cache_bytes = self._limit_tuples = None
         self._front_stage.resize(cache_bytes)
-        self._stream.resize_window(self._pool_bytes - cache_bytes)
+        self._stream.resize(self._pool_bytes - cache_bytes)
+
+    def room_for(self, most: int) -> int:
+        """Return how many tuples may enter the window now, of ``most``."""
+        return max(0, min(most, self.limit_tuples - self._stream.tuples_in_window))
 
     @property
     def limit_tuples(self) -> int:
@@ -76,7 +96,7 @@ class Balance:
         reserve = min(reserve, int(pool_bytes * _LARGEST_RESERVE))
         return min(used + reserve, int(pool_bytes * (1 - _LEAST_WINDOW)))
 
-    def aim(self) -> None:
+    def plan_shares(self) -> None:
         """Work out the shares anew; to be called when a round of moving keys is over."""
         if self._front_stage.cache is None:
             return
@@ -92,16 +112,47 @@ class Balance:
             if not self._limit_tuples:  # one tuple needs more than would be left
                 self._limit_tuples = self._wanted_cache_bytes = None
 
-    def settle(self) -> None:
+    def plan_shares_once_a_turn(self) -> None:
+        """Do so where turns are counted by the policy."""
+        inequality = self._front_stage.inequality
+        if inequality is not None and inequality.turn != self._planned_turn:
+            self._planned_turn = inequality.turn
+            self.plan_shares()
+
+    def move_memory(self) -> None:
         """Change the shares as far as the waiting tuples allow; to be called while nothing moves into the cache."""
         wanted = self._wanted_cache_bytes
         if wanted is None:
             return
         window_bytes = self._pool_bytes - wanted
         if wanted > self._front_stage.cache_bytes:
-            if not self._stream.resize_window(window_bytes):
+            if not self._stream.can_resize(window_bytes):
                 return  # tuples have to expire first
+            self._stream.resize(window_bytes)
             self._front_stage.resize(wanted)
-        elif self._front_stage.resize(wanted):
-            self._stream.resize_window(window_bytes)
+        elif self._front_stage.resize(wanted) and self._stream.can_resize(window_bytes):
+            self._stream.resize(window_bytes)
         self._wanted_cache_bytes = self._limit_tuples = None
+
+    def state(self, *, exact: bool) -> SavedState:
+        if not exact:
+            return SavedState({"cache_share": self.cache_share})
+        return SavedState(
+            {
+                "pool_bytes": self._pool_bytes,
+                "used_before": self._used_before,
+                "planned_turn": self._planned_turn,
+                "wanted_cache_bytes": self._wanted_cache_bytes,
+                "limit_tuples": self._limit_tuples,
+            }
+        )
+
+    def set_state(self, saved: SavedState) -> None:
+        if saved.exact:
+            self._pool_bytes = saved.header["pool_bytes"]
+            self._used_before = saved.header["used_before"]
+            self._planned_turn = saved.header["planned_turn"]
+            self._wanted_cache_bytes = saved.header["wanted_cache_bytes"]
+            self._limit_tuples = saved.header["limit_tuples"]
+        else:
+            self.restart(self._pool_bytes - self._taken_bytes(), saved.header["cache_share"])

@@ -8,6 +8,7 @@ import pyarrow as pa
 from semistream.core.arguments import require_count, require_number
 from semistream.core.errors import InvalidArgument, UnsupportedType
 from semistream.core.semantics import JoinSpec
+from semistream.operators.config import JoinConfig
 from semistream.operators.window.matching import PairFilter
 from semistream.state.tuple_store import TupleStore
 
@@ -17,8 +18,8 @@ CachePolicyName = Literal["aging", "tinylfu", "threshold", "inequality"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedConfig:
-    """Settings of the front stage.
+class CachedConfig(JoinConfig):
+    """Settings of joins behind a front stage.
 
     Attributes
     ----------
@@ -27,7 +28,7 @@ class CachedConfig:
         S2's optimum is near 0.15, of all memory.
     cache_policy
         Which keys are cached: ``"aging"``, ``"tinylfu"``, ``"threshold"`` as in S2, or ``"inequality"`` as in S0. Each
-        is described in the module of its name, such as `semistream.operators.cache.policies.aging_policy`.
+        has a module in `semistream.operators.cache.policies`.
     cache_threshold
         Holds the threshold of the policy ``"threshold"`` where it is, as S2's Fig. 9b does; it moves by itself
         otherwise.
@@ -38,6 +39,7 @@ class CachedConfig:
     cache_threshold: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_number("cache_share", self.cache_share)
         if not 0 <= self.cache_share < 1:
             raise InvalidArgument(f"cache_share={self.cache_share} must be at least 0 and below 1")

@@ -34,6 +34,7 @@ from semistream.operators.cache.policies.inequality_policy import InequalityPoli
 from semistream.operators.cache.policies.threshold_policy import ThresholdPolicy
 from semistream.operators.cache.policies.tinylfu_policy import TinyLfuPolicy
 from semistream.operators.cache.row_cache import CacheShape, RowCache, RowSets
+from semistream.operators.join import Part
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter
 from semistream.operators.window.stream_buffer import Arrivals
@@ -45,7 +46,7 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class FrontStage:
+class FrontStage(Part):
     """A cache of master rows in fixed memory, and the policy that fills it.
 
     Parameters
@@ -109,7 +110,6 @@ class FrontStage:
         return 0 if self._cache is None else len(self._cache.keys)
 
     def components(self) -> dict[str, int]:
-        """Return the bytes in use, for the memory report."""
         if self._cache is None or self._policy is None:
             return {"H_R": 0, "frequency recorder": 0, "switching buffer": 0}
         return {
@@ -130,13 +130,16 @@ class FrontStage:
         if self.schema.names:
             self._sizes = replace(self._sizes, varlen=VarlenSizes.of(run.select(self.schema.names)))
         shape = self._sizes.shape_in(self.cache_bytes)
-        most = None if self._max_bytes is None else self._largest_shape(self._max_bytes)
         # Even empty structures take some bytes; those that can never hold a row are not made.
         self._is_too_small = shape.rows == 0
-        if self._is_too_small:
-            return
+        if not self._is_too_small:
+            self._make_cache(shape)
+
+    def _make_cache(self, shape: CacheShape) -> tuple[RowCache, CachePolicy]:
+        most = None if self._max_bytes is None else self._largest_shape(self._max_bytes)
         self._cache = RowCache(self.schema, shape, most)
         self._policy = self._make_policy(shape, most)
+        return self._cache, self._policy
 
     def _largest_shape(self, max_bytes: int) -> CacheShape:
         """Return the most of everything: keys with one row each, or rows and text of keys with any number."""
@@ -243,6 +246,11 @@ class FrontStage:
         assert self._cache is not None
         return Collecting(RowSets(self._cache, codes), waiting)
 
+    def collecting_of(self, saved: SavedState) -> "Collecting":
+        """Return the keys on their way in whose state this is; the cache has theirs already."""
+        assert self._cache is not None
+        return Collecting.from_state(self._cache, saved)
+
     def give_up(self, collecting: "Collecting", more_rows: _Int64s) -> None:
         """Leave out keys that will not be cached because of so many rows more, before those are copied."""
         assert self._policy is not None
@@ -283,6 +291,11 @@ class FrontStage:
         )
         return self._sizes.fixed_bytes + int((self.cache_bytes - self._sizes.fixed_bytes) * max(shares))
 
+    def evict_all(self) -> None:
+        """Let all keys go."""
+        if self._cache is not None:
+            self._cache.evict(self._cache.keys.live_slots())
+
     def bytes_for(self, rows: int) -> int:
         """Return how much memory it takes to cache so many rows of as many keys; 0 until rows were measured."""
         return 0 if self._cache is None else self._sizes.bytes_for(rows)
@@ -306,8 +319,31 @@ class FrontStage:
             self.cache_bytes = cache_bytes
         return fits
 
-    def _check(self) -> None:
-        """Assert the invariants; for tests."""
+    # --- state -----------------------------------------------------------------------------------------------------
+
+    def state(self, *, exact: bool) -> SavedState:
+        saved = SavedState()
+        if exact:
+            varlen = self._sizes.varlen
+            saved.header.update(
+                cache_bytes=self.cache_bytes, is_too_small=self._is_too_small, varlen=[varlen.mean, varlen.largest]
+            )
+            if self._cache is not None and self._policy is not None:
+                saved.put_part("rows", self._cache.state())
+                saved.put_part("policy", self._policy.state())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        self.cache_bytes = saved.header["cache_bytes"]
+        self._is_too_small = saved.header["is_too_small"]
+        self._sizes = replace(self._sizes, varlen=VarlenSizes(*saved.header["varlen"]))
+        if "rows" in saved.header:
+            rows = saved.part("rows")
+            cache, policy = self._make_cache(CacheShape(**rows.header["shape"]))
+            cache.set_state(rows)
+            policy.set_state(saved.part("policy"))
+
+    def check(self) -> None:
         if self._cache is not None:
             assert sum(self.components().values()) <= self.cache_bytes
             self._cache._check()

@@ -5,11 +5,12 @@ import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
 from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.operators.join import Part
 
 __all__ = ["RecentKeys"]
 
 
-class RecentKeys:
+class RecentKeys(Part):
     """The last ``capacity`` keys."""
 
     def __init__(self, capacity: int) -> None:
@@ -34,8 +35,11 @@ class RecentKeys:
         """Return how often each of these keys was noted lately."""
         return self._keys.count(codes)
 
-    def state(self) -> SavedState:
-        return self._keys.state()
+    def components(self) -> dict[str, int]:
+        return {"temporary buffer": self.nbytes}
+
+    def state(self, *, exact: bool) -> SavedState:
+        return self._keys.state() if exact else SavedState()
 
     def set_state(self, saved: SavedState) -> None:
         self._keys.set_state(saved)

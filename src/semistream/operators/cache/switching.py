@@ -1,6 +1,6 @@
-"""How a scanning join moves keys from H_S to H_R: the state machine of S0 Algorithm 1.
+"""How a scanning join moves keys from H_S to H_R: the phases of S0 Algorithm 1.
 
-Each state lasts one scan of R.
+Each phase lasts one scan of R.
 
 ::
 
@@ -20,12 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.core.saved_state import SavedState
 from semistream.kernels.hashing.key_slots import KeySlots
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.cache.front_stage import Collecting, FrontStage
+from semistream.operators.join import Part
 
-__all__ = ["State", "Switching"]
+__all__ = ["Phase", "Switching"]
 
 _EVICTION_CYCLES = 10
 
@@ -33,7 +35,7 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class State(Enum):
+class Phase(Enum):
     """What the current scan of R is used for; the value is the scan's number modulo 3."""
 
     INCREMENTING = 1
@@ -41,7 +43,7 @@ class State(Enum):
     PHASE_OUT = 0
 
 
-class Switching:
+class Switching(Part):
     """Counts and collects rows for a front stage whose policy is the cache inequality.
 
     Attributes
@@ -60,8 +62,8 @@ class Switching:
         self._random = np.random.default_rng(0)
 
     @property
-    def state(self) -> State:
-        return State(self.cycle % 3)
+    def phase(self) -> Phase:
+        return Phase(self.cycle % 3)
 
     def begin_cycle(self, window: FifoMultimap) -> None:
         """Begin a scan of R: Alg. 1, ll. 3-14, and ll. 42-51 once every tenth time."""
@@ -69,24 +71,24 @@ class Switching:
             return  # there is no room for a cache
         self.cycle += 1
         self._front_stage.inequality.end_turn()
-        if self.state is State.INCREMENTING:
+        if self.phase is Phase.INCREMENTING:
             self._begin_counting(window)
-        elif self.state is State.SWITCHING:
+        elif self.phase is Phase.SWITCHING:
             self._begin_collecting(window)
         else:
             self._move_in()
         if self.cycle % _EVICTION_CYCLES == 0:
             self._evict()
 
-    def saw(self, run: pa.RecordBatch, codes: KeyCodes) -> None:
+    def observe_pages(self, run: pa.RecordBatch, codes: KeyCodes) -> None:
         """Use pages that came by: ll. 28-36."""
-        if self._watched is None or self.state is State.PHASE_OUT:
+        if self._watched is None or self.phase is Phase.PHASE_OUT:
             return
         owners = self._watched.find(codes.code)
         if codes.valid is not None:
             owners[~codes.valid] = -1
         rows = np.flatnonzero(owners >= 0)
-        if self.state is State.INCREMENTING:
+        if self.phase is Phase.INCREMENTING:
             np.add.at(self._row_count, owners[rows], 1)
         elif self._collecting is not None:
             self._collecting.sets.add(owners[rows], run, rows)
@@ -142,9 +144,31 @@ class Switching:
         if self._collecting is not None:
             self._collecting.sets.abandon()
         self._collecting = self._watched = None
-        if self._front_stage.cache is not None:
-            self._front_stage.cache.evict(self._front_stage.cache.keys.live_slots())
+        self._front_stage.evict_all()
 
     def _evict(self) -> None:
         if self._front_stage.cache is not None and self._front_stage.inequality is not None:
             self._front_stage.cache.evict(self._front_stage.inequality.no_longer_worth(self._front_stage.cache))
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def state(self, *, exact: bool) -> SavedState:
+        saved = SavedState()
+        if exact:
+            saved.header.update(
+                cycle=self.cycle, watches=self._watched is not None, random=self._random.bit_generator.state
+            )
+            saved.put("codes", self._codes)
+            saved.put("row_count", self._row_count)
+            if self._collecting is not None:
+                saved.put_part("collecting", self._collecting.state())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        self.cycle = saved.header["cycle"]
+        self._random.bit_generator.state = saved.header["random"]
+        self._codes, self._row_count = saved.array("codes"), saved.array("row_count")
+        if saved.header["watches"]:
+            self._watch(self._codes)
+        if "collecting" in saved.header:
+            self._collecting = self._front_stage.collecting_of(saved.part("collecting"))

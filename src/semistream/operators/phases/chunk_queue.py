@@ -33,6 +33,10 @@ class ChunkQueue:
         return self._ring.nbytes
 
     @property
+    def capacity(self) -> int:
+        return len(self._ring)
+
+    @property
     def is_full(self) -> bool:
         return self._size == len(self._ring)
 

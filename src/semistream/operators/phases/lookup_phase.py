@@ -7,16 +7,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.metrics import Metrics
-from semistream.core.semantics import JoinSpec
 from semistream.kernels.keys.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges, search_pages
+from semistream.operators.join import JoinInputs, Part
 from semistream.operators.phases.buffer_pool import BufferPool, PooledPage
 from semistream.operators.phases.lookup_memory import LookupMemory
 from semistream.operators.phases.read_counts import ReadCounts
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.state.results import byte_portions
-from semistream.storage import MasterTable, PageReader, fixed_row_bits, row_bits
+from semistream.storage import PageReader, fixed_row_bits, row_bits
 
 __all__ = ["Accesses", "LookupPhase"]
 
@@ -57,16 +56,15 @@ def _gather(pages: list[PooledPage], page_of_pair: _Int64s, row_of_pair: _Int64s
     return pa.concat_batches([pages[page].rows.slice(row, count) for page, row, count in np.stack(runs, 1).tolist()])
 
 
-class LookupPhase:
+class LookupPhase(Part):
     """Looks up chunks of stream tuples in a clustered table.
 
     `memory` tells what it needs; `use` gives it that.
     """
 
-    def __init__(
-        self, name: str, table: MasterTable, spec: JoinSpec, budget_bytes: int, metrics: Metrics, io: str
-    ) -> None:
-        require_key_join(name, table, spec)
+    def __init__(self, inputs: JoinInputs, io: str) -> None:
+        table, spec, metrics = inputs.table, inputs.spec, inputs.metrics
+        require_key_join(inputs.name, table, spec)
         self._spec = spec
         self._buckets = table.buckets
         self._metrics = metrics
@@ -76,11 +74,12 @@ class LookupPhase:
         self.keys = EqualityMatching(spec, key_order=table.key)
         self.filter = PairFilter(spec)
         self._reader = PageReader(table, columns=spec.needed_master_columns, io=io, access="lookup")
+        inputs.opened.callback(self._reader.close)
         self._no_master_rows = pa.RecordBatch.from_pylist([], self._reader.schema)
         self._fixed_row_bits = fixed_row_bits(self._reader.schema)
         self.pool = BufferPool(self._reader, 0, self._page_codes)
         self.memory = LookupMemory(
-            budget_bytes=budget_bytes,
+            budget_bytes=inputs.budget_bytes,
             index_bytes=self._pages.nbytes,
             num_pages=self._pages.num_pages,
             largest_page_bytes=int(self.pool.page_bytes.max()),
@@ -240,7 +239,6 @@ class LookupPhase:
         return tuples, pa.RecordBatch.from_arrays([*stream, *master], schema=self._spec.output_schema)
 
     def components(self) -> dict[str, int]:
-        """Return the bytes in use, for the memory report."""
         return {
             "index": self.memory.index_and_sizes_bytes,
             "buffer pool": self.pool.nbytes,
@@ -252,5 +250,4 @@ class LookupPhase:
         self._reader.close()
 
     def check(self) -> None:
-        """Assert the invariants; for tests."""
         assert self.pool.nbytes <= self.pool.capacity_bytes

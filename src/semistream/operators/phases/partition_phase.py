@@ -11,21 +11,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.metrics import Metrics
+from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.pages.page_search import expand_ranges, search_pages
 from semistream.operators.cache.front_stage import Collecting, FrontStage
+from semistream.operators.join import JoinInputs, Part
 from semistream.operators.phases.page_sizes import PageSizes
 from semistream.operators.phases.partitions import Partitions
 from semistream.operators.phases.read_counts import ReadCounts
 from semistream.operators.phases.scan_plan import ScanPlanner
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
-from semistream.operators.window.stream_side import StreamSide
 from semistream.state.tuple_window import TupleWindow, WindowCodes
-from semistream.storage import MasterTable, PageReader, ReadAhead
+from semistream.storage import PageReader, ReadAhead
 
 __all__ = ["ByPartition", "PartitionPhase"]
 
@@ -60,13 +60,13 @@ class ByPartition:
         return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)
 
 
-class PartitionPhase:
+class PartitionPhase(Part):
     """Fixed partitions of R, read one at a time.
 
     Parameters
     ----------
     reader
-        With the access of look-ups.
+        With the access of look-ups; closed with the phase.
     reserved_bytes
         Memory that others have.
     b
@@ -89,21 +89,18 @@ class PartitionPhase:
 
     def __init__(
         self,
-        name: str,
-        table: MasterTable,
-        spec: JoinSpec,
+        inputs: JoinInputs,
         reader: PageReader,
         pair_filter: PairFilter,
         delivery: Delivery,
-        metrics: Metrics,
         *,
-        budget_bytes: int,
         reserved_bytes: int,
         b: int | None,
         cache_share: float = 0.0,
         sheds: bool = False,
     ) -> None:
-        require_key_join(name, table, spec)
+        table, spec, metrics = inputs.table, inputs.spec, inputs.metrics
+        require_key_join(inputs.name, table, spec)
         self._spec = spec
         self._reader = reader
         self._filter = pair_filter
@@ -114,13 +111,13 @@ class PartitionPhase:
         self._found_tuple = np.empty(delivery.pair_rows.size, dtype=np.int32)
         self._found_row = np.empty(delivery.pair_rows.size, dtype=np.int64)
         planner = self.planner(
-            f"{name} on {table.path}",
+            str(inputs),
             PageSizes.of(reader),
             table.buckets,
             spec,
             self._keys,
             delivery,
-            budget_bytes=budget_bytes,
+            budget_bytes=inputs.budget_bytes,
             reserved_bytes=reserved_bytes,
             cache_share=cache_share,
             sheds=sheds,
@@ -288,7 +285,7 @@ class PartitionPhase:
         """Let all tuples of the partition leave, matched or not, and begin to read the next.
 
         ``picks_next`` is given how many tuples are left and returns the place of the one that picks the next
-        partition, counted from the oldest; None when that is open.
+        partition, counted from the oldest; None if undecided.
         """
         slots = window.remove(np.array([partition]))
         unmatched = slots[~window.matched[slots]]
@@ -302,22 +299,24 @@ class PartitionPhase:
             self._disk_buffer.begin(*self._runs(self._begun)[0])
 
     def components(self) -> dict[str, int]:
-        """Return the bytes in use, for the memory report."""
         return {
             "disk buffer": self.plan.disk_bytes,
             "index": self._reader.pages.nbytes + self._partitions.nbytes,
             "found": self.found_bytes(self._delivery),
         }
 
+    def state(self, *, exact: bool) -> SavedState:
+        if not exact:
+            return SavedState()
+        return SavedState({"picks": list(self._picks), "picked_at": self._picked_at, "begun": self._begun})
+
+    def set_state(self, saved: SavedState) -> None:
+        self._picks = deque(saved.header["picks"])
+        self._picked_at, self._begun = saved.header["picked_at"], saved.header["begun"]
+
     def close(self) -> None:
         self._disk_buffer.close()
-
-    def check(self, stream: StreamSide) -> None:
-        """Assert the invariants; for tests."""
-        if stream.tuples_in_window:
-            # A tuple leaves in the step that reads its partition, so none that waits has met a row.
-            window = stream.window
-            assert not window.matched[window.codes.oldest(len(window))].any()
+        self._reader.close()
 
 
 def _waits(window: TupleWindow, partition: int) -> bool:

@@ -4,13 +4,14 @@ b pages are read and joined with the window; a chunk of stream tuples leaves the
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.metrics import Metrics
+from semistream.core.saved_state import SavedState
+from semistream.operators.join import Part
 from semistream.operators.phases.chunk_queue import CHUNK_BYTES, ChunkQueue
 from semistream.operators.phases.read_counts import ReadCounts
 from semistream.operators.phases.scan_plan import ScanPlan
@@ -24,7 +25,7 @@ __all__ = ["ScanPhase"]
 _Int32s = npt.NDArray[np.int32]
 
 
-class ScanPhase:
+class ScanPhase(Part):
     """A cyclic scan of R, met by the tuples of a window chunk by chunk.
 
     Attributes
@@ -61,9 +62,13 @@ class ScanPhase:
         # Those of an older version of the table count, those of the operator whose snapshot was restored do not.
         self._cycles_before = -metrics.cycles
 
+    def components(self) -> dict[str, int]:
+        return {"disk buffer": self._plan.disk_bytes, "index": self._pages.nbytes, "queue": self._chunks.nbytes}
+
     @property
-    def queue_bytes(self) -> int:
-        return self._chunks.nbytes
+    def extra_queue_bytes(self) -> int:
+        """What chunks of a smaller b take beyond the plan."""
+        return self._chunks.nbytes - self._plan.chunks * CHUNK_BYTES
 
     @property
     def takes_chunk(self) -> bool:
@@ -147,7 +152,7 @@ class ScanPhase:
         Parameters
         ----------
         spare_bytes
-            How much more than ``plan`` they may hold until enough of them have expired: `settle` sees to it.
+            How much more than ``plan`` they may hold until enough of them have expired: see `shrink_to_plan`.
 
         Raises
         ------
@@ -162,7 +167,12 @@ class ScanPhase:
             # Chunks of a smaller b may be more than a cycle of this plan has.
             extra_bytes = queue.nbytes - plan.chunks * CHUNK_BYTES
             window_bytes = plan.window_bytes - max(0, extra_bytes - spare_bytes)
-            self._stream.resize(plan.stream_buffer_bytes, window_bytes, max_tuples, max(0, spare_bytes - extra_bytes))
+            self._stream.resize(
+                window_bytes,
+                buffer_bytes=plan.stream_buffer_bytes,
+                max_tuples=max_tuples,
+                spare_bytes=max(0, spare_bytes - extra_bytes),
+            )
             self._chunks = queue
             self._plan = plan
             self._max_tuples, self._spare_bytes = max_tuples, spare_bytes
@@ -172,42 +182,37 @@ class ScanPhase:
                 self._reads = ReadCounts(self._metrics)
 
     @property
-    def is_settled(self) -> bool:
+    def is_within_plan(self) -> bool:
         """Whether no more is held than the plan has."""
-        return self._stream.is_settled and not self._has_extra_chunks
+        return self._stream.is_within_share and self.extra_queue_bytes <= 0
 
-    @property
-    def _has_extra_chunks(self) -> bool:
-        return self._chunks.nbytes > self._plan.chunks * CHUNK_BYTES
-
-    def settle(self) -> None:
-        """Come nearer to the plan by what has expired."""
-        if self._has_extra_chunks and len(self._chunks) < self._plan.chunks:
+    def shrink_to_plan(self) -> None:
+        """Give back what chunks and tuples held beyond the plan, as far as they have expired."""
+        if self.extra_queue_bytes > 0 and len(self._chunks) < self._plan.chunks:
             self.follow(self._plan, self._max_tuples, spare_bytes=self._spare_bytes)
-        self._stream.settle()
+        self._stream.shrink_to_share()
 
-    def state(self) -> dict[str, Any]:
-        """Return the position and the chunks, for a snapshot."""
-        return {"scanned_pages": self.scanned_pages, "chunks": self._chunks.items()}
+    def state(self, *, exact: bool) -> SavedState:
+        saved = SavedState({"scanned_pages": self.scanned_pages, "chunks": self._chunks.items()})
+        if exact:
+            saved.header["queue_capacity"] = self._chunks.capacity
+        return saved
 
-    def set_state(
-        self, header: dict[str, Any], max_tuples: int | None, plan: ScanPlan | None = None, spare_bytes: int = 0
-    ) -> None:
-        """Take over what `state` returned, with another plan if there is one."""
-        chunks = [(start, tuples) for start, tuples in header["chunks"]]
-        self.follow(plan or self._plan, max_tuples, chunks, spare_bytes)
-        self.scanned_pages = header["scanned_pages"]
+    def set_state(self, saved: SavedState) -> None:
+        chunks = [(start, tuples) for start, tuples in saved.header["chunks"]]
+        if saved.exact:
+            self._chunks = ChunkQueue.holding(chunks, saved.header["queue_capacity"])
+        else:
+            self.follow(self._plan, self._max_tuples, chunks, self._spare_bytes)
+        self.scanned_pages = saved.header["scanned_pages"]
+        # The operator counts its own cycles, not those before it took over.
         self._cycles_before = self.scanned_pages // self.num_pages - self._metrics.cycles
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Whoever takes it over counts cycles from 0.
-        return {**vars(self), "_cycles_before": self.scanned_pages // self.num_pages}
 
     def close(self) -> None:
         self._disk_buffer.close()
+        self._reader.close()
 
     def check(self) -> None:
-        """Assert the invariants; for tests."""
         chunks = self._chunks.items()
         assert sum(tuples for _, tuples in chunks) == self._stream.tuples_in_window  # Q holds what H holds
         starts = [start for start, _ in chunks]

@@ -7,14 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.metrics import Metrics
-from semistream.core.semantics import JoinSpec
 from semistream.kernels.keys.key_codes import NULL_CODE, KeyCodes, bucket_ids
 from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges, search_pages, search_words
+from semistream.operators.join import JoinInputs, Part
 from semistream.operators.phases.read_counts import ReadCounts
 from semistream.operators.window.matching import EqualityMatching, keys_are_valid, require_key_join
 from semistream.state.results import byte_portions
-from semistream.storage import MasterTable, PageReader, ReadPosition
+from semistream.storage import PageReader, ReadPosition
 from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
 
 __all__ = ["Found", "SweepPhase"]
@@ -45,7 +44,7 @@ class Found:
     is_last: bool
 
 
-class SweepPhase:
+class SweepPhase(Part):
     """Looks up many keys at once in a clustered table.
 
     Parameters
@@ -54,26 +53,20 @@ class SweepPhase:
         The master columns that are wanted of rows found.
     """
 
-    def __init__(
-        self,
-        name: str,
-        table: MasterTable,
-        spec: JoinSpec,
-        columns: list[str],
-        metrics: Metrics,
-        io: str,
-    ) -> None:
-        require_key_join(name, table, spec)
+    def __init__(self, inputs: JoinInputs, columns: list[str], io: str) -> None:
+        table, spec = inputs.table, inputs.spec
+        require_key_join(inputs.name, table, spec)
         self._master_keys = spec.master_keys
         self._buckets = table.buckets
         self._pages = table.pages
         self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
         self.matching = EqualityMatching(spec, key_order=table.key)
         self._reader = PageReader(table, io=io, access="sweep")
+        inputs.opened.callback(self._reader.close)
         self._shape = PageShape(table.schema, columns)
         self._key_shape = PageShape(table.schema, table.key)
         self._position = ReadPosition(self._pages)
-        self._reads = ReadCounts(metrics)
+        self._reads = ReadCounts(inputs.metrics)
         self.pages_read = self.bytes_read = 0
         self._buffer = np.empty(0, dtype=np.uint8)
         self._found_bytes = 0
@@ -260,6 +253,9 @@ class SweepPhase:
         gather = RowGather(self._key_shape, page.size)
         gather.add(pages, page, every + bounds[first] - bounds[page], every)
         return self.matching.master_codes(gather.finish()).code
+
+    def components(self) -> dict[str, int]:
+        return {"index": self.index_bytes, "disk buffer": self.nbytes}
 
     def close(self) -> None:
         self._reader.close()

@@ -38,13 +38,14 @@ D5  A random sample is taken of the tuples that came since the last decision. A 
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Literal, SupportsIndex, TypeAlias, get_args
+from typing import Literal, SupportsIndex, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
+from semistream.core.saved_state import SavedState
 from semistream.core.sizes import parse_bytes
 from semistream.operators.shedding.shed_store import CallableStore, PutTuples, ShedStore, TakeTuples
 from semistream.operators.shedding.spool import DiskSpool
@@ -315,24 +316,28 @@ class LoadShedding:
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    def state(self) -> SavedState:
         """Return everything that waits, for a snapshot."""
-        header = {
-            "tuples_shed": self.tuples_shed,
-            "tuples_reloaded": self.tuples_reloaded,
-            "tuples_dropped": self.tuples_dropped,
-            "random": self._random.bit_generator.state,
-        }
-        tables = {} if self._store is None else {"shed": self._store.state()}
+        saved = SavedState(
+            {
+                "tuples_shed": self.tuples_shed,
+                "tuples_reloaded": self.tuples_reloaded,
+                "tuples_dropped": self.tuples_dropped,
+                "random": self._random.bit_generator.state,
+            }
+        )
+        if self._store is not None:
+            saved.put_table("shed", self._store.state())
         if self._unplaced is not None:
             batch, numbers = self._unplaced
             # Not into the store, which may have been filled since; the numbers are found by position.
-            tables["unplaced"] = pa.Table.from_batches([batch]).append_column("", pa.array(numbers))
-        return {"shed_counts": header}, tables
+            saved.put_table("unplaced", pa.Table.from_batches([batch]).append_column("", pa.array(numbers)))
+        return saved
 
-    def set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
+    def set_state(self, saved: SavedState) -> None:
         """Take over what `state` returned."""
-        waiting = sum(table.num_rows for name, table in tables.items() if name in ("shed", "unplaced"))
+        tables = {name: saved.table(name) for name in ("shed", "unplaced") if name in saved.arrays}
+        waiting = sum(table.num_rows for table in tables.values())
         if waiting and self._store is None:
             raise InvalidArgument(
                 f"to='drop' would lose the {waiting} shed tuples of the snapshot: "
@@ -344,11 +349,10 @@ class LoadShedding:
             (rows,) = tables["unplaced"].combine_chunks().to_batches()
             columns = rows.num_columns - 1
             self._unplaced = rows.select(range(columns)), np.asarray(rows.column(columns).to_numpy())
-        counts = header["shed_counts"]
-        self.tuples_shed = counts["tuples_shed"]
-        self.tuples_reloaded = counts["tuples_reloaded"]
-        self.tuples_dropped = counts["tuples_dropped"]
-        self._random.bit_generator.state = counts["random"]
+        self.tuples_shed = saved.header["tuples_shed"]
+        self.tuples_reloaded = saved.header["tuples_reloaded"]
+        self.tuples_dropped = saved.header["tuples_dropped"]
+        self._random.bit_generator.state = saved.header["random"]
 
     def close(self) -> None:
         """Delete what was shed and not reloaded."""

@@ -1,17 +1,46 @@
 """Load shedding at work: moves tuples between a join's stream side and the store for shed ones (S2 Algorithm 2)."""
 
+from collections.abc import Callable, Collection
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
+from semistream.core.errors import OperatorMisuse
 from semistream.core.metrics import Metrics
-from semistream.operators.shedding.load_shedding import LoadShedding
+from semistream.core.saved_state import SavedState
+from semistream.operators.join import JoinInputs, Part
+from semistream.operators.shedding.load_shedding import LoadShedding, SheddingConfig, Strategy, shedding_config
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_side import StreamSide
 
-__all__ = ["Overload"]
+__all__ = ["Overload", "load_shedding", "shed_message_bytes"]
 
 
-class Overload:
+def shed_message_bytes(budget_bytes: int) -> int:
+    """Return how many bytes of tuples that are shed may be on their way."""
+    return int(np.clip(budget_bytes // 128, 1 << 10, 64 << 10))
+
+
+def load_shedding(
+    inputs: JoinInputs, shedding: SheddingConfig | Strategy | None, strategies: Collection[Strategy]
+) -> LoadShedding | None:
+    """Return what an algorithm's option ``shedding`` asks for; None where nothing is shed."""
+    config = shedding_config(shedding)
+    if config is None:
+        return None
+    made = LoadShedding(
+        config,
+        inputs.spec.stream_schema,
+        algorithm=inputs.name,
+        strategies=strategies,
+        message_bytes=shed_message_bytes(inputs.budget_bytes),
+    )
+    inputs.opened.callback(made.close)  # otherwise its folder would leak
+    return made
+
+
+class Overload(Part):
     """Relieves a stream side before each iteration.
 
     Parameters
@@ -19,34 +48,40 @@ class Overload:
     delivery
         Knows how many tuples may be copied at once.
     metrics
-        Of the operator. Those of a snapshot that was restored are not in it.
-    tuples_in_before
-        How many tuples had arrived when the stream side was made.
+        Of the operator, over all versions of the table. Those of a snapshot that was restored are not in it.
+    w
+        Returns how many tuples the next iteration has room for.
     """
 
     def __init__(
-        self,
-        shedding: LoadShedding,
-        stream: StreamSide,
-        delivery: Delivery,
-        metrics: Metrics,
-        *,
-        tuples_in_before: int,
+        self, shedding: LoadShedding, stream: StreamSide, delivery: Delivery, metrics: Metrics, w: Callable[[], int]
     ) -> None:
         self._shedding = shedding
         self._stream = stream
         self._delivery = delivery
         self._metrics = metrics
-        self._tuples_in_before = tuples_in_before
+        self._w = w
+        self._tuples_in_before = metrics.tuples_in
         self._shed_from_queue_last = 0
+        metrics.shed_strategy = shedding.config.strategy
+        self._count_from_here()
+
+    def _count_from_here(self) -> None:
         self._counted_before = (
-            metrics.tuples_shed - shedding.tuples_shed,
-            metrics.tuples_reloaded - shedding.tuples_reloaded,
-            metrics.tuples_dropped - shedding.tuples_dropped,
+            self._metrics.tuples_shed - self._shedding.tuples_shed,
+            self._metrics.tuples_reloaded - self._shedding.tuples_reloaded,
+            self._metrics.tuples_dropped - self._shedding.tuples_dropped,
         )
 
-    def relieve(self, w: int, *, may_shed: bool) -> None:
-        """Shed or reload tuples, given how many the next iteration has room for.
+    @property
+    def pending(self) -> int:
+        return self._shedding.tuples_inside
+
+    def identity(self) -> dict[str, Any]:
+        return {"shedding": self._shedding.config.strategy}
+
+    def relieve(self, *, may_shed: bool) -> None:
+        """Shed or reload tuples, by how many the next iteration has room for.
 
         Whatever the store raises, no tuple is lost or doubled, and the call can be repeated.
         """
@@ -54,7 +89,7 @@ class Overload:
         arrived = tuples_in - self._tuples_in_before
         decision = self._shedding.decide(
             buffered=self._stream.buffered,
-            w=w,
+            w=self._w(),
             room=self._stream.room_tuples,
             may_shed=may_shed and arrived > 0,  # w varies: what was reloaded in silence may be more than 2w later
         )
@@ -112,9 +147,27 @@ class Overload:
         picks = self._shedding.lookup_index(queued)
         return picks if picks >= self._shed_from_queue_last else None
 
-    @property
-    def oldest_pending_number(self) -> int:
-        """The arrival number before which every tuple is answered."""
-        waiting = self._stream.oldest_pending_number
+    def oldest_pending(self) -> int:
+        """Return the arrival number before which every tuple is answered."""
+        waiting = self._stream.oldest_pending()
         inside = self._shedding.oldest_number
         return waiting if inside is None else min(waiting, inside)
+
+    def components(self) -> dict[str, int]:
+        return {"shedding": self._shedding.memory_bytes}
+
+    def state(self, *, exact: bool) -> SavedState:
+        if exact:
+            strategy = self._shedding.config.strategy
+            raise OperatorMisuse(f"with shedding={strategy!r} tuples wait in files: leave it out for an exact state")
+        return self._shedding.state()
+
+    def set_state(self, saved: SavedState) -> None:
+        self._shedding.set_state(saved)
+        self._count_from_here()
+
+    def close(self) -> None:
+        self._shedding.close()
+
+    def check(self) -> None:
+        self._shedding._check()

@@ -1,12 +1,16 @@
 """How results leave a join that keeps its stream tuples in a window: at once, or in stream order."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.core.errors import OperatorMisuse
+from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
+from semistream.operators.join import Part
 from semistream.state.reorder import ReorderBuffer
 from semistream.state.results import ResultBuilder
 from semistream.state.tuple_store import TupleStore
@@ -21,7 +25,7 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class Delivery:
+class Delivery(Part):
     """Builds output batches of bounded size; in stream order they wait until all older tuples are answered.
 
     Attributes
@@ -71,7 +75,6 @@ class Delivery:
         return ResultBuilder.bytes_for_budget(budget_bytes) + (_reorder_bytes(budget_bytes) if self.ordered else 0)
 
     def components(self) -> dict[str, int]:
-        """Return the bytes in use, for the memory report."""
         components = {"results": self._builder.nbytes}
         if self._reorder is not None:
             components["waiting results"] = self._reorder.nbytes
@@ -149,19 +152,25 @@ class Delivery:
             assert numbers is not None
             self._reorder.add(numbers, batch)
 
-    def release(self, before: int) -> Iterator[pa.RecordBatch]:
-        """Return results that waited for tuples with arrival numbers below ``before``."""
+    def release(self, oldest_pending: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+        """Return results that waited for older tuples; ``oldest_pending`` is asked where output is in order."""
         if self._reorder is not None:
-            yield from self._reorder.release(before)
+            yield from self._reorder.release(oldest_pending())
 
-    def state(self) -> dict[str, pa.Table]:
-        """Return the results that wait, for a snapshot."""
-        return {} if self._reorder is None else {"results": self._reorder.to_table()}
+    def identity(self) -> dict[str, Any]:
+        return {"order": "stream" if self.ordered else "any"}
 
-    def set_state(self, tables: dict[str, pa.Table]) -> None:
-        """Take over what `state` returned."""
+    def state(self, *, exact: bool) -> SavedState:
+        saved = SavedState()
         if self._reorder is not None:
-            self._reorder.add_table(tables["results"])
+            if exact:
+                raise OperatorMisuse("with order='stream' results wait in files: use order='any' for an exact state")
+            saved.put_table("results", self._reorder.to_table())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        assert self._reorder is not None
+        self._reorder.add_table(saved.table("results"))
 
     def close(self) -> None:
         if self._reorder is not None:

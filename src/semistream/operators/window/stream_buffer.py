@@ -12,6 +12,7 @@ import pyarrow.types as pt
 from semistream.core.errors import BudgetTooSmall, TupleTooLarge, UnsupportedType
 from semistream.core.saved_state import SavedState
 from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.operators.join import Part
 
 __all__ = ["Arrivals", "StreamBuffer"]
 
@@ -88,7 +89,7 @@ class _Piece:
         return self.tuples.slice(self.read_rows, len(self.tuples))
 
 
-class StreamBuffer:
+class StreamBuffer(Part):
     """Tuples in the order in which they came, with key codes and arrival numbers, in at most ``capacity_bytes``.
 
     Parameters
@@ -132,7 +133,15 @@ class StreamBuffer:
         """Return about how many tuples of this size a buffer takes that was emptied: the last piece finds no room."""
         return int(capacity_bytes * (_PIECES - 1) / _PIECES / (tuple_bytes + _CODE_BYTES))
 
-    def offer(self, batch: pa.RecordBatch, numbers: _Int64s | None = None) -> int:
+    @property
+    def pending(self) -> int:
+        return self.num_rows
+
+    @property
+    def buffered(self) -> int:
+        return self.num_rows
+
+    def accept(self, batch: pa.RecordBatch, numbers: _Int64s | None = None) -> int:
         """Copy tuples from the front of ``batch`` while they fit and return how many were taken.
 
         They are numbered on from the last one, unless they have ``numbers``: those that come back from load shedding.
@@ -234,51 +243,42 @@ class StreamBuffer:
         """Yield all tuples in the pieces in which they lie."""
         return (piece.unread.batch for piece in self._pieces)
 
-    def to_table(self, schema: pa.Schema) -> pa.Table:
-        """Return all tuples in the pieces in which they lie, with their numbers in the last column, for a snapshot."""
-        batches = list(self.batches())
-        numbers = [pa.array(piece.unread.number) for piece in self._pieces]
-        return pa.Table.from_batches(batches, schema).append_column("", pa.chunked_array(numbers, pa.int64()))
+    def components(self) -> dict[str, int]:
+        return {"stream buffer": self.nbytes}
 
-    def put_back(self, table: pa.Table, spare_bytes: int = 0) -> None:
-        """Append what `to_table` returned, piece by piece; it may take ``spare_bytes`` more than the capacity."""
-        for rows in table.to_batches():
-            columns = rows.num_columns - 1
-            number = rows.column(columns).to_numpy().copy()
-            batch = rows.select(range(columns))
-            message = batch.serialize()
-            nbytes = message.size + batch.num_rows * _CODE_BYTES
-            if self.nbytes + nbytes > self.capacity_bytes + spare_bytes:
-                raise BudgetTooSmall(
-                    f"memory= leaves no room for the {table.num_rows} tuples that are pending in the snapshot: "
-                    "give at least the memory it was taken with"
-                )
-            self._append(self._piece(pa.ipc.read_record_batch(message, batch.schema), number, nbytes))
-            self.next_number = max(self.next_number, int(number.max()) + 1)
-
-    def state(self) -> SavedState:
-        """Return all pieces, with the rows of them that were read: a piece takes its memory until its last row is."""
-        pieces = [[piece.nbytes, piece.read_rows] for piece in self._pieces]
-        saved = SavedState({"next_number": self.next_number, "pieces": pieces})
-        if self._pieces:
-            saved.put_table("tuples", pa.Table.from_batches([piece.tuples.batch for piece in self._pieces]))
-            saved.put("number", np.concatenate([piece.tuples.number for piece in self._pieces]))
+    def state(self, *, exact: bool) -> SavedState:
+        saved = SavedState({"next_number": self.next_number})
+        if exact:
+            # A piece takes its memory until its last row is read, so that rows that were read are part of the state.
+            saved.header["pieces"] = [[piece.nbytes, piece.read_rows] for piece in self._pieces]
+        parts = [piece.tuples if exact else piece.unread for piece in self._pieces]
+        if parts:
+            saved.put_table("tuples", pa.Table.from_batches([part.batch for part in parts]))
+            saved.put("number", np.concatenate([part.number for part in parts]))
         return saved
 
-    def set_state(self, saved: SavedState) -> None:
-        """Go on as the saved buffer would; this one is empty and has its capacity."""
+    def set_state(self, saved: SavedState, spare_bytes: int = 0) -> None:
+        """Take over a state, piece by piece; it may take ``spare_bytes`` more than the capacity."""
         assert not self._pieces
         self.next_number = saved.header["next_number"]
-        if not saved.header["pieces"]:
+        if "tuples" not in saved.arrays:
             return
-        batches, numbers, start = saved.table("tuples").to_batches(), saved.array("number"), 0
-        for (nbytes, read_rows), batch in zip(saved.header["pieces"], batches, strict=True):
-            # In memory of its own, which comes free with the piece.
-            own = pa.ipc.read_record_batch(batch.serialize(), batch.schema)
-            piece = self._piece(own, numbers[start : start + batch.num_rows].copy(), nbytes)
+        tuples, numbers, start = saved.table("tuples"), saved.array("number"), 0
+        for at, batch in enumerate(tuples.to_batches()):
+            message = batch.serialize()  # in memory of its own, which comes free with the piece
+            nbytes, rows = message.size + batch.num_rows * _CODE_BYTES, 0
+            if saved.exact:
+                nbytes, rows = saved.header["pieces"][at]
+            elif self.nbytes + nbytes > self.capacity_bytes + spare_bytes:
+                raise BudgetTooSmall(
+                    f"memory= leaves no room for the {tuples.num_rows} tuples that are pending in the snapshot: "
+                    "give at least the memory it was taken with"
+                )
+            number = numbers[start : start + batch.num_rows].copy()
+            piece = self._piece(pa.ipc.read_record_batch(message, batch.schema), number, nbytes)
             self._append(piece)
-            piece.read_rows = read_rows
-            self.num_rows -= read_rows
+            piece.read_rows = rows
+            self.num_rows -= rows
             start += batch.num_rows
 
     def consume(self, count: int) -> None:

@@ -1,19 +1,20 @@
-"""The stream side of a scanning join: tuples arrive in the stream buffer and move on into the window.
+"""The stream side of a join with a window: tuples arrive in the stream buffer and move on into the window.
 
 The window is shaped when the first tuples arrive, because only they show how large a tuple is. Its share of memory may
-change while tuples wait in it. When they need more than they are to have, what they hold beyond it is given back as
-they leave, and for each that leaves a newer one enters, until those make up a window of the new size.
+change while tuples wait in it. A window above its share shrinks as tuples leave: until then, newer tuples enter only as
+far as they will fit the window of the new size.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TupleTooLarge
+from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
+from semistream.operators.join import Part
 from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
 from semistream.state.tuple_store import TupleStore
 from semistream.state.tuple_window import LiveTuples, TupleWindow, VarlenSizes, WindowCodes, WindowShape
@@ -24,9 +25,11 @@ __all__ = ["StreamSide"]
 # Resizing rebuilds the hash table: on the way to a smaller window, not for less than this share.
 _LEAST_CHANGE = 1 / 16
 
+_EXACT_FIELDS = ("_window_bytes", "_max_tuples", "_spare_bytes", "_is_within_share", "_entered_before")
 
-class StreamSide:
-    """Stream buffer and window in fixed shares of memory.
+
+class StreamSide(Part):
+    """Stream buffer and window, each in its share of memory.
 
     Parameters
     ----------
@@ -37,7 +40,9 @@ class StreamSide:
     max_tuples
         The most tuples that the window need hold, where that is known; None for as many as fit.
     max_window_bytes
-        The most that `resize` can make of the window in place; None when it is to copy the tuples.
+        The most that `resize` can make of the window in place; None for a window whose tuples `resize` copies.
+    reclaim
+        Frees memory for a tuple too large for the empty window, and returns whether it did; None if nothing can be.
     """
 
     def __init__(
@@ -48,8 +53,9 @@ class StreamSide:
         ordered: bool,
         buffer_bytes: int,
         window_bytes: int,
-        max_tuples: int | None,
+        max_tuples: int | None = None,
         max_window_bytes: int | None = None,
+        reclaim: Callable[[], bool] | None = None,
     ) -> None:
         self._spec = spec
         self._matching = matching
@@ -59,11 +65,12 @@ class StreamSide:
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
         self._max_window_bytes = max_window_bytes
+        self._reclaim = reclaim
         self._window: TupleWindow | None = None
         self._varlen = VarlenSizes(0.0, 0)
         self._out_of_order = False
         self._spare_bytes = 0
-        self._is_window_settled = True
+        self._is_within_share = True
         self._entered_before = 0
 
     @property
@@ -77,6 +84,11 @@ class StreamSide:
         return self.buffered + self.tuples_in_window
 
     @property
+    def buffered(self) -> int:
+        """How many tuples wait in the stream buffer."""
+        return self._buffer.num_rows
+
+    @property
     def tuples_in_window(self) -> int:
         return 0 if self._window is None else len(self._window)
 
@@ -86,25 +98,23 @@ class StreamSide:
         return 0 if self._window is None else self._window.shape.capacity
 
     @property
-    def buffer_bytes(self) -> int:
-        return self._buffer.nbytes
+    def free_tuples(self) -> int:
+        """How many tuples more the window can hold."""
+        return self.capacity_tuples - self.tuples_in_window
 
-    @property
-    def hash_bytes(self) -> int:
-        return 0 if self._window is None else self._window.hash_bytes
-
-    @property
-    def queue_bytes(self) -> int:
-        return 0 if self._window is None else self._window.queue_bytes
+    def components(self) -> dict[str, int]:
+        hash_bytes, queue_bytes = (0, 0) if self._window is None else (self.window.hash_bytes, self.window.queue_bytes)
+        return {"stream buffer": self._buffer.nbytes, "H_S": hash_bytes, "queue": queue_bytes}
 
     @property
     def bytes_per_tuple(self) -> float:
         """The memory of a tuple in the window, structures included (vS); 0 until the first tuples were measured."""
-        return (self.hash_bytes + self.queue_bytes) / self.capacity_tuples if self.capacity_tuples else 0.0
+        if self._window is None:
+            return 0.0
+        return (self.window.hash_bytes + self.window.queue_bytes) / self.capacity_tuples
 
-    @property
-    def oldest_pending_number(self) -> int:
-        """The arrival number before which all tuples that left the buffer are answered."""
+    def oldest_pending(self) -> int:
+        """Return the arrival number before which all tuples that left the buffer are answered."""
         if self._out_of_order:
             return self._smallest_number()
         if self.tuples_in_window:
@@ -121,11 +131,21 @@ class StreamSide:
             numbers.append(int(self.window.number[self.window.codes.oldest(self.tuples_in_window)].min()))
         return min(numbers)
 
+    # --- tuples come in ---------------------------------------------------------------------------------------------
+
     def accept(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64] | None = None) -> int:
         """Take rows from the front of ``batch`` into the stream buffer and return how many.
 
         Tuples with ``numbers`` come back from load shedding.
         """
+        try:
+            return self._accept(batch, numbers)
+        except TupleTooLarge:
+            if self.pending or self._reclaim is None or not self._reclaim():
+                raise
+            return self._accept(batch, numbers)
+
+    def _accept(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64] | None) -> int:
         self._out_of_order = numbers is not None or (self._out_of_order and self.pending > 0)
         before = None if self._window is None else self._varlen
         try:
@@ -133,7 +153,7 @@ class StreamSide:
                 self._shape_window(VarlenSizes.of(batch))
             if self._has_text:
                 batch = self._rows_that_fit_the_ring(batch)
-            return self._buffer.offer(batch, numbers) if batch.num_rows else 0
+            return self._buffer.accept(batch, numbers) if batch.num_rows else 0
         except TupleTooLarge:
             if self.pending == 0:
                 # It may have been shaped for the tuple that is refused, and others are to come.
@@ -157,9 +177,9 @@ class StreamSide:
             self._varlen = VarlenSizes(self._varlen.mean, max(self._varlen.largest, int(sizes[:fitting].max())))
         return batch.slice(0, fitting)
 
-    def _shape_window(self, varlen: VarlenSizes, live: LiveTuples | None = None) -> None:
+    def _shape_window(self, varlen: VarlenSizes, tuples: int = 1, text_bytes: int = 0) -> None:
+        """Make an empty window with room for so many tuples and so much text at once."""
         self._window = None
-        tuples, text_bytes = (1, 0) if live is None else (live.batch.num_rows, int(varlen_bytes(live.batch).sum()))
         shape = self._shape_for(varlen, self._window_bytes, self._max_tuples, tuples, text_bytes)
         if shape.capacity == 0:
             raise TupleTooLarge(
@@ -168,7 +188,7 @@ class StreamSide:
             )
         self._varlen = varlen
         self._window = self._make_window(shape)
-        self._is_window_settled = True
+        self._is_within_share = True
 
     def _make_window(self, shape: WindowShape) -> TupleWindow:
         max_shape = None
@@ -200,14 +220,11 @@ class StreamSide:
         capacity = max(max_tuples, least_tuples)
         return WindowShape(capacity, max(least_ring_bytes, shape.ring_bytes * capacity // shape.capacity))
 
+    # --- the stream buffer, and the way into the window -------------------------------------------------------------
+
     def waiting(self, count: int) -> Arrivals | None:
         """Return up to ``count`` of the oldest tuples in the stream buffer, which stay there, or None."""
         return self._buffer.peek(count)
-
-    @property
-    def buffered(self) -> int:
-        """How many tuples wait in the stream buffer."""
-        return self._buffer.num_rows
 
     @property
     def room_tuples(self) -> int:
@@ -239,14 +256,25 @@ class StreamSide:
         """Put tuples into the window under these codes; the caller asked whether they fit."""
         self.window.insert(window_code, arrivals.batch, arrivals.number)
 
-    def resize(self, buffer_bytes: int, window_bytes: int, max_tuples: int | None, spare_bytes: int = 0) -> None:
+    # --- changing size ----------------------------------------------------------------------------------------------
+
+    def resize(
+        self,
+        window_bytes: int,
+        *,
+        buffer_bytes: int | None = None,
+        max_tuples: int | None = None,
+        spare_bytes: int = 0,
+    ) -> None:
         """Change the shares while tuples are pending.
 
         Parameters
         ----------
+        buffer_bytes
+            None leaves the share of the stream buffer as it is.
         spare_bytes
-            How much more than the new shares the pending tuples may hold until enough of them have left: `settle`
-            brings the shares about then.
+            How much more than the new shares the pending tuples may hold until enough of them have left:
+            `shrink_to_share` gives it back.
 
         Raises
         ------
@@ -254,6 +282,7 @@ class StreamSide:
             When they do not fit the new shares and ``spare_bytes``, or have to be copied and that would take more than
             the larger of both; nothing is changed.
         """
+        buffer_bytes = self._buffer.capacity_bytes if buffer_bytes is None else buffer_bytes
         waiting_bytes = max(0, self._buffer.nbytes - buffer_bytes)
         if waiting_bytes > spare_bytes:
             raise InvalidArgument(
@@ -267,6 +296,13 @@ class StreamSide:
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
         self._spare_bytes = spare_bytes
+
+    def can_resize(self, window_bytes: int) -> bool:
+        """Return whether the tuples of the window allow it another share in place."""
+        if self._window is None:
+            return True
+        shape = self._new_shape(window_bytes, self._max_tuples)
+        return shape.capacity >= max(1, len(self._window)) and self._window.can_resize(shape)
 
     def _largest_pending(self) -> int:
         """Return the most text of a tuple that is pending: one with more may have left long ago."""
@@ -295,21 +331,11 @@ class StreamSide:
         text_bytes = self.window.store.live_ring_bytes
         return self._shape_for(self._varlen, window_bytes, max_tuples, len(self.window), text_bytes)
 
-    def resize_window(self, window_bytes: int) -> bool:
-        """Change the window's share in place, and return whether the tuples in it allow that."""
-        if self._window is not None:
-            shape = self._new_shape(window_bytes, self._max_tuples)
-            if shape.capacity < max(1, len(self._window)) or not self._window.can_resize(shape):
-                return False
-            self._window.resize(shape)
-        self._window_bytes = window_bytes
-        return True
-
     def _resize_window(self, window_bytes: int, max_tuples: int | None, spare_bytes: int) -> None:
         tuples = len(self.window)
         shape = self._new_shape(window_bytes, max_tuples)
         if shape.capacity >= max(1, tuples) and self._reshape(shape, window_bytes):
-            self._is_window_settled = True
+            self._is_within_share = True
             return
         between = self._least_shape()
         held_bytes = self._bytes_of(between if self.window.can_resize(between) else self.window.shape)
@@ -320,7 +346,7 @@ class StreamSide:
             )
         if self.window.can_resize(between) and held_bytes < self._bytes_of(self.window.shape):
             self.window.resize(between)
-        self._is_window_settled = False
+        self._is_within_share = False
         self._entered_before = self.window.entered
 
     def _capacity_in(self, window_bytes: int, max_tuples: int | None) -> int:
@@ -350,25 +376,25 @@ class StreamSide:
         return True
 
     @property
-    def is_settled(self) -> bool:
+    def is_within_share(self) -> bool:
         """Whether window and stream buffer hold no more than their shares."""
-        return self._is_window_settled and self._buffer.nbytes <= self._buffer.capacity_bytes
+        return self._is_within_share and self._buffer.nbytes <= self._buffer.capacity_bytes
 
     @property
     def most_to_enter(self) -> int:
-        """How many tuples may enter the window before it is settled: as many as it will hold then."""
-        if self._is_window_settled:
+        """How many tuples may enter a window that shrinks: as many as it will hold then."""
+        if self._is_within_share:
             return self.capacity_tuples
         entered = self.window.entered - self._entered_before
         return max(0, self._capacity_in(self._window_bytes, self._max_tuples) - entered)
 
-    def settle(self) -> None:
-        """Give back what tuples that have left the window held beyond its share."""
-        if self._is_window_settled:
+    def shrink_to_share(self) -> None:
+        """Give back the memory of tuples that have left a window above its share."""
+        if self._is_within_share:
             return
         shape = self._new_shape(self._window_bytes, self._max_tuples)
         if shape.capacity >= max(1, len(self.window)):
-            self._is_window_settled = self._reshape(shape, self._window_bytes)
+            self._is_within_share = self._reshape(shape, self._window_bytes)
         else:
             least = self._least_shape()
             much = self._bytes_of(least) <= self._bytes_of(self.window.shape) * (1 - _LEAST_CHANGE)
@@ -377,52 +403,63 @@ class StreamSide:
         if len(self.window) == 0:
             self._entered_before = self.window.entered  # a tuple may have come that needs more than the share
 
-    def state(self) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-        """Return all pending tuples, for a snapshot."""
-        tables = {"buffer": self._buffer.to_table(self._spec.stream_schema)}
-        if self._window is not None:
-            tables["window"] = self._window.live_tuples().to_table()
-        header = {
-            "next_number": self._buffer.next_number,
-            "out_of_order": self._out_of_order,
-            "varlen": [self._varlen.mean, self._varlen.largest],
-        }
-        return header, tables
+    # --- state ------------------------------------------------------------------------------------------------------
 
-    def set_state(self, header: dict[str, Any], tables: dict[str, pa.Table]) -> None:
-        """Take over what `state` returned."""
-        self._buffer.next_number = header["next_number"]
-        self._out_of_order = header["out_of_order"]
-        if "window" in tables:
-            live = LiveTuples.from_table(tables["window"], self._spec.stream_schema)
-            self._varlen = VarlenSizes(*header["varlen"])
-            batches = [live.batch, *tables["buffer"].select(range(len(self._spec.stream_schema))).to_batches()]
-            largest = max((int(varlen_bytes(each).max()) for each in batches if each.num_rows), default=0)
-            self._shape_for_snapshot(self._varlen_for(largest, self._window_bytes), live)
-            if self.window.fitting_rows(live.batch) < live.batch.num_rows:
-                raise _too_small_for_snapshot(live.batch.num_rows)
-            self.window.put_back(live)
+    def state(self, *, exact: bool) -> SavedState:
+        saved = SavedState({"out_of_order": self._out_of_order, "varlen": [self._varlen.mean, self._varlen.largest]})
+        saved.put_part("buffer", self._buffer.state(exact=exact))
+        if exact:
+            saved.header["buffer_bytes"] = self._buffer.capacity_bytes
+            saved.header["shares"] = {name.lstrip("_"): getattr(self, name) for name in _EXACT_FIELDS}
+            if self._window is not None:
+                saved.put_part("window", self._window.state())
+        elif self._window is not None:
+            saved.put_table("tuples", self._window.live_tuples().to_table())
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        self._out_of_order = saved.header["out_of_order"]
+        self._varlen = VarlenSizes(*saved.header["varlen"])
+        if saved.exact:
+            for name in _EXACT_FIELDS:
+                setattr(self, name, saved.header["shares"][name.lstrip("_")])
+            if "window" in saved.header:
+                window = saved.part("window")
+                self._window = self._make_window(WindowShape(**window.header["shape"]))
+                self._window.set_state(window)
+            self._buffer.capacity_bytes = saved.header["buffer_bytes"]
+            self._buffer.set_state(saved.part("buffer"))
+            return
+        if "tuples" in saved.arrays:
+            self._put_back(LiveTuples.from_table(saved.table("tuples"), self._spec.stream_schema), saved.part("buffer"))
         spare_bytes = self._spare_bytes
-        if not self._is_window_settled:
+        if not self._is_within_share:
             spare_bytes -= self._bytes_of(self.window.shape) - self._window_bytes
-        self._buffer.put_back(tables["buffer"], spare_bytes)
+        self._buffer.set_state(saved.part("buffer"), spare_bytes)
 
-    def _shape_for_snapshot(self, varlen: VarlenSizes, live: LiveTuples) -> None:
+    def _put_back(self, live: LiveTuples, buffered: SavedState) -> None:
+        """Take the tuples of a snapshot into a window that has room for those in the buffer, too."""
+        waiting = buffered.table("tuples").to_batches() if "tuples" in buffered.arrays else []
+        largest = max((int(varlen_bytes(each).max()) for each in (live.batch, *waiting) if each.num_rows), default=0)
+        varlen = self._varlen_for(largest, self._window_bytes)
         tuples, text_bytes = live.batch.num_rows, int(varlen_bytes(live.batch).sum())
         shape = self._shape_for(varlen, self._window_bytes, self._max_tuples, tuples, text_bytes)
         least = WindowShape(max(1, tuples), max(varlen.largest, text_bytes))
         if shape.capacity >= max(1, tuples):
-            self._shape_window(varlen, live)
-            return
-        if (
+            self._shape_window(varlen, tuples, text_bytes)
+        elif (
             self._bytes_of(least) > self._window_bytes + self._spare_bytes
             or self._shape_for(varlen, self._window_bytes, self._max_tuples, 1, 0).capacity == 0
         ):
             raise _too_small_for_snapshot(tuples)
-        self._varlen = varlen
-        self._window = self._make_window(least)
-        self._is_window_settled = False
-        self._entered_before = tuples  # those of the snapshot are about to be put back
+        else:
+            self._varlen = varlen
+            self._window = self._make_window(least)
+            self._is_within_share = False
+            self._entered_before = tuples  # those of the snapshot are about to be put back
+        if self.window.fitting_rows(live.batch) < tuples:
+            raise _too_small_for_snapshot(tuples)
+        self.window.put_back(live)
 
 
 def _too_small_for_snapshot(tuples: int) -> BudgetTooSmall:

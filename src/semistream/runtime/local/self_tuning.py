@@ -18,20 +18,19 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
 
 from semistream.core.contract import Operator
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfReach
-from semistream.core.semantics import JoinSpec
 from semistream.cost.advice.tuner import highest_rate, least_memory
 from semistream.cost.calibration.calibration_file import CLOCK_NAMES, clock_named
 from semistream.cost.clock import Clock
 from semistream.cost.join_case import JoinCase, StreamShape, TableShape
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import Prediction, predict
-from semistream.storage import MasterTable
+from semistream.operators.driver import StepOperator
+from semistream.operators.meshjoin import Meshjoin
 
-__all__ = ["Retunable", "SelfTuning", "Tuned"]
+__all__ = ["SelfTuning", "Tuned"]
 
 _LOOKS_PER_SCAN = 64
 # Rates are taken in steps: the model is asked once for each, and what changes by less changes nothing.
@@ -45,28 +44,6 @@ _CORRECTION = (0.5, 8.0)
 # the buffer; with few iterations to a scan, that asks for more memory than the tuples in the system do.
 _WINDOW_PER_BUFFER = 20
 _LEAST_MARGIN = 1.01
-
-
-@runtime_checkable
-class Retunable(Protocol):
-    """An operator whose settings can change while it runs: `semistream.operators.Meshjoin`."""
-
-    name: str
-    table: MasterTable
-    spec: JoinSpec
-    budget_bytes: int
-
-    @property
-    def pending(self) -> int: ...
-    @property
-    def b(self) -> int: ...
-    @property
-    def window_capacity_tuples(self) -> int: ...
-    @property
-    def memory_target_bytes(self) -> int: ...
-    @property
-    def is_settled(self) -> bool: ...
-    def retune(self, *, b: int | None = None, w: int | None = None, memory: int | str | None = None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -119,21 +96,20 @@ class SelfTuning:
     >>> tuning = ss.SelfTuning(op, clock="hdd")
     >>> sum(batch.num_rows for batch in ss.Replay(op, stream, rate=5000, tuning=tuning, step_cost_s=lambda step: 0.01))
     20000
-    >>> op.memory_target_bytes < 4 << 20
+    >>> op.memory().total_bytes < 4 << 20
     True
     """
 
     def __init__(
         self, op: Operator, clock: Clock | str = "machine", on_change: Callable[[Tuned], None] | None = None
     ) -> None:
-        if not isinstance(op, Retunable):
+        if not isinstance(op, StepOperator) or not isinstance(op.join, Meshjoin):
             raise InvalidArgument(f"{op.name} cannot be retuned while it runs: make the operator with 'meshjoin'")
-        if getattr(getattr(op, "config", None), "shedding", None) is not None:
+        if op.join.shedding is not None:
             raise InvalidArgument("a join that sheds load keeps its memory: leave out shedding= or the tuning")
         if not isinstance(clock, str) and not callable(getattr(clock, "loop_s", None)):
             raise InvalidArgument(f"clock={clock!r} is no clock: use one of {', '.join(CLOCK_NAMES)}, or cost factors")
-        self._op: Retunable = op
-        self._tuples_in: Callable[[], int] = lambda: cast(Operator, op).metrics.tuples_in
+        self._op = op
         self._clock = clock_named(clock) if isinstance(clock, str) else clock
         self._on_change = on_change
         self._settings: dict[int, Prediction] = {}
@@ -150,7 +126,7 @@ class SelfTuning:
 
     def require_for(self, op: Operator) -> None:
         """Raise `InvalidArgument` when this tunes another operator."""
-        if op is not cast(Operator, self._op):
+        if op is not self._op:
             raise InvalidArgument("the tuning was made for another operator: make one for this operator")
 
     def observe(self, now_s: float, arrived: int) -> None:
@@ -163,12 +139,12 @@ class SelfTuning:
         """
         self._follow_version()
         if not self._recent:
-            self._arrived_before = arrived - self._tuples_in()
+            self._arrived_before = arrived - self._op.metrics.tuples_in
         interval_s = self._scan_s / _LOOKS_PER_SCAN
         self._recent.append((now_s, arrived))
         while len(self._recent) > 2 and self._recent[1][0] <= now_s - interval_s:
             self._recent.popleft()
-        outside = max(0, arrived - self._arrived_before - self._tuples_in())
+        outside = max(0, arrived - self._arrived_before - self._op.metrics.tuples_in)
         is_due = now_s - self._looked_at_s >= interval_s
         if is_due or outside:
             self._look(now_s, outside, may_shrink=is_due)
@@ -185,7 +161,7 @@ class SelfTuning:
         self._case = JoinCase(TableShape.of(self._op.table), stream, self._op.spec)
         self._settings.clear()
         self._prediction, self._least_bytes = None, 0
-        self._take_times(self._predicted(self._op.budget_bytes, self._op.b))
+        self._take_times(self._predicted(self._op.budget_bytes, self._join.b))
 
     def _look(self, now_s: float, outside: int, may_shrink: bool) -> None:
         self._correct()
@@ -194,9 +170,14 @@ class SelfTuning:
         tuples = max(in_the_system, coming * self._loop_share * _WINDOW_PER_BUFFER) * self._correction
         step = math.ceil(math.log(max(tuples, 1.0) / self._scan_s, _RATE_STEP))
         setting = self._setting(step)
-        wanted, has = max(setting.budget_bytes, self._least_bytes), self._op.memory_target_bytes
+        wanted, has = max(setting.budget_bytes, self._least_bytes), self._join.memory_target_bytes
         if wanted > has or (may_shrink and wanted < has * (1 - _LEAST_SHRINKING)):
             self._retune(now_s, setting, _RATE_STEP**step)
+
+    @property
+    def _join(self) -> Meshjoin:
+        assert isinstance(self._op.join, Meshjoin)  # made anew for every version of the table
+        return self._op.join
 
     def _coming(self, now_s: float) -> float:
         """Return how many tuples to expect until the next look: as many as came since the last."""
@@ -206,8 +187,8 @@ class SelfTuning:
 
     def _correct(self) -> None:
         """Compare what the window holds with what the model said: text and order of output take memory as well."""
-        capacity = self._op.window_capacity_tuples
-        if self._prediction is not None and capacity and self._op.is_settled:
+        capacity = self._join.stream.capacity_tuples
+        if self._prediction is not None and capacity and self._join.is_within_target:
             ratio = self._prediction.plan.window_tuples / capacity
             self._correction = min(max(ratio, _CORRECTION[0]), _CORRECTION[1])
 
@@ -247,13 +228,13 @@ class SelfTuning:
     def _b_for(self, setting: Prediction) -> int:
         """Return the b that the operator has, or the best if that is better by more than a change costs."""
         best = int(setting.plan.settings["b"])
-        if best == self._op.b:
+        if best == self._join.b:
             return best
         try:
-            kept = self._predicted(setting.budget_bytes, self._op.b)
+            kept = self._predicted(setting.budget_bytes, self._join.b)
         except BudgetTooSmall:
             return best
-        return self._op.b if kept.tuples_per_s >= _AS_GOOD * setting.tuples_per_s else best
+        return self._join.b if kept.tuples_per_s >= _AS_GOOD * setting.tuples_per_s else best
 
     def _predicted(self, memory_bytes: int, b: int) -> Prediction:
         return predict(self._op.name, self._case, memory_bytes, self._clock, {"b": b})

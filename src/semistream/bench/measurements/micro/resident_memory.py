@@ -131,7 +131,7 @@ def probe(table: MasterTable, budget_share: float, seed: int) -> dict[str, objec
 def _run(table: MasterTable, budget_share: float, batches: list[pa.RecordBatch]) -> dict[str, object]:
     feeder = Feeder(cycle(batches))
     with meshjoin_with_share(table, budget_share, "buffered") as op:
-        for _ in range(op.iterations_per_cycle + 1):
+        for _ in range((op.steps_per_cycle or 0) + 1):
             feeder.fill(op)
             for _ in op.step():
                 pass

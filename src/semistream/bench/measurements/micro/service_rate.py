@@ -18,8 +18,10 @@ from semistream.bench.measurements.micro.raw_scan import (
 )
 from semistream.core.errors import BudgetTooSmall
 from semistream.core.semantics import JoinSpec
+from semistream.operators.driver import StepOperator
 from semistream.operators.feeder import Feeder
-from semistream.operators.meshjoin import Meshjoin, MeshjoinConfig
+from semistream.operators.meshjoin import Meshjoin
+from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable, drop_pages
 from semistream.workloads import STREAM_SCHEMA, stream, synthetic
 
@@ -74,13 +76,14 @@ class ServiceRate:
             }
             found = in_turns(sides, self.repeats, context.report)
             scans, cycles = found["bound"], found["MESHJOIN"]
-            memory = op.memory()
+            memory, join = op.memory(), op.join
+            assert isinstance(join, Meshjoin)
             details: dict[str, Any] = {
                 "rows_out_per_s": median(each.rows_out / each.seconds for each in cycles),
-                "hS_tuples": op.window_capacity_tuples,
-                "w_tuples": op.w,
-                "b_pages": op.b,
-                "iterations_per_cycle": op.iterations_per_cycle,
+                "hS_tuples": join.stream.capacity_tuples,
+                "w_tuples": join.w,
+                "b_pages": join.b,
+                "iterations_per_cycle": join.iterations_per_cycle,
                 "cycle_s": [each.seconds for each in cycles],
                 "answered_per_cycle": [each.answered for each in cycles],
                 "share_read_from_disk": [share for each in cycles for share in each.from_disk],
@@ -88,7 +91,7 @@ class ServiceRate:
                 "memory_bytes": memory.components,
                 "table_bytes": table.num_bytes,
             }
-            bound = op.window_capacity_tuples / median(scan.seconds for scan in scans)
+            bound = join.stream.capacity_tuples / median(scan.seconds for scan in scans)
         rate = median(each.answered / each.seconds for each in cycles)
         scan_details = {"raw_scan_s": [scan.seconds for scan in scans], "block_bytes": block_bytes}
         return [
@@ -97,18 +100,18 @@ class ServiceRate:
         ]
 
 
-def meshjoin_with_share(table: MasterTable, share: float, io: Literal["buffered", "drop_behind"]) -> Meshjoin:
+def meshjoin_with_share(table: MasterTable, share: float, io: Literal["buffered", "drop_behind"]) -> StepOperator:
     """Return an operator with this share of the table's bytes; a tiny table gets the least that works."""
     spec = JoinSpec.resolve(STREAM_SCHEMA, table.schema, "key", "inner", None, None)
     budget_bytes = int(table.num_bytes * share)
     while True:
         try:
-            return Meshjoin(table, spec, budget_bytes, MeshjoinConfig(io=io))
+            return algorithm("meshjoin").make(table, spec, budget_bytes, {"io": io})
         except BudgetTooSmall:
             budget_bytes *= 2
 
 
-def _timed_cycle(op: Meshjoin, feeder: Feeder) -> _Cycle:
+def _timed_cycle(op: StepOperator, feeder: Feeder) -> _Cycle:
     drop_pages(op.table)
     disk_before, answered_before = disk_bytes_read(), op.metrics.tuples_answered
     started_s = time.perf_counter()
@@ -118,10 +121,10 @@ def _timed_cycle(op: Meshjoin, feeder: Feeder) -> _Cycle:
     return _Cycle(seconds, op.metrics.tuples_answered - answered_before, rows_out, from_disk)
 
 
-def _run_cycle(op: Meshjoin, feeder: Feeder) -> int:
+def _run_cycle(op: StepOperator, feeder: Feeder) -> int:
     """Step through one scan of R with the stream buffer kept full, and return the rows that came out."""
     rows = 0
-    for _ in range(op.iterations_per_cycle):
+    for _ in range(op.steps_per_cycle or 0):
         feeder.fill(op)
         rows += sum(batch.num_rows for batch in op.step())
     return rows

@@ -11,11 +11,10 @@ from itertools import chain
 
 import pyarrow as pa
 
-from semistream._version import __version__
 from semistream.core.errors import TableNotFound
 from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
-from semistream.runtime.spark.join.bucket_state import BucketState, Header
+from semistream.runtime.spark.join.bucket_state import BucketState
 from semistream.runtime.spark.join.epoch import Epoch, Tick
 from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.join.regular_batches import regular_batches
@@ -72,7 +71,8 @@ class BucketTurn:
             yield from self._finish(before.epoch)
         op = self._operator(epoch)
         try:
-            if before is not None and epoch == before.epoch and not self._begins_anew(before):
+            begins_anew = self._state.is_of_another_form and not self.pending  # its cache is all that is lost
+            if before is not None and epoch == before.epoch and not begins_anew:
                 self._state.restore(op)
             rows = batches if first is None else chain([first], batches)
             yield from self._offer(op, regular_batches(rows, _OFFERED_ROWS, blob_bytes(epoch.task_bytes)))
@@ -82,10 +82,6 @@ class BucketTurn:
             self._state.save(op, epoch, self.marks)
         finally:
             op.close()
-
-    def _begins_anew(self, before: Header) -> bool:
-        """Whether nothing is pending that another release has left: its cache is all that is lost."""
-        return before.pending == 0 and before.release != __version__
 
     def _finish(self, epoch: Epoch) -> Iterator[pa.RecordBatch]:
         """Answer all tuples of an epoch that ends."""

@@ -47,7 +47,7 @@ def require_fit(plan: JoinPlan, table: MasterTable) -> None:
             error.least_bytes,
         ) from None
     with op:
-        if staggered and op.steps_per_cycle is None and not isinstance(op, EmptyTableJoin):
+        if staggered and op.steps_per_cycle is None and not isinstance(op.join, EmptyTableJoin):
             raise InvalidArgument(
                 f"completion='staggered' is for algorithms that read a part of the table in every micro-batch; "
                 f"{plan.algorithm} answers every row in its own: use completion='batch', or algorithm='ssbj'"

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.core.metrics import Metrics
+from semistream.core.saved_state import SavedState
 from semistream.operators.cache.front_stage import FrontStage
+from semistream.operators.join import Part
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_side import StreamSide
 from semistream.state.tuple_window import WindowCodes
@@ -22,7 +24,7 @@ _LEAST_PORTION = 256
 _LARGEST_PORTION = 32_768
 
 
-class Admission:
+class Admission(Part):
     """The way from the stream buffer into the window of a join.
 
     Parameters
@@ -101,3 +103,9 @@ class Admission:
             return most
         expected = int(most / max(self._entering_share, most / _LARGEST_PORTION))
         return min(max(expected, _LEAST_PORTION), _LARGEST_PORTION)
+
+    def state(self, *, exact: bool) -> SavedState:
+        return SavedState({"entering_share": self._entering_share}) if exact else SavedState()
+
+    def set_state(self, saved: SavedState) -> None:
+        self._entering_share = saved.header["entering_share"]
