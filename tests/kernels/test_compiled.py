@@ -34,8 +34,8 @@ def test_every_kernel_is_cached_on_disk_and_releases_the_gil() -> None:
 def test_the_kernels_were_found() -> None:
     names = {kernel.py_func.__name__ for kernel in _dispatchers()}
     assert {
-        "insert_entries",
-        "expire_entries",
+        "_insert_entries",
+        "_expire_entries",
         "fill_pairs",
         "probe_directory",
         "hash_varlen",

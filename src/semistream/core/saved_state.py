@@ -137,6 +137,9 @@ class _Prefixed(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         return self._arrays[self._prefix + name]
 
+    def __contains__(self, name: object) -> bool:
+        return f"{self._prefix}{name}" in self._arrays  # without loading it
+
     def __iter__(self) -> Iterator[str]:
         return (name[len(self._prefix) :] for name in self._arrays if name.startswith(self._prefix))
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from semistream.kernels.hashing.multimap_lists import fill_pairs
 from semistream.kernels.hashing.row_chains import (
     END,
     add_slots,
     chain_rows,
+    fill_pairs,
     free_chains,
     free_slots,
     give_up_slots,

@@ -1,9 +1,8 @@
 """FIFO multi-map: the papers' H_S and Q in one structure.
 
-Entries are key codes in arrival order. An entry lives in a slot; payload arrays of the caller are indexed
-by the same slot. Three linked lists thread the slots: the entries of one key in arrival order, all entries in
-arrival order (Q), and the free slots in the order they became free, so that a purely first-in-first-out user
-walks through memory sequentially.
+Entries are key codes in arrival order. Each entry has a slot, and the caller's payload arrays are indexed by it. Three
+linked lists thread the slots: the entries of one key in arrival order, all entries in arrival order (Q), and the free
+slots in the order in which they came free. So a caller that only expires walks through memory sequentially.
 
 ::
 
@@ -13,13 +12,12 @@ walks through memory sequentially.
      23  |   2   |  2      ──►      2
                                     1 ─► 2 ─► 3 ─► 4   Q
 
-Scanning joins expire from the front of Q; joins that look keys up (S1) take the oldest entry of Q and delete keys
-in its middle, and joins with a cache (S0) ask how many entries a key has.
+Joins that scan expire entries from the front of Q. Joins that look keys up (S1) take the oldest entry of Q and delete
+keys from its middle. Joins with a cache (S0) ask how many entries a key has.
 
-Insert, probe, count, expire and delete are O(1) per entry: a key's list is appended to at its end and
-expired from its front. The directory is in `semistream.kernels.hashing.hash_directory`, the lists are in
-`semistream.kernels.hashing.multimap_lists`. The capacity can change in place, in time that grows with the capacity
-(`semistream.kernels.hashing.multimap_resize`).
+Insert, probe, count, expire and delete take O(1) per entry: a key's list grows at its end and expires from its front.
+`resize` changes the capacity in place and takes O(capacity). The directory is in
+`semistream.kernels.hashing.hash_directory`; the class below calls the kernels that follow it.
 """
 
 from typing import Any
@@ -28,48 +26,41 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.saved_state import Array, SavedState
+from semistream.kernels.compile import kernel
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.hash_directory import (
+    BLOCK,
     TAG_WORD,
     first_entry,
     last_entry,
     line_of,
     lower_lines,
     mix,
+    pack_entries,
     probe_directory,
     rehash,
+    remove_line,
+    set_tag,
     tag_of,
+    touch,
 )
-from semistream.kernels.hashing.multimap_entries import (
-    count_by_hash,
-    count_entries,
-    delete_keys,
-    expire_entries,
-    fill_keys_with_at_least,
-    find_present,
-    index_entries,
-    insert_entries,
-)
-from semistream.kernels.hashing.multimap_lists import (
-    DISTINCT,
-    FREE_FIRST,
-    NO_SLOT,
-    Q_FIRST,
-    Q_LAST,
-    SIZE,
-    fill_newest,
-    fill_oldest,
-    fill_pairs,
-)
-from semistream.kernels.hashing.multimap_resize import add_free_slots, give_up_free_slots, move_entries, redirect
+from semistream.kernels.hashing.row_chains import fill_pairs
+from semistream.kernels.keys.xxh64 import SEED, hash_word
 
-__all__ = ["NO_SLOT", "FifoMultimap"]
+__all__ = ["FifoMultimap"]
 
 _LOAD_FACTOR = 0.5
+
+_NO_SLOT = np.int32(-1)
+# Stands in q_prev of a free slot that is given up; live slots have a slot or _NO_SLOT there.
+_GIVEN_UP = np.int32(-2)
+# Positions in the state array: counts, and the ends of the lists.
+_SIZE, _DISTINCT, _Q_FIRST, _Q_LAST, _FREE_FIRST, _FREE_LAST = range(6)
 
 _Bools = npt.NDArray[np.bool_]
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
+_Tags = npt.NDArray[np.uint8]
 
 
 class FifoMultimap:
@@ -101,7 +92,7 @@ class FifoMultimap:
         self._q_next = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._q_prev = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._state = np.array([0, 0, -1, -1, -1, -1], dtype=np.int64)
-        add_free_slots(self._q_next.values, self._state, 0)
+        _add_free_slots(self._q_next.values, self._state, 0)
 
     def _make_directory(self, max_capacity: int | None) -> None:
         lines, max_lines, max_tags = self._lines(self.capacity), None, None
@@ -110,7 +101,7 @@ class FifoMultimap:
             max_tags = max_lines + TAG_WORD
         self._directory = ElasticArray(lines, np.int64, columns=2, max_capacity=max_lines)
         self._tags = ElasticArray(lines + TAG_WORD, np.uint8, max_capacity=max_tags)
-        # Touched here and not in the first insert, so that memory is there or is refused at once.
+        # Touched here, not in the first insert: missing memory shows at once.
         self._directory.values.fill(0)
         self._tags.values.fill(0)
 
@@ -139,12 +130,12 @@ class FifoMultimap:
         return self._q_next.values.nbytes + self._q_prev.values.nbytes
 
     def __len__(self) -> int:
-        return int(self._state[SIZE])
+        return int(self._state[_SIZE])
 
     @property
     def num_keys(self) -> int:
         """How many different codes the entries have."""
-        return int(self._state[DISTINCT])
+        return int(self._state[_DISTINCT])
 
     @property
     def free(self) -> int:
@@ -155,7 +146,7 @@ class FifoMultimap:
         """Append entries and return their slots, in the order of ``codes``."""
         assert codes.size <= self.free, "the caller checks that the entries fit"
         slots = np.empty(codes.size, dtype=np.int32)
-        insert_entries(
+        _insert_entries(
             self._directory.values,
             self._tags.values,
             self._code.values,
@@ -179,20 +170,20 @@ class FifoMultimap:
     def count(self, codes: _Int64s) -> _Int32s:
         """Return how many entries each code has."""
         out = np.empty(codes.size, dtype=np.int32)
-        count_entries(self._directory.values, self._tags.values, self._key_count.values, codes, out)
+        _count_entries(self._directory.values, self._tags.values, self._key_count.values, codes, out)
         return out
 
     def has(self, codes: _Int64s) -> _Bools:
         """Return which codes have entries."""
         present = np.empty(codes.size, dtype=np.bool_)
-        find_present(self._directory.values, codes, present)
+        _find_present(self._directory.values, codes, present)
         return present
 
     def pairs(self, rows: _Int32s, cursors: _Int32s, at: int, out_rows: _Int32s, out_slots: _Int32s) -> tuple[int, int]:
         """Fill the output with (row, slot) pairs of the probed ``rows`` and return (new ``at``, how many).
 
-        ``cursors`` starts as the second result of `probe` and is moved on in place, so that the call can be
-        repeated until ``at`` reaches the end, however many entries a key has.
+        ``cursors`` starts as the second result of `probe` and moves on in place. The caller repeats the call until
+        ``at`` reaches the end, however many entries a key has.
         """
         return fill_pairs(self._key_next.values, rows, cursors, at, out_rows, out_slots)
 
@@ -200,37 +191,37 @@ class FifoMultimap:
         """Return the slots of the ``count`` oldest entries, oldest first."""
         assert count <= len(self)
         slots = np.empty(count, dtype=np.int32)
-        fill_oldest(self._q_next.values, self._state[Q_FIRST], slots)
+        _fill_oldest(self._q_next.values, self._state[_Q_FIRST], slots)
         return slots
 
     def newest(self, position: int, count: int) -> _Int32s:
         """Return up to ``count`` slots, newest first, from the one that ``position`` entries are newer than."""
         slots = np.empty(max(0, min(count, len(self) - position)), dtype=np.int32)
         if slots.size:
-            fill_newest(self._q_prev.values, self._state[Q_LAST], position, slots)
+            _fill_newest(self._q_prev.values, self._state[_Q_LAST], position, slots)
         return slots
 
     def keys_with_at_least(self, count: int) -> tuple[_Int64s, _Int32s]:
         """Return the codes with at least so many entries, in ascending order, and how many each has."""
         codes, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-        found = fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
+        found = _fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
         codes, counts = np.empty(found, dtype=np.int64), np.empty(found, dtype=np.int32)
-        fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
-        # Where a key's line is depends on what came and went: nobody is to go by that.
+        _fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
+        # A key's line depends on what came and went: no choice may depend on it.
         order = np.argsort(codes)
         return codes[order], counts[order]
 
     def entries_by_hash(self, parts: int) -> _Int64s:
-        """Return how many entries have keys of each part, by the remainder of their XXH64 hash."""
+        """Return the number of entries of each part: a key belongs to part ``XXH64(key) % parts``."""
         counts = np.zeros(parts, dtype=np.int64)
-        count_by_hash(self._directory.values, self._key_count.values, counts)
+        _count_by_hash(self._directory.values, self._key_count.values, counts)
         return counts
 
     def expire(self, count: int) -> _Int32s:
         """Remove the ``count`` oldest entries and return their slots, oldest first."""
         assert count <= len(self)
         slots = np.empty(count, dtype=np.int32)
-        expire_entries(
+        _expire_entries(
             self._directory.values,
             self._tags.values,
             self._code.values,
@@ -246,7 +237,7 @@ class FifoMultimap:
     def delete(self, codes: _Int64s) -> _Int32s:
         """Remove all entries of these keys and return their slots: key by key, oldest first."""
         slots = np.empty(min(int(self.count(codes).sum()), len(self)), dtype=np.int32)
-        removed = delete_keys(
+        removed = _delete_keys(
             self._directory.values,
             self._tags.values,
             self._key_next.values,
@@ -259,7 +250,7 @@ class FifoMultimap:
         return slots[:removed]
 
     def resize(self, capacity: int) -> Moves:
-        """Change the capacity in place; entries stay in order, and those in slots given up move to free ones."""
+        """Change the capacity in place. Entries keep their order; those in slots given up move to free slots."""
         assert max(1, len(self)) <= capacity, "the caller checks that the entries fit"
         lines, lines_before = self._lines(capacity), len(self._directory.values)
         grown = capacity > self.capacity
@@ -273,15 +264,15 @@ class FifoMultimap:
         self._directory.values[lines_before:] = 0
         self._tags.values.fill(0)
         rehash(self._directory.values, self._tags.values, grown)
-        add_free_slots(self._q_next.values, self._state, self.capacity)
+        _add_free_slots(self._q_next.values, self._state, self.capacity)
         self.capacity = capacity
         return moves
 
     def _give_up_slots(self, capacity: int) -> Moves:
-        free = give_up_free_slots(self._q_next.values, self._q_prev.values, self._state, capacity)
+        free = _give_up_free_slots(self._q_next.values, self._q_prev.values, self._state, capacity)
         moves = Moves.of(self.capacity - capacity - free)
         if moves.from_slots.size:
-            move_entries(
+            _move_entries(
                 self._code.values,
                 self._key_next.values,
                 self._key_count.values,
@@ -292,7 +283,7 @@ class FifoMultimap:
                 moves.from_slots,
                 moves.to_slots,
             )
-            redirect(self._directory.values, self._key_next.values, capacity)
+            _redirect(self._directory.values, self._key_next.values, capacity)
         return moves
 
     def state(self) -> SavedState:
@@ -303,7 +294,7 @@ class FifoMultimap:
         """Go on as the saved multi-map would; this one is new and has its capacity."""
         for name, values in self._saved_arrays().items():
             saved.fill(name, values)
-        index_entries(self._directory.values, self._tags.values, self._code.values, self._q_next.values, self._state)
+        _index_entries(self._directory.values, self._tags.values, self._code.values, self._q_next.values, self._state)
 
     def _saved_arrays(self) -> dict[str, Array]:
         return {
@@ -316,13 +307,13 @@ class FifoMultimap:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the directory out: it is large, changes everywhere, and follows from the entries."""
+        """Leave out the directory: it follows from the entries."""
         return {name: value for name, value in vars(self).items() if name not in ("_directory", "_tags")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._make_directory(self._code.max_capacity if self._code.is_elastic else None)
-        index_entries(self._directory.values, self._tags.values, self._code.values, self._q_next.values, self._state)
+        _index_entries(self._directory.values, self._tags.values, self._code.values, self._q_next.values, self._state)
 
     def codes_at(self, slots: _Int32s) -> _Int64s:
         """Return the code of the entry in each slot."""
@@ -337,11 +328,11 @@ class FifoMultimap:
         assert self.queue_bytes == self.queue_bytes_for(self.capacity)
         queue = self.oldest(size)
         assert np.unique(queue).size == size
-        assert size == 0 or self._q_next.values[queue[-1]] == NO_SLOT
+        assert size == 0 or self._q_next.values[queue[-1]] == _NO_SLOT
         assert (self._q_prev.values[queue[1:]] == queue[:-1]).all()
         free = []
-        slot = int(self._state[FREE_FIRST])
-        while slot != NO_SLOT:
+        slot = int(self._state[_FREE_FIRST])
+        while slot != _NO_SLOT:
             free.append(slot)
             slot = int(self._q_next.values[slot])
         assert len(free) + size == self.capacity
@@ -357,7 +348,7 @@ class FifoMultimap:
             assert tags[line] == tag_of(mixed)
             chain = []
             slot = int(first_entry(directory[line, 1]))
-            while slot != NO_SLOT:
+            while slot != _NO_SLOT:
                 chain.append(int(slot))
                 assert code[slot] == directory[line, 0]
                 slot = int(key_next[slot])
@@ -365,3 +356,327 @@ class FifoMultimap:
             assert chain[-1] == last_entry(directory[line, 1])
             ranks = [position[slot] for slot in chain]
             assert ranks == sorted(ranks)
+
+
+@kernel
+def _insert_entries(
+    directory: _Int64s,
+    tags: _Tags,
+    entry_code: _Int64s,
+    key_next: _Int32s,
+    key_count: _Int32s,
+    q_next: _Int32s,
+    q_prev: _Int32s,
+    state: _Int64s,
+    codes: _Int64s,
+    slots: _Int32s,
+) -> np.int64:
+    touched = np.int64(0)
+    for start in range(0, codes.size, BLOCK):
+        stop = min(start + BLOCK, codes.size)
+        for at in range(start, stop):
+            touched ^= touch(directory, tags, codes[at])
+        for at in range(start, stop):
+            code = codes[at]
+            slot = state[_FREE_FIRST]
+            state[_FREE_FIRST] = q_next[slot]
+            entry_code[slot] = code
+            key_next[slot] = _NO_SLOT
+            mixed = mix(code)
+            line = line_of(directory, mixed, code)
+            packed = directory[line, 1]
+            if packed == 0:
+                set_tag(tags, directory.shape[0], line, np.uint8(tag_of(mixed)))
+                directory[line, 0] = code
+                directory[line, 1] = pack_entries(slot, slot)
+                key_count[slot] = 1
+                state[_DISTINCT] += 1
+            else:
+                key_next[last_entry(packed)] = np.int32(slot)
+                directory[line, 1] = pack_entries(first_entry(packed), slot)
+                key_count[first_entry(packed)] += 1
+            previous = state[_Q_LAST]
+            q_prev[slot] = np.int32(previous)
+            q_next[slot] = _NO_SLOT
+            if previous == _NO_SLOT:
+                state[_Q_FIRST] = slot
+            else:
+                q_next[previous] = np.int32(slot)
+            state[_Q_LAST] = slot
+            slots[at] = np.int32(slot)
+    state[_SIZE] += codes.size
+    if state[_FREE_FIRST] == _NO_SLOT:
+        state[_FREE_LAST] = _NO_SLOT
+    return touched
+
+
+@kernel
+def _index_entries(directory: _Int64s, tags: _Tags, entry_code: _Int64s, q_next: _Int32s, state: _Int64s) -> None:
+    """Fill an empty directory from the entries in Q, whose lists stand."""
+    slot = state[_Q_FIRST]
+    while slot != _NO_SLOT:
+        code = entry_code[slot]
+        mixed = mix(code)
+        line = line_of(directory, mixed, code)
+        packed = directory[line, 1]
+        if packed == 0:
+            set_tag(tags, directory.shape[0], line, np.uint8(tag_of(mixed)))
+            directory[line, 0] = code
+            directory[line, 1] = pack_entries(slot, slot)
+        else:
+            directory[line, 1] = pack_entries(first_entry(packed), slot)
+        slot = np.int64(q_next[slot])
+
+
+@kernel
+def _expire_entries(
+    directory: _Int64s,
+    tags: _Tags,
+    entry_code: _Int64s,
+    key_next: _Int32s,
+    key_count: _Int32s,
+    q_next: _Int32s,
+    q_prev: _Int32s,
+    state: _Int64s,
+    slots: _Int32s,
+) -> np.int64:
+    touched = np.int64(0)
+    for start in range(0, slots.size, BLOCK):
+        stop = min(start + BLOCK, slots.size)
+        slot = state[_Q_FIRST]
+        for at in range(start, stop):
+            slots[at] = np.int32(slot)
+            touched ^= touch(directory, tags, entry_code[slot])
+            slot = np.int64(q_next[slot])
+        for at in range(start, stop):
+            slot = np.int64(slots[at])
+            line = line_of(directory, mix(entry_code[slot]), entry_code[slot])
+            packed = directory[line, 1]
+            if first_entry(packed) == last_entry(packed):
+                remove_line(directory, tags, line)
+                state[_DISTINCT] -= 1
+            else:
+                # The oldest entry of all is the first of its key.
+                directory[line, 1] = pack_entries(key_next[slot], last_entry(packed))
+                key_count[key_next[slot]] = key_count[slot] - 1
+            following = np.int64(q_next[slot])
+            state[_Q_FIRST] = following
+            if following == _NO_SLOT:
+                state[_Q_LAST] = _NO_SLOT
+            else:
+                q_prev[following] = _NO_SLOT
+            _release(q_next, state, slot)
+    return touched
+
+
+@kernel
+def _delete_keys(
+    directory: _Int64s,
+    tags: _Tags,
+    key_next: _Int32s,
+    q_next: _Int32s,
+    q_prev: _Int32s,
+    state: _Int64s,
+    codes: _Int64s,
+    slots: _Int32s,
+) -> int:
+    removed = 0
+    for code in codes:
+        line = line_of(directory, mix(code), code)
+        packed = directory[line, 1]
+        if packed == 0:
+            continue
+        slot = np.int64(first_entry(packed))
+        while slot != _NO_SLOT:
+            before = np.int64(q_prev[slot])
+            after = np.int64(q_next[slot])
+            if before == _NO_SLOT:
+                state[_Q_FIRST] = after
+            else:
+                q_next[before] = np.int32(after)
+            if after == _NO_SLOT:
+                state[_Q_LAST] = before
+            else:
+                q_prev[after] = np.int32(before)
+            _release(q_next, state, slot)
+            slots[removed] = np.int32(slot)
+            removed += 1
+            slot = np.int64(key_next[slot])
+        remove_line(directory, tags, line)
+        state[_DISTINCT] -= 1
+    return removed
+
+
+@kernel
+def _release(q_next: _Int32s, state: _Int64s, slot: np.int64) -> None:
+    """Append a slot that left Q to the free slots."""
+    q_next[slot] = _NO_SLOT
+    if state[_FREE_LAST] == _NO_SLOT:
+        state[_FREE_FIRST] = slot
+    else:
+        q_next[state[_FREE_LAST]] = np.int32(slot)
+    state[_FREE_LAST] = slot
+    state[_SIZE] -= 1
+
+
+@kernel
+def _count_entries(directory: _Int64s, tags: _Tags, key_count: _Int32s, codes: _Int64s, out: _Int32s) -> np.int64:
+    touched = np.int64(0)
+    for start in range(0, codes.size, BLOCK):
+        stop = min(start + BLOCK, codes.size)
+        for at in range(start, stop):
+            touched ^= touch(directory, tags, codes[at])
+        for at in range(start, stop):
+            packed = directory[line_of(directory, mix(codes[at]), codes[at]), 1]
+            out[at] = 0 if packed == 0 else key_count[first_entry(packed)]
+    return touched
+
+
+@kernel
+def _find_present(directory: _Int64s, codes: _Int64s, present: _Bools) -> None:
+    """Write for every code whether it has entries."""
+    for at in range(codes.size):
+        present[at] = directory[line_of(directory, mix(codes[at]), codes[at]), 1] != 0
+
+
+@kernel
+def _count_by_hash(directory: _Int64s, key_count: _Int32s, counts: _Int64s) -> None:
+    """Add the entries of every key to the count of its part."""
+    for line in range(directory.shape[0]):
+        packed = directory[line, 1]
+        if packed != 0:
+            hashed = hash_word(np.uint64(directory[line, 0]), np.uint64(SEED))
+            counts[hashed % np.uint64(counts.size)] += key_count[first_entry(packed)]
+
+
+@kernel
+def _fill_keys_with_at_least(
+    directory: _Int64s, key_count: _Int32s, least: int, codes: _Int64s, counts: _Int32s
+) -> int:
+    """Write the keys that have at least ``least`` entries; return how many there are, even beyond the output's end."""
+    found = 0
+    for line in range(directory.shape[0]):
+        packed = directory[line, 1]
+        if packed != 0 and key_count[first_entry(packed)] >= least:
+            if found < codes.size:
+                codes[found] = directory[line, 0]
+                counts[found] = key_count[first_entry(packed)]
+            found += 1
+    return found
+
+
+@kernel
+def _fill_oldest(q_next: _Int32s, first: np.int64, slots: _Int32s) -> None:
+    """Fill ``slots`` with Q from ``first`` on."""
+    slot = first
+    for at in range(slots.size):
+        slots[at] = np.int32(slot)
+        slot = np.int64(q_next[slot])
+
+
+@kernel
+def _fill_newest(q_prev: _Int32s, last: np.int64, position: int, slots: _Int32s) -> None:
+    """Fill ``slots`` with Q backwards, from the entry that lies ``position`` before ``last``."""
+    slot = last
+    for _ in range(position):
+        slot = np.int64(q_prev[slot])
+    for at in range(slots.size):
+        slots[at] = np.int32(slot)
+        slot = np.int64(q_prev[slot])
+
+
+@kernel
+def _add_free_slots(q_next: _Int32s, state: _Int64s, first: int) -> None:
+    """Append the slots from ``first`` on to the free slots."""
+    for slot in range(first, q_next.size):
+        q_next[slot] = _NO_SLOT
+        if state[_FREE_LAST] == _NO_SLOT:
+            state[_FREE_FIRST] = slot
+        else:
+            q_next[state[_FREE_LAST]] = np.int32(slot)
+        state[_FREE_LAST] = slot
+
+
+@kernel
+def _give_up_free_slots(q_next: _Int32s, q_prev: _Int32s, state: _Int64s, capacity: int) -> int:
+    """Drop the slots from ``capacity`` on from the free slots; return how many these were."""
+    given_up = 0
+    slot = state[_FREE_FIRST]
+    state[_FREE_FIRST] = state[_FREE_LAST] = _NO_SLOT
+    while slot != _NO_SLOT:
+        following = np.int64(q_next[slot])
+        if slot >= capacity:
+            q_prev[slot] = _GIVEN_UP
+            given_up += 1
+        else:
+            q_next[slot] = _NO_SLOT
+            if state[_FREE_LAST] == _NO_SLOT:
+                state[_FREE_FIRST] = slot
+            else:
+                q_next[state[_FREE_LAST]] = np.int32(slot)
+            state[_FREE_LAST] = slot
+        slot = following
+    return given_up
+
+
+@kernel
+def _move_entries(
+    entry_code: _Int64s,
+    key_next: _Int32s,
+    key_count: _Int32s,
+    q_next: _Int32s,
+    q_prev: _Int32s,
+    state: _Int64s,
+    capacity: int,
+    from_slots: _Int32s,
+    to_slots: _Int32s,
+) -> None:
+    """Move the entries in slots from ``capacity`` on to the slots that are free longest; write which went where.
+
+    Neighbours in Q learn the new slot at once. A key's list has no way back, so an entry leaves its new slot at its old
+    one, and `_redirect` corrects all links in one pass.
+    """
+    moved = 0
+    for old in range(capacity, q_next.size):
+        if q_prev[old] == _GIVEN_UP:
+            continue
+        new = state[_FREE_FIRST]
+        state[_FREE_FIRST] = np.int64(q_next[new])
+        entry_code[new] = entry_code[old]
+        key_count[new] = key_count[old]
+        key_next[new] = key_next[old]
+        key_next[old] = np.int32(new)
+        before, after = q_prev[old], q_next[old]
+        q_prev[new] = before
+        q_next[new] = after
+        if before == _NO_SLOT:
+            state[_Q_FIRST] = new
+        else:
+            q_next[before] = np.int32(new)
+        if after == _NO_SLOT:
+            state[_Q_LAST] = new
+        else:
+            q_prev[after] = np.int32(new)
+        from_slots[moved] = np.int32(old)
+        to_slots[moved] = np.int32(new)
+        moved += 1
+    if state[_FREE_FIRST] == _NO_SLOT:
+        state[_FREE_LAST] = _NO_SLOT
+
+
+@kernel
+def _redirect(directory: _Int64s, key_next: _Int32s, capacity: int) -> None:
+    """Let keys and their lists name the new slots of moved entries."""
+    for slot in range(capacity):
+        # A free slot holds anything: what replaces it does not matter.
+        if capacity <= key_next[slot] < key_next.size:
+            key_next[slot] = key_next[key_next[slot]]
+    for line in range(directory.shape[0]):
+        packed = directory[line, 1]
+        if packed != 0:
+            first, last = first_entry(packed), last_entry(packed)
+            if first >= capacity:
+                first = np.int64(key_next[first])
+            if last >= capacity:
+                last = np.int64(key_next[last])
+            directory[line, 1] = pack_entries(first, last)

@@ -6,8 +6,6 @@
       0        4      ──►    4 ─► 1 ─► (end)
       1        2      ──►    2 ─► (end)
                              free: 0 ─► 3 ─► (end)
-
-`semistream.kernels.hashing.multimap_lists.fill_pairs` walks along such chains.
 """
 
 import numpy as np
@@ -19,6 +17,7 @@ __all__ = [
     "END",
     "add_slots",
     "chain_rows",
+    "fill_pairs",
     "free_chains",
     "free_slots",
     "give_up_slots",
@@ -32,7 +31,7 @@ _Int32s = npt.NDArray[np.int32]
 
 @kernel
 def take_free(next_row: _Int32s, first_free: int, out: _Int32s) -> int:
-    """Take slots off the free list and return its new beginning."""
+    """Take slots off the free list; return its new first slot."""
     slot = first_free
     for at in range(out.size):
         out[at] = slot
@@ -51,8 +50,31 @@ def chain_rows(next_row: _Int32s, first: _Int32s, count: _Int32s, owners: _Int32
 
 
 @kernel
+def fill_pairs(
+    next_row: _Int32s, rows: _Int32s, cursors: _Int32s, at: int, out_rows: _Int32s, out_slots: _Int32s
+) -> tuple[int, int]:
+    """Walk along the chains from ``cursors`` on; fill the output with (row, slot) and return (new ``at``, how many).
+
+    Cursor ``i`` belongs to ``rows[i]`` and moves on in place, so that the call can be repeated until ``at`` reaches the
+    end. The multi-map walks along the entries of its keys with it, too.
+    """
+    filled = 0
+    while at < rows.size and filled < out_rows.size:
+        slot = cursors[at]
+        while slot != END and filled < out_rows.size:
+            out_rows[filled] = rows[at]
+            out_slots[filled] = slot
+            filled += 1
+            slot = next_row[slot]
+        cursors[at] = slot
+        if slot == END:
+            at += 1
+    return at, filled
+
+
+@kernel
 def free_chains(next_row: _Int32s, firsts: _Int32s, first_free: int, freed: _Int32s) -> int:
-    """Return whole chains to the free list; fill in the slots that came free and return the list's new beginning."""
+    """Return whole chains to the free list; write the freed slots and return the list's new first slot."""
     count = 0
     for at in range(firsts.size):
         slot = firsts[at]
@@ -79,11 +101,11 @@ def free_slots(next_row: _Int32s, first_free: int, is_free: npt.NDArray[np.bool_
 def give_up_slots(
     next_row: _Int32s, firsts: _Int32s, first_free: int, capacity: int, from_slots: _Int32s, to_slots: _Int32s
 ) -> tuple[int, int]:
-    """Move chained rows out of the slots from ``capacity`` on; return the free list's new beginning and how many moved.
+    """Move chained rows out of the slots from ``capacity`` on; return the first free slot and how many rows moved.
 
-    ``firsts`` are the beginnings of all chains, changed in place. Payload is moved by the caller.
+    ``firsts`` has the first slot of every chain and changes in place. The caller moves the payload.
     """
-    # Free slots that stay, in a list of their own.
+    # The free slots that stay.
     kept_free = np.int64(END)
     slot = np.int64(first_free)
     while slot != END:
@@ -117,7 +139,7 @@ def give_up_slots(
 
 @kernel
 def add_slots(next_row: _Int32s, first_free: int, before: int) -> int:
-    """Put the slots from ``before`` on on the free list and return its new beginning."""
+    """Put the slots from ``before`` on onto the free list; return its new first slot."""
     for slot in range(before, next_row.size):
         next_row[slot] = np.int32(first_free)
         first_free = slot

@@ -13,11 +13,11 @@ import pyarrow as pa
 from semistream.core.saved_state import Array, SavedState
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.key_slots import KeySlots
-from semistream.kernels.hashing.multimap_lists import fill_pairs
 from semistream.kernels.hashing.row_chains import (
     END,
     add_slots,
     chain_rows,
+    fill_pairs,
     free_chains,
     free_slots,
     give_up_slots,

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from semistream.bench.framework.measurement import VALUE, Context, Point
 from semistream.bench.framework.turns import in_turns
+from semistream.bench.measurements.micro.plain_multimap import PlainFifoMultimap
 from semistream.kernels.hashing.multimap import FifoMultimap
-from semistream.kernels.hashing.multimap_plain import PlainFifoMultimap
 
 __all__ = ["OPERATIONS", "MultimapTimes"]
 

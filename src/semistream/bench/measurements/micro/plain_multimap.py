@@ -1,4 +1,4 @@
-"""The plain twin of `multimap`: the same contract in a dict and lists, to be read in a minute."""
+"""The plain twin of `semistream.kernels.hashing.multimap`: the same contract in a dict and lists."""
 
 from collections import OrderedDict, deque
 
