@@ -1,10 +1,11 @@
 """Tuples in fixed memory: columns of slots, and one ring of bytes for values of varying length.
 
-A slot is a row number in preallocated arrays, so a tuple costs the same bytes wherever it is and freeing it frees
-them at once. Text and binary values go to a byte ring shared by all such columns, in arrival order; the ring
-is reclaimed up to the oldest live tuple, or by closing the gaps between live ones. Slots and ring can be resized in
-place.
+A slot is a row number in preallocated arrays. A tuple costs the same bytes in any slot, and freeing it frees them at
+once. Text and binary values go to a ring of bytes that all such columns share (`semistream.state.varlen_columns`).
+Slots and ring are resized in place.
 """
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +14,8 @@ import pyarrow.types as pt
 
 from semistream.core.errors import UnsupportedType
 from semistream.core.saved_state import Array, SavedState
-from semistream.kernels.arrow_views import valid_mask
+from semistream.kernels.arrow_views import fixed_bytes, valid_mask
 from semistream.kernels.elastic import ElasticArray, Moves
-from semistream.state.tuple_columns import BooleanColumn, Column, FixedColumn, NullColumn, bitmap
 from semistream.state.varlen_columns import VarlenColumns, is_varlen, varlen_bytes
 
 __all__ = ["TupleStore"]
@@ -31,7 +31,7 @@ class TupleStore:
     ring_bytes
         Space for text and binary values; ignored when the schema has none.
     max_capacity, max_ring_bytes
-        The most that `resize` can ask for; None for a store that is never resized.
+        The largest sizes for `resize`; None for a store that is never resized.
     """
 
     def __init__(
@@ -45,17 +45,13 @@ class TupleStore:
         self.schema = schema
         self.capacity = capacity
         self.fixed_bytes = self.fixed_bytes_per_tuple(schema)
-        self._columns: dict[int, Column] = {}
-        varlen: list[int] = []
+        varlen = [index for index, field in enumerate(schema) if is_varlen(field.type)]
+        self._columns: dict[int, _FixedColumn | _BooleanColumn] = {}
         for index, field in enumerate(schema):
-            if is_varlen(field.type):
-                varlen.append(index)
-            elif pt.is_boolean(field.type):
-                self._columns[index] = BooleanColumn(capacity, max_capacity)
-            elif pt.is_null(field.type):
-                self._columns[index] = NullColumn()
-            else:
-                self._columns[index] = FixedColumn(field.type, capacity, max_capacity)
+            if pt.is_boolean(field.type):
+                self._columns[index] = _BooleanColumn(capacity, max_capacity)
+            elif index not in varlen and not pt.is_null(field.type):
+                self._columns[index] = _FixedColumn(field.type, capacity, max_capacity)
         self._varlen_at = {column: position for position, column in enumerate(varlen)}
         self._varlen: VarlenColumns | None = None
         if varlen:
@@ -72,7 +68,13 @@ class TupleStore:
     @staticmethod
     def supports(dtype: pa.DataType) -> bool:
         """Return whether a column of this type can be kept in slots."""
-        return is_varlen(dtype) or pt.is_boolean(dtype) or pt.is_null(dtype) or FixedColumn.supports(dtype)
+        return (
+            is_varlen(dtype)
+            or pt.is_primitive(dtype)
+            or pt.is_null(dtype)
+            or pt.is_decimal(dtype)
+            or (pt.is_fixed_size_binary(dtype) and dtype.byte_width > 0)
+        )  # fmt: skip
 
     @staticmethod
     def require_supported(schema: pa.Schema) -> None:
@@ -91,24 +93,15 @@ class TupleStore:
 
     @classmethod
     def fixed_bytes_per_tuple(cls, schema: pa.Schema) -> int:
-        """Return the bytes a tuple takes apart from its text and binary values."""
-        total = cls._null_bytes(schema)
-        varlen = 0
-        for field in schema:
-            if is_varlen(field.type):
-                varlen += 1
-            elif pt.is_boolean(field.type):
-                total += 1
-            elif pt.is_fixed_size_binary(field.type):
-                total += field.type.byte_width
-            elif not pt.is_null(field.type):
-                total += field.type.bit_width // 8
-        return total + (8 + 4 * varlen if varlen else 0)
+        """Return the bytes of a tuple apart from its text and binary values."""
+        varlen = cls.num_varlen_columns(schema)
+        widths = [_width(field.type) for field in schema if not is_varlen(field.type)]
+        return cls._null_bytes(schema) + sum(widths) + (8 + 4 * varlen if varlen else 0)
 
     @property
     def nbytes(self) -> int:
         varlen = self._varlen.nbytes if self._varlen else 0
-        return sum(column.nbytes for column in self._columns.values()) + varlen + self._nulls.values.nbytes
+        return sum(column.values.nbytes for column in self._columns.values()) + varlen + self._nulls.values.nbytes
 
     @property
     def ring_bytes(self) -> int:
@@ -166,28 +159,30 @@ class TupleStore:
 
     def _take(self, index: int, slots: _Int32s) -> pa.Array:
         validity = self._validity(index, slots)
+        if index in self._columns:
+            return self._columns[index].take(slots, validity)
         if index in self._varlen_at:
             assert self._varlen is not None
             return self._varlen.take(self._varlen_at[index], slots, validity)
-        return self._columns[index].take(slots, validity)
+        return pa.nulls(slots.size)
 
     def _validity(self, index: int, slots: _Int32s) -> pa.Buffer | None:
         if index not in self._null_columns:
             return None
         null = self._nulls.values[slots, index // 8] & np.uint8(1 << index % 8)
-        return bitmap(null == 0) if null.any() else None
+        return _bitmap(null == 0) if null.any() else None
 
     def sizes(self, slots: _Int32s) -> npt.NDArray[np.int64] | None:
-        """Return the `varlen_bytes` of the tuples in ``slots``, or None when the schema has no such column."""
+        """Return the `varlen_bytes` of the tuples in ``slots``; None when the schema has no such column."""
         return None if self._varlen is None else self._varlen.sizes(slots)
 
     def free(self, slots: _Int32s) -> None:
-        """Say that the tuples in ``slots`` left; their values stay until the next `put`, `compact` or `resize`."""
+        """Free ``slots``; their values stay readable until the next `put`, `compact` or `resize`."""
         if self._varlen is not None:
             self._varlen.free(slots)
 
     def reclaim(self, oldest_slot: int | None) -> None:
-        """Free the ring up to the oldest live tuple, or wholly when there is none."""
+        """Free the ring up to the oldest live tuple; wholly when there is none."""
         if self._varlen is not None:
             self._varlen.reclaim(oldest_slot)
 
@@ -203,11 +198,10 @@ class TupleStore:
         """
         if self._varlen is not None:
             self._varlen.resize(capacity, ring_bytes, moves, live_slots)
-        for column in self._columns.values():
-            column.resize(capacity, moves)
-        moves.apply(self._nulls.values)
-        self._nulls.resize(capacity)
-        # A slot is only cleared of nulls once there were some.
+        for array in (*(column.array for column in self._columns.values()), self._nulls):
+            moves.apply(array.values)
+            array.resize(capacity)
+        # `put` clears the nulls of a slot only once there were some.
         self._nulls.values[self.capacity :] = 0
         self.capacity = capacity
 
@@ -227,5 +221,62 @@ class TupleStore:
         self._null_columns = set(saved.header["null_columns"])
 
     def _saved_arrays(self) -> dict[str, Array]:
-        arrays = {str(index): column.values for index, column in self._columns.items()}
-        return {"nulls": self._nulls.values, **{name: values for name, values in arrays.items() if values is not None}}
+        return {"nulls": self._nulls.values, **{str(index): column.values for index, column in self._columns.items()}}
+
+
+class _FixedColumn:
+    """Values of one width; nulls are kept elsewhere."""
+
+    def __init__(self, dtype: pa.DataType, capacity: int, max_capacity: int | None) -> None:
+        self._type = dtype
+        self._width = _width(dtype)
+        # numpy moves machine words faster than rows of bytes.
+        words = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}.get(self._width)
+        self._word = np.dtype(words) if words else None
+        self.array: ElasticArray[Any] = ElasticArray(
+            capacity, self._word or np.dtype("u1"), columns=None if words else self._width, max_capacity=max_capacity
+        )
+
+    @property
+    def values(self) -> Array:
+        return self.array.values
+
+    def put(self, slots: _Int32s, values: pa.Array) -> None:
+        data = fixed_bytes(values, self._width)
+        self.values[slots] = data.view(self._word) if self._word else data.reshape(-1, self._width)
+
+    def take(self, slots: _Int32s, validity: pa.Buffer | None) -> pa.Array:
+        data = self.values.take(slots, axis=0)
+        return pa.Array.from_buffers(self._type, slots.size, [validity, pa.py_buffer(data)])
+
+
+class _BooleanColumn:
+    """Truth values, a byte each."""
+
+    def __init__(self, capacity: int, max_capacity: int | None) -> None:
+        self.array: ElasticArray[Any] = ElasticArray(capacity, np.uint8, max_capacity=max_capacity)
+
+    @property
+    def values(self) -> Array:
+        return self.array.values
+
+    def put(self, slots: _Int32s, values: pa.Array) -> None:
+        self.values[slots] = values.fill_null(False).to_numpy(zero_copy_only=False)
+
+    def take(self, slots: _Int32s, validity: pa.Buffer | None) -> pa.Array:
+        return pa.Array.from_buffers(
+            pa.bool_(), slots.size, [validity, _bitmap(self.values.take(slots).view(np.bool_))]
+        )
+
+
+def _width(dtype: pa.DataType) -> int:
+    """Return the bytes of a value in a column that is not of varying length."""
+    if pt.is_boolean(dtype) or pt.is_null(dtype):
+        return int(pt.is_boolean(dtype))
+    width = dtype.byte_width if pt.is_fixed_size_binary(dtype) else dtype.bit_width // 8
+    return int(width)
+
+
+def _bitmap(bits: npt.NDArray[np.bool_]) -> pa.Buffer:
+    """Return an Arrow bitmap."""
+    return pa.py_buffer(np.packbits(bits, bitorder="little"))

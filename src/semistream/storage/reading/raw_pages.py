@@ -14,8 +14,14 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import DamagedTable, UnsupportedType
-from semistream.kernels.pages.message_buffers import find_buffers
-from semistream.kernels.pages.row_gather import gather_bits, gather_bytes, gather_fixed, gather_ranges, gather_words
+from semistream.kernels.pages.row_gather import (
+    find_buffers,
+    gather_bits,
+    gather_bytes,
+    gather_fixed,
+    gather_ranges,
+    gather_words,
+)
 
 __all__ = ["JoinedPages", "PageShape", "RawPages", "RowGather"]
 
