@@ -37,7 +37,7 @@ def cache_with(policy: InequalityPolicy, rows_of_key: dict[int, int]) -> tuple[R
     owners = np.repeat(np.arange(len(rows_of_key)), list(rows_of_key.values())).astype(np.int32)
     sets.add(owners, pa.record_batch([pa.array(np.arange(owners.size))], schema=SCHEMA), np.arange(owners.size))
     entries, _ = sets.move_in()
-    policy.took_in(entries, np.ones(entries.size, dtype=np.int32))
+    policy.record_cached(entries, np.ones(entries.size, dtype=np.int32))
     return cache, entries
 
 
@@ -97,7 +97,7 @@ def test_an_entry_that_was_reused_is_not_judged_by_the_hits_of_the_key_before() 
     cache, entries = cache_with(policy, {7: 1})
     hit(policy, int(entries[0]), 1000)
     policy.end_turn()
-    policy.took_in(entries, ints(1))
+    policy.record_cached(entries, ints(1))
     policy.end_turn()
     assert policy.no_longer_worth(cache).tolist() == entries.tolist()
 

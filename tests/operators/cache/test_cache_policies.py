@@ -74,7 +74,7 @@ class Cache:
         keeps = self.policy.keeps(counts[choice.positions], sets.row_count)
         sets.give_up(np.flatnonzero(~keeps))
         entries, moved = sets.move_in()
-        self.policy.took_in(entries, counts[choice.positions][moved])
+        self.policy.record_cached(entries, counts[choice.positions][moved])
         return choice
 
 
@@ -230,7 +230,7 @@ def test_evictions_among_equals_leave_the_hash_table_even() -> None:
     for batch in range(600):
         if not rows.keys.free:
             rows.evict(least_frequent.first(rows, frequency, 100))
-            least_frequent.taken(100)
+            least_frequent.record_evicted(100)
         entries = rows.insert(np.arange(100) + 100 * batch, *no_rows)
         frequency[entries] = rng.integers(0, 2, 100)
         if batch % 20 == 0:
@@ -304,7 +304,7 @@ def test_a_key_that_came_in_this_turn_is_not_judged() -> None:
     cache.consider({1: 9, 2: 9})
     for _ in range(10):
         policy.end_turn()
-    policy.took_in(cache.rows.find(np.array([2])), _int32s(9))  # collected during the turns before
+    policy.record_cached(cache.rows.find(np.array([2])), _int32s(9))  # collected during the turns before
     assert policy.no_longer_worth(cache.rows).tolist() == cache.rows.find(np.array([1])).tolist()
 
 

@@ -1,4 +1,4 @@
-"""What a front stage takes, and how much fits it: from the sizes of rows alone, before there is any."""
+"""The memory of a front stage, worked out from the sizes of rows before there is a cache."""
 
 from dataclasses import dataclass
 
@@ -16,11 +16,11 @@ from semistream.state.tuple_window import VarlenSizes
 
 __all__ = ["CacheSizes"]
 
-# How many keys can be on their way into the cache at once, as a share of those it holds.
+# The most keys on their way into the cache, as a share of the keys that it holds.
 _COLLECTING_SHARE = 1 / 4
-# The same where the cache can grow, as a share of the memory that it can grow to.
+# The same for a cache that can grow, as a share of its largest memory.
 _ELASTIC_COLLECTING_SHARE = 1 / 64
-_LEAST_BYTES = 1024  # whole blocks and the smallest directories take more than a multiple of a key's bytes
+_LEAST_BYTES = 1024  # whole blocks and the smallest directories take more than their share per key
 _ROW_LINK_BYTES = 4
 
 
@@ -33,11 +33,11 @@ class CacheSizes:
     schema
         The master columns that are kept.
     varlen
-        Text and binary values of a row.
+        The text and binary values of a row.
     policy
-        Which keys are cached.
+        The cache policy.
     max_bytes
-        The most that it can grow to; None for a cache that is never resized.
+        The largest memory of the cache; None for a cache that is never resized.
     """
 
     schema: pa.Schema
@@ -47,49 +47,49 @@ class CacheSizes:
 
     @property
     def policy_bytes(self) -> int:
-        """What the policy keeps of a key."""
+        """The policy's bytes per key."""
         return _POLICY_BYTES[self.policy]
 
     @property
     def key_bytes(self) -> float:
-        """What a key takes beside its rows and its place in the cache."""
+        """The bytes of a key beside its rows and its entry in the cache."""
         collecting = _COLLECTING_SHARE * _COLLECTED_KEY_BYTES if self.max_bytes is None else 0.0
         return self.policy_bytes + collecting
 
     @property
     def cached_key_bytes(self) -> int:
-        """What a key takes that has no rows, with what the policy keeps of it."""
+        """The bytes of a cached key without rows, the policy's included."""
         return CacheShape(1, 0, 0).nbytes(self.schema) - CacheShape(0, 0, 0).nbytes(self.schema) + self.policy_bytes
 
     @property
     def row_bytes(self) -> float:
-        """The papers' vR: what a row takes in the cache."""
+        """The bytes of a row in the cache (the papers' vR)."""
         return TupleStore.fixed_bytes_per_tuple(self.schema) + self.varlen.mean + _ROW_LINK_BYTES
 
     @property
     def fixed_bytes(self) -> int:
-        """What it takes however many keys are cached."""
+        """The bytes that do not depend on the number of keys."""
         if self.max_bytes is None:
             return _LEAST_BYTES
         return _LEAST_BYTES + self.collecting_bytes(0)
 
     def most_collected(self, capacity_keys: int) -> int:
-        """Return how many keys can be on their way at once into a cache for so many."""
+        """Return how many keys can be on their way into a cache for ``capacity_keys`` keys."""
         if self.max_bytes is not None:
             return int(self.max_bytes * _ELASTIC_COLLECTING_SHARE / _COLLECTED_KEY_BYTES)
         return int(capacity_keys * _COLLECTING_SHARE)
 
     def collecting_bytes(self, capacity_keys: int) -> int:
-        """Return the bytes of watching out for the rows of keys on their way into a cache for so many."""
+        """Return the bytes of collecting `most_collected` keys."""
         return _collecting_bytes(self.most_collected(capacity_keys))
 
     def shape_in(self, cache_bytes: int, rows_per_key: float = 1.0) -> CacheShape:
-        """Return the largest shape that takes at most ``cache_bytes`` with all that belongs to it."""
+        """Return the largest shape that fits ``cache_bytes`` together with policy and collected keys."""
         rest = cache_bytes - self.fixed_bytes
         return CacheShape.fitting(self.schema, self.varlen, rest, self.key_bytes, rows_per_key)
 
     def bytes_for(self, rows: int) -> int:
-        """Return how much memory it takes to cache so many rows of as many keys."""
+        """Return the memory that caches ``rows`` rows of as many keys."""
         shape = CacheShape.of_rows(rows, self.varlen)
         return shape.nbytes(self.schema) + int(rows * self.key_bytes) + self.fixed_bytes
 
@@ -106,5 +106,5 @@ def _collecting_bytes(keys: int) -> int:
     return KeySlots.bytes_for(keys) + RowSets.bytes_for(keys) + 4 * keys
 
 
-# Of one more key: what the smallest directory takes is counted once, not for every key.
+# Of one more key: the smallest directory counts once, not for every key.
 _COLLECTED_KEY_BYTES = (_collecting_bytes(1000) - _collecting_bytes(0)) / 1000

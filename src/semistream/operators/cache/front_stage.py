@@ -264,7 +264,7 @@ class FrontStage(Part):
         sets = collecting.sets
         sets.give_up(np.flatnonzero(~self._policy.keeps(collecting.waiting, sets.row_count)))
         entries, positions = sets.move_in()
-        self._policy.took_in(entries, collecting.waiting[positions])
+        self._policy.record_cached(entries, collecting.waiting[positions])
 
     # --- changing size ---------------------------------------------------------------------------------------------
 

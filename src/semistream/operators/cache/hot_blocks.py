@@ -42,7 +42,7 @@ _Int64s = npt.NDArray[np.int64]
 
 
 def index_bytes_for(keys: int) -> int:
-    """Return what a block with so many keys takes beside its rows."""
+    """Return the bytes of a block with ``keys`` keys beside its rows."""
     return 8 * _HEADER_WORDS + LINE_BYTES * lines_for(keys)
 
 
@@ -56,9 +56,9 @@ class HotBlock:
     pages
         Its rows.
     floor
-        A key had to be seen more often than this to take the place of one in the block; 0 while it is not full.
+        The count of the best key that found no room; 0 while the block is not full.
     built_at
-        How often the counts of keys had been halved by then.
+        How often the counts had been halved when the block was built.
     """
 
     def __init__(self, raw: _Bytes, shape: PageShape) -> None:
@@ -86,7 +86,7 @@ class HotBlock:
     def build(
         codes: _Int64s, counts: _Int64s, rows: pa.RecordBatch, *, owner: int, floor: int = 0, built_at: int = 0
     ) -> _Bytes:
-        """Return the memory of a block: ``counts[i]`` of the rows, in turn, for each of the different ``codes``."""
+        """Return the bytes of a block: key ``codes[i]`` has the next ``counts[i]`` rows."""
         message = rows.serialize()
         lines = lines_for(codes.size)
         message_start = 8 * _HEADER_WORDS + LINE_BYTES * lines
@@ -106,7 +106,7 @@ class HotBlock:
 
     @staticmethod
     def is_sound(raw: _Bytes, owner: int) -> bool:
-        """Whether these bytes are a whole block, just as it was built, of the same table version and columns."""
+        """Return whether these bytes are a whole, unaltered block of this owner."""
         if raw.size < 8 * _HEADER_WORDS:
             return False
         header = raw[: 8 * _HEADER_WORDS].view(np.int64)
@@ -114,7 +114,7 @@ class HotBlock:
         return bool(whole and header[_CHECKSUM] == _checksum(raw))
 
     def find(self, wanted: _Int64s, places: _Int64s, firsts: _Int64s, counts: _Int64s) -> None:
-        """Write first row and number of rows of the keys at these places; -1 rows for a key that is not here."""
+        """Write the first row and the number of rows of the keys at these places; -1 rows for an absent key."""
         find_ranges(self._codes, self._ranges, wanted, places, firsts, counts)
 
     def keys(self) -> tuple[_Int64s, _Int64s, _Int64s]:
@@ -133,16 +133,16 @@ class BlockStore(Protocol):
     """Blocks of bytes by number."""
 
     def changed(self, number: int) -> _Bytes | None:
-        """Return a block that is there and was not returned before; None when there is nothing new."""
+        """Return the block if it is new since the last call, else None."""
 
     def publish(self, number: int, content: _Bytes) -> None:
-        """Replace a block, while building it."""
+        """Replace a block, inside `building`."""
 
     def building(self, number: int) -> AbstractContextManager[bool]:
-        """Hold the right to replace a block; yields False when another process has it."""
+        """Hold the right to replace a block; yield False when another process holds it."""
 
     def counters(self, nbytes: int) -> _Bytes:
-        """Return zeroed bytes that all users of the store count in."""
+        """Return the counters that all users of the store share, zeroed at first."""
 
 
 class PrivateBlocks:
@@ -171,7 +171,7 @@ class SharedBlocks:
     Parameters
     ----------
     folder
-        Made when it is not there. It belongs to one cache: the same table, version, columns and sizes.
+        Created if missing. It belongs to one cache: one table, version, columns and sizes.
     """
 
     def __init__(self, folder: str) -> None:
@@ -191,13 +191,13 @@ class SharedBlocks:
             with open(path, "rb") as file:
                 opened = os.fstat(file.fileno())
                 content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
-        except (OSError, ValueError):  # not there yet, or empty, or cannot be had: a cache may do without
+        except (OSError, ValueError):  # missing, empty or unreadable: a cache does without
             return None
         self._seen[number] = opened.st_ino, opened.st_mtime_ns
         return content
 
     def publish(self, number: int, content: _Bytes) -> None:
-        # What dead writers left. No name is used twice: what is written to may never be what someone has mapped.
+        # Remove the files of dead writers. No name is used twice, so nobody writes to a file that is mapped.
         for name in os.listdir(self._folder):
             if name.startswith(f".{number}-"):
                 os.unlink(self._path(name))
@@ -219,7 +219,7 @@ class SharedBlocks:
     def counters(self, nbytes: int) -> _Bytes:
         file = os.open(self._path("counters"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # Reserved now: a disk that is full when they are counted in would end the process.
+            # Reserved now: a full disk would end the process when it counts.
             reserve = getattr(os, "posix_fallocate", lambda file, start, length: os.ftruncate(file, length))
             reserve(file, 0, nbytes)
             return np.frombuffer(mmap.mmap(file, nbytes), dtype=np.uint8)

@@ -1,13 +1,12 @@
 """A cache of frequent keys in read-only blocks, which learns from hits and misses alike.
 
-Keys are spread over blocks by their hash. Rows that were read for keys worth caching wait until there are enough of
-them; then the blocks they belong to are built anew from the old block and the waiting rows: the most frequent keys that
-fit, by a sketch of how often keys were seen lately (`semistream.kernels.hashing.frequency_sketch`). A key's rows are
-cached whole or not at all, and a key without rows is cached as such.
+Keys are spread over blocks by their hash. Rows of keys worth caching wait until there are enough of them. Then their
+blocks are built anew: from the old block and the waiting rows, the most frequent keys that fit. A sketch estimates how
+often keys came lately (`semistream.kernels.hashing.frequency_sketch`). A key is cached with all its rows or not at all;
+a key without rows is cached, too.
 
-Blocks and sketch may be shared with other processes (`semistream.operators.cache.hot_blocks`). Whatever they hold, the
-result of a join is the same: a block is sound, and of the version of the table that the cache was made for, or
-it is not used.
+Other processes may share blocks and sketch (`semistream.operators.cache.hot_blocks`). Whatever they hold, the join's
+result is the same: a block is used only if it is sound and of the right version of the table.
 """
 
 from contextlib import suppress
@@ -28,17 +27,17 @@ __all__ = ["HotRows", "RowRanges"]
 
 _MOST_BLOCKS = 64
 _LEAST_BLOCK_BYTES = 128 << 10
-_REPLACED_SHARE = 1 / 32  # of a full cache that is replaced after a step, over all processes
-_REPLACED_BYTES_PER_KEY = 64  # of a full cache, for each key that was seen: small steps replace little
-_GROWING_SHARE = 1 / 8  # of its space that is free in a cache that still grows
+_REPLACED_SHARE = 1 / 32  # of a full cache, replaced after a step by all processes together
+_REPLACED_BYTES_PER_KEY = 64  # replaced per recorded key in a full cache: small steps replace little
+_GROWING_SHARE = 1 / 8  # a cache with more free space than this still grows
 _MOST_REPLACED_BYTES = 64 << 20  # so that no step takes long
 _WAITING_SHARE = 1 / 16
 _LEAST_WAITING_BYTES = 16 << 10
 _BUILDING_COPIES = 3  # rows gathered, their message, the finished block
 _WAITING_KEY_BYTES = 32
-_MESSAGE_BYTES = 1024  # what the message of a batch takes beside its rows, about
+_MESSAGE_BYTES = 1024  # of a batch's message beside its rows, about
 _COUNTERS_PER_KEY = 8
-_SAMPLE_PER_KEY = 48  # the rarest keys that are cached are then counted some times before counts are halved
+_SAMPLE_PER_KEY = 48  # so that even the rarest cached keys are counted a few times between halvings
 _LARGEST_SET_SHARE = 1 / 4  # of a block
 _INDEX_BYTES_PER_KEY = index_bytes_for(1000) / 1000
 
@@ -47,7 +46,7 @@ _Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RowRanges:
-    """Where the rows of keys lie: ``count`` rows from ``first`` on in block ``block``; -1 rows for a key unknown."""
+    """The rows of keys: ``count`` rows from ``first`` on in block ``block``; -1 rows for an unknown key."""
 
     block: npt.NDArray[np.int16]
     first: _Int64s
@@ -56,9 +55,9 @@ class RowRanges:
 
 @dataclass(frozen=True)
 class _Waiting:
-    """Row sets that wait for a place: those of ``codes`` are ``counts`` rows from ``firsts`` on.
+    """Row sets that wait for their block: key ``codes[i]`` has ``counts[i]`` rows from ``firsts[i]`` on.
 
-    ``places`` are the positions of the codes, ordered by block, and ``bounds`` where each block's begin.
+    ``places`` are the positions of the codes, ordered by block; those of block b begin at ``bounds[b]``.
     """
 
     bounds: _Int64s
@@ -78,13 +77,13 @@ class HotRows:
     schema
         The columns to keep.
     capacity_bytes
-        What all blocks take at most, and the sketch with them.
+        The most memory of all blocks and the sketch.
     row_bytes
-        About the size of a row, for the number of counters.
+        The approximate size of a row, for the number of counters.
     processes
         How many processes share the blocks.
     owner
-        Stands for the table, its version and the columns: blocks of another owner are not used.
+        A number for the table, its version and the columns: blocks of another owner are not used.
     """
 
     def __init__(
@@ -117,18 +116,18 @@ class HotRows:
         self._is_crowded = False
         self._next_block = 0
         self._blocks_to_build = 0
-        self._credit_bytes = 0.0  # what may be replaced for the keys that were seen
+        self._credit_bytes = 0.0  # that may be replaced for the keys recorded so far
 
     @staticmethod
     def least_bytes() -> int:
-        """Return what a cache for nothing takes."""
+        """Return the bytes of a cache without room for a row."""
         return FrequencySketch.bytes_for(1)
 
     @staticmethod
     def bytes_beside(capacity_bytes: int, processes: int = 1) -> int:
-        """Return what a cache takes beside its capacity in a process: waiting rows, and blocks being replaced.
+        """Return the bytes beside the capacity in one process: waiting rows, and blocks that are being replaced.
 
-        A block that this process has replaced lives on while another uses it.
+        A block that this process has replaced lives on while another process uses it.
         """
         block = max(capacity_bytes // _MOST_BLOCKS, min(capacity_bytes, _LEAST_BLOCK_BYTES))
         if capacity_bytes <= HotRows.least_bytes():
@@ -138,7 +137,7 @@ class HotRows:
 
     @staticmethod
     def capacity_in(share_bytes: int, processes: int = 1) -> tuple[int, int]:
-        """Return the capacity of a cache that takes ``share_bytes`` of each process, and what it takes beside that."""
+        """Return the capacity of a cache that gets ``share_bytes`` of each process, and its bytes beside it."""
         capacity = share_bytes * processes
         while (
             capacity > HotRows.least_bytes()
@@ -149,7 +148,7 @@ class HotRows:
 
     @staticmethod
     def keys_in(capacity_bytes: int, row_bytes: float, rows_per_key: float = 1.0) -> int:
-        """Return about how many keys with so many rows a full cache holds."""
+        """Return about how many keys with ``rows_per_key`` rows a full cache holds."""
         sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * _counted_keys(capacity_bytes, row_bytes))
         blocks_bytes = max(0, capacity_bytes - sketch_bytes)
         num_blocks = _num_blocks(blocks_bytes)
@@ -158,17 +157,17 @@ class HotRows:
 
     @staticmethod
     def sample_tuples(capacity_bytes: int, row_bytes: float) -> int:
-        """Return how many keys are counted before all counts are halved."""
+        """Return after how many keys all counts are halved."""
         return _SAMPLE_PER_KEY * _counted_keys(capacity_bytes, row_bytes)
 
     @property
     def nbytes(self) -> int:
-        """What blocks and sketch take, however many processes share them."""
+        """The bytes of blocks and sketch, which all processes share."""
         return self._sketch.nbytes + sum(block.nbytes for block in self._blocks if block is not None)
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits in this process for its place."""
+        """The bytes of the row sets that wait in this process."""
         return self._waiting_bytes
 
     @property
@@ -177,7 +176,7 @@ class HotRows:
         return sum(block.num_keys for block in self._blocks if block is not None)
 
     def refresh(self) -> None:
-        """Take over blocks that were built since the last time, here or elsewhere."""
+        """Use the blocks that this or another process built since the last time."""
         for number in range(self.num_blocks):
             self._refresh(number)
 
@@ -210,37 +209,37 @@ class HotRows:
         return [self._no_rows if block is None else block.pages for block in self._blocks]
 
     def row_bases(self) -> _Int64s:
-        """Return the number of the first row of every block when all are numbered through, and of all rows."""
+        """Return the first row of each block when all rows are numbered through, and their total."""
         rows = [0 if block is None else block.num_rows for block in self._blocks]
         return np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
 
     def record(self, codes: _Int64s) -> None:
-        """Count keys that were seen, found or not."""
+        """Count keys that came, cached or not."""
         self._sketch.add(codes)
         self._credit_bytes += codes.size * _REPLACED_BYTES_PER_KEY
 
     def worth_caching(self, codes: _Int64s) -> _Int64s:
-        """Return the positions of keys, none of them cached, that are seen often enough to take a place, best first."""
+        """Return the positions of keys that come often enough to be cached, best first; none is cached yet."""
         floors = np.array([0 if block is None else self._floor(block) for block in self._blocks])
         bounds, places = self._by_block(codes, np.arange(codes.size))
         floor_of = np.empty(codes.size, dtype=np.int64)
         floor_of[places] = np.repeat(floors, np.diff(bounds))
         seen = self._sketch.estimate(codes)
-        # Half as often again as the best that was left out: keys that are nearly equal would change places for ever.
+        # Half as often again as the best that was left out, or keys that are nearly equal would swap for ever.
         worth = np.flatnonzero(seen > floor_of + (floor_of + 1) // 2)
         return worth[np.argsort(-seen[worth], kind="stable")]
 
     def _floor(self, block: HotBlock) -> int:
-        """Return how often a key has to be seen to be better than those of a block, whose counts have aged since."""
+        """Return the count that a key must exceed to enter the block; the block's own counts have aged since."""
         return block.floor >> min(8, max(0, self._sketch.halvings - block.built_at))
 
     def offer(self, codes: _Int64s, firsts: _Int64s, counts: _Int64s, rows: pa.RecordBatch) -> None:
-        """Take in row sets, the first ones while there is room: ``counts[i]`` rows from ``firsts[i]`` on for a key.
+        """Let row sets wait for their blocks, from the first on while there is room.
 
-        What is left out comes again if it is frequent.
+        Key ``codes[i]`` has ``counts[i]`` of the ``rows``, from ``firsts[i]`` on. A frequent key without room comes again.
         """
         row_bytes = rows.nbytes / max(1, rows.num_rows)
-        small = counts * row_bytes <= self._block_bytes * _LARGEST_SET_SHARE  # others would push out too many keys
+        small = counts * row_bytes <= self._block_bytes * _LARGEST_SET_SHARE  # larger sets push out too many keys
         codes, firsts, counts = codes[small], firsts[small], counts[small]
         ends = np.cumsum(counts * row_bytes + _WAITING_KEY_BYTES)
         room = self._most_waiting_bytes - self._waiting_bytes - _MESSAGE_BYTES
@@ -261,10 +260,10 @@ class HotRows:
         self._waiting_bytes += nbytes
 
     def learn(self) -> None:
-        """Build some blocks anew, if enough row sets wait; each turn goes over all blocks once."""
+        """Build some blocks anew if enough row sets wait; a round visits every block once."""
         if self._blocks_to_build == 0:
             kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
-            # A small cache grows at every turn; a full one is only touched for a fair number of new keys.
+            # A small cache grows every round; a full one changes only for a fair number of new keys.
             if not self._is_crowded and self._waiting_bytes < kept_bytes * _WAITING_SHARE:
                 return
             self._blocks_to_build = self.num_blocks
@@ -287,7 +286,7 @@ class HotRows:
         self.refresh()
 
     def _most_replaced_bytes(self) -> int:
-        """Return how many bytes of blocks may be replaced now: others may use the old ones for a while longer."""
+        """Return how many bytes of blocks may be replaced now: other processes may keep using the old ones."""
         kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
         free_bytes = max(0, self._blocks_bytes - kept_bytes)
         at_once = min(int((free_bytes + self._blocks_bytes * _REPLACED_SHARE) / self.processes), _MOST_REPLACED_BYTES)
@@ -311,7 +310,7 @@ class HotRows:
                 self._store.publish(number, raw)
 
     def _choices(self, number: int) -> tuple[list[RawPages], _Int64s, _Int64s, _Int64s, _Int64s]:
-        """Return all row sets that may be in a block, those already there first, each key once."""
+        """Return the candidates for a block, each key once: first its own row sets, then the waiting ones."""
         sources: list[RawPages] = []
         parts: list[tuple[_Int64s, _Int64s, _Int64s]] = []
         block = self._blocks[number]
@@ -332,11 +331,11 @@ class HotRows:
     def _chosen(
         self, codes: _Int64s, counts: _Int64s, sources: list[RawPages], source_of: _Int64s
     ) -> tuple[_Int64s, int]:
-        """Return the most frequent of these keys that fit a block, and how often a key must be seen to be better."""
+        """Return the most frequent keys that fit a block, and the count of the best that does not."""
         seen = self._sketch.estimate(codes)
         row_bytes = np.array([_row_bytes(source) for source in sources])
         set_bytes = counts * row_bytes[source_of] + _INDEX_BYTES_PER_KEY
-        # Of keys seen equally often, those with small sets, and those that are there already.
+        # Among equally frequent keys: small sets first, then those that are cached already.
         order = np.lexsort((source_of, set_bytes, -seen))
         order = order[set_bytes[order] <= self._block_bytes * _LARGEST_SET_SHARE]
         fitting = int(np.searchsorted(np.cumsum(set_bytes[order]), _filled_bytes(self._block_bytes)))
@@ -364,7 +363,7 @@ class HotRows:
             )
             if raw.size <= self._block_bytes:
                 return raw
-            # Sizes are averages: long texts may make it too large. The least frequent keys stand last.
+            # Sizes are averages: long texts may make a block too large. The least frequent keys stand last.
             keep = int(codes.size * 0.9 * self._block_bytes / raw.size)
             codes, firsts, counts, source_of = codes[:keep], firsts[:keep], counts[:keep], source_of[:keep]
         return None
@@ -415,7 +414,7 @@ class HotRows:
 
 
 def _counted_keys(capacity_bytes: int, row_bytes: float) -> int:
-    """Return how many keys the counters are for: no fewer than fit the cache."""
+    """Return for how many keys there are counters: no fewer than fit the cache."""
     return int(capacity_bytes / (row_bytes + 32)) + 1
 
 
@@ -424,12 +423,12 @@ def _num_blocks(blocks_bytes: int) -> int:
 
 
 def _filled_bytes(block_bytes: int) -> float:
-    """Return how much of a block row sets are chosen for: their sizes are averages."""
+    """Return the part of a block to fill by estimate: sizes are averages."""
     return block_bytes * 0.97 - 1024
 
 
 def _waiting_bytes(capacity_bytes: int, processes: int) -> int:
-    """Return what may wait in a process; a small cache needs a larger share for messages that hold something."""
+    """Return the bytes that may wait in a process; in a small cache a larger share, or no message would fit."""
     return max(int(capacity_bytes * _WAITING_SHARE / processes), min(capacity_bytes // 8, _LEAST_WAITING_BYTES))
 
 

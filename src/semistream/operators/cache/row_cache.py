@@ -1,7 +1,7 @@
-"""H_R: master rows in memory, by key. A key is there with all its rows, or not at all.
+"""H_R: master rows in memory, by key. A key is cached with all its rows, or not at all.
 
-A key without any master row can be there too, with none: its tuples are then known to match nothing. "Key" is the
-64-bit code here: two keys with one code are cached together, and pairs are told apart when they are joined.
+A key without any master row can be cached, too: its tuples are then known to match nothing. "Key" is the 64-bit code
+here: two keys with one code are cached together, and the join compares the keys themselves.
 """
 
 from dataclasses import asdict, dataclass
@@ -33,7 +33,7 @@ __all__ = ["CacheShape", "RowCache", "RowSets"]
 _RING_HEADROOM = 1.25  # text varies in length
 _ROW_LINK_BYTES = 4
 _KEY_LINK_BYTES = 8
-_COPIED_BYTES = 64 << 10  # rows on their way into the cache are copied in portions
+_COPIED_BYTES = 64 << 10  # of rows that are copied into the cache at once
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ _Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CacheShape:
-    """How many keys and rows a cache holds, and how many bytes of text and binary values."""
+    """The most keys, rows, and bytes of text and binary values that a cache holds."""
 
     keys: int
     rows: int
@@ -49,7 +49,7 @@ class CacheShape:
 
     @classmethod
     def of_rows(cls, rows: int, varlen: VarlenSizes, rows_per_key: float = 1.0) -> "CacheShape":
-        """Return a shape for so many rows, of keys with so many rows each."""
+        """Return a shape for ``rows`` rows of keys with ``rows_per_key`` rows each."""
         ring_bytes = int(varlen.mean * _RING_HEADROOM * rows)
         return cls(
             keys=int(np.ceil(rows / rows_per_key)),
@@ -61,7 +61,7 @@ class CacheShape:
     def fitting(
         cls, schema: pa.Schema, varlen: VarlenSizes, cache_bytes: int, key_bytes: float, rows_per_key: float = 1.0
     ) -> "CacheShape":
-        """Return the largest shape in ``cache_bytes``, with ``key_bytes`` more for every key; it may have no row."""
+        """Return the largest shape in ``cache_bytes``, with ``key_bytes`` more per key; it may hold no row."""
         low, high = 0, max(0, cache_bytes)
         while low < high:
             middle = (low + high + 1) // 2
@@ -86,7 +86,7 @@ class RowCache:
     schema
         The master columns that are kept.
     max_shape
-        The largest shape that `resize` can ask for; None for a cache that is never resized.
+        The largest shape for `resize`; None for a cache that is never resized.
     """
 
     def __init__(self, schema: pa.Schema, shape: CacheShape, max_shape: CacheShape | None = None) -> None:
@@ -116,12 +116,12 @@ class RowCache:
 
     @property
     def rows_per_key(self) -> float:
-        """How many rows the cached keys have, on average."""
+        """The mean number of rows of a cached key."""
         return self.used_rows / len(self.keys) if len(self.keys) else 1.0
 
     @property
     def free_keys(self) -> int:
-        """For about how many more keys there is room, going by the rows and the text that keys have so far."""
+        """The room for more keys, if they have as many rows and as much text as the cached ones."""
         room = min(self.keys.free, int(self.free_rows / max(1.0, self.rows_per_key)))
         if self.rows.ring_bytes and len(self.keys):
             text_per_key = self.rows.live_ring_bytes / len(self.keys)
@@ -133,7 +133,7 @@ class RowCache:
         return self.keys.find(codes)
 
     def row_count(self, entries: _Int32s) -> _Int32s:
-        """Return how many rows each entry's key has."""
+        """Return the number of rows of each entry."""
         return self._row_count.values[entries]
 
     def pairs(
@@ -143,7 +143,7 @@ class RowCache:
         return fill_pairs(self._next_row.values, tuples, cursors, at, out_tuples, out_rows)
 
     def first_rows(self, entries: _Int32s) -> _Int32s:
-        """Return where the rows of each entry begin, for `pairs`."""
+        """Return the first row of each entry, for `pairs`."""
         return self._first_row.values[entries]
 
     def take(self, rows: _Int32s) -> pa.RecordBatch:
@@ -158,14 +158,14 @@ class RowCache:
         self.keys.remove(entries)
 
     def free(self, first_rows: _Int32s, row_count: _Int32s) -> None:
-        """Give back the chains of rows that begin here."""
+        """Free the chains of rows that begin here."""
         freed = np.empty(int(row_count.sum()), dtype=np.int32)
         self._first_free = free_chains(self._next_row.values, first_rows, self._first_free, freed)
         self.rows.free(freed)
         self.free_rows += freed.size
 
     def put(self, batch: pa.RecordBatch) -> _Int32s:
-        """Store rows from the front of ``batch``, as many as fit, and return their slots."""
+        """Store as many rows from the front of ``batch`` as fit; return their slots."""
         batch = batch.slice(0, self.free_rows)
         batch = batch.slice(0, self.rows.fitting_rows(batch))
         if self.rows.needs_compaction(batch):
@@ -182,18 +182,18 @@ class RowCache:
         return np.flatnonzero(~is_free).astype(np.int32)
 
     def chain(self, first: _Int32s, count: _Int32s, owners: _Int32s, slots: _Int32s) -> None:
-        """Add rows to the chains of their owners."""
+        """Put rows into the chains of their owners."""
         chain_rows(self._next_row.values, first, count, owners, slots)
 
     def insert(self, codes: _Int64s, first: _Int32s, count: _Int32s) -> _Int32s:
-        """Add entries with the rows of these chains, and return them."""
+        """Return new entries with the rows of these chains."""
         entries = self.keys.insert(codes)
         self._first_row.values[entries] = first
         self._row_count.values[entries] = count
         return entries
 
     def resize(self, shape: CacheShape) -> Moves:
-        """Change the shape in place and return which entries moved; no row sets may be on their way in."""
+        """Change the shape in place and return which entries moved; no `RowSets` may be under way."""
         assert shape.rows >= self.used_rows
         assert shape.keys >= len(self.keys)
         self._resize_rows(shape)
@@ -267,19 +267,19 @@ class RowCache:
 
 
 class RowSets:
-    """Row sets on their way into a cache: invisible until they are whole, and only those that are.
+    """Row sets on their way into a cache: a set becomes visible when it is whole.
 
-    Its rows lie in the cache already, so that moving them in copies nothing (S0 calls the space the switching buffer).
+    The rows lie in the cache already, so moving a set in copies nothing (S0 calls the space the switching buffer).
 
     Parameters
     ----------
     codes
-        The keys whose rows are being collected, each once.
+        The keys whose rows are collected, each once.
 
     Attributes
     ----------
     row_count, given_up
-        Of each key: how many rows were added, and whether it was left out.
+        Of each key: how many rows were added, and whether it was given up.
     """
 
     def __init__(self, cache: RowCache, codes: _Int64s) -> None:
@@ -309,13 +309,13 @@ class RowSets:
 
     @staticmethod
     def bytes_for(keys: int) -> int:
-        """Return the bytes of collecting so many keys, without their rows."""
+        """Return the bytes of collecting ``keys`` keys, without their rows."""
         return keys * (8 + 4 + 4 + 1)
 
     def add(
         self, owners: npt.NDArray[np.signedinteger], run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
     ) -> None:
-        """Take over rows of ``run``; ``owners`` are positions in `codes`. Keys whose rows have no room are given up."""
+        """Add rows of ``run``; ``owners`` are positions in `codes`. A key whose rows find no room is given up."""
         wanted = np.flatnonzero(~self.given_up[owners])
         if not wanted.size:
             return
@@ -337,19 +337,19 @@ class RowSets:
         self.give_up(np.unique(owners[slots.size :]))
 
     def give_up(self, owners: npt.NDArray[np.signedinteger]) -> None:
-        """Leave out these keys."""
+        """Free the rows of these keys and collect no more of them."""
         self.given_up[owners] = True
         self._cache.free(self._first_row[owners], self.row_count[owners])
         self._first_row[owners] = END
         self.row_count[owners] = 0
 
     def move_in(self) -> tuple[_Int32s, npt.NDArray[np.int64]]:
-        """Make whole row sets visible; return the new entries, and the position in `codes` of each."""
+        """Make the row sets visible; return the new entries, and the position in `codes` of each."""
         whole = np.flatnonzero(~self.given_up)
         whole, without_room = whole[: self._cache.keys.free], whole[self._cache.keys.free :]
         self.give_up(without_room)
         return self._cache.insert(self.codes[whole], self._first_row[whole], self.row_count[whole]), whole
 
     def abandon(self) -> None:
-        """Give all rows back."""
+        """Give up all keys."""
         self.give_up(np.arange(self.codes.size))

@@ -1,12 +1,12 @@
-"""A cache that also learns from hits: least frequently used, with frequencies that age.
+"""Least frequently used, with frequencies that age: a cache that also learns from hits.
 
-Where S2 and S0 stop: S2 writes a key's frequency down when it is cached and never again. Here every entry counts its
-hits. Time is measured in turns: in a turn as many tuples miss the cache as wait in the join when it is full, so that
-the number of a key's waiting tuples and the number of an entry's hits in a turn are about the same thing. At the end of
-a turn an entry's frequency becomes the mean of what it was and of its hits, and the past fades by half.
+S2 writes a key's frequency down once, when it is cached. Here every entry counts its hits. Time is measured in turns:
+in a turn as many tuples miss the cache as a full join holds waiting. So a key's waiting tuples and an entry's hits in a
+turn measure the same thing. At the end of a turn an entry's frequency becomes the mean of its old value and its hits:
+the past fades by half.
 
-A key comes in when it was seen more often, not counting its last tuple, than the least frequent entry is: one tuple
-alone, as in a scan through all keys, replaces nothing that was ever hit.
+A key enters when its waiting tuples, without the last, outnumber the frequency of the least frequent entry. A single
+tuple, as in a scan through all keys, replaces no entry that was ever hit.
 """
 
 from typing import ClassVar
@@ -64,16 +64,16 @@ class AgingPolicy:
         contenders = contenders[waiting[contenders] > 1]
         rivals = self._least_frequent.first(cache, self._frequency, contenders.size)
         contenders = contenders[: rivals.size]
-        # Contenders fall and rivals rise, so that the winners are the first ones.
+        # Contenders fall and rivals rise: the winners come first.
         known = np.maximum(self._frequency[rivals], self._hits[rivals])
         winners = int(np.count_nonzero(waiting[contenders] - 1 > np.maximum.accumulate(known)))
-        self._least_frequent.taken(winners)
+        self._least_frequent.record_evicted(winners)
         return Choice(np.concatenate([unopposed, contenders[:winners]]), rivals[:winners])
 
     def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
         return np.ones(waiting.size, dtype=np.bool_)
 
-    def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
+    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
         self._frequency[entries] = waiting
         self._hits[entries] = 0
 

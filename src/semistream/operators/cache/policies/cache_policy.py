@@ -1,4 +1,4 @@
-"""Which keys a cache takes in and which leave it: what a policy has to answer."""
+"""The contract of a cache policy: which keys enter the cache, and which leave it for them."""
 
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class Choice(NamedTuple):
-    """Positions of the keys to take in, best first, and the entries that leave for them."""
+    """Positions of the keys to cache, best first, and the entries that leave for them."""
 
     positions: _Int64s
     victims: _Int32s
@@ -27,7 +27,7 @@ class CachePolicy(Protocol):
     Attributes
     ----------
     BYTES_PER_KEY
-        Memory of the policy for every key that the cache has room for.
+        What the policy remembers of each key that the cache has room for.
     """
 
     BYTES_PER_KEY: ClassVar[int]
@@ -36,16 +36,16 @@ class CachePolicy(Protocol):
     def nbytes(self) -> int: ...
 
     def record(self, codes: _Int64s, entries: _Int32s) -> None:
-        """Note tuples that arrived, with their entries in the cache, or -1."""
+        """Count tuples that arrived; ``entries`` are their places in the cache, -1 for a miss."""
 
     def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
-        """Choose among keys that are not cached; ``waiting`` is how many tuples of each wait for its rows."""
+        """Choose up to ``most`` of these keys, none of them cached; ``waiting`` tuples of each wait for its rows."""
 
     def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
-        """Return which of the chosen keys stay chosen, now that the number of their rows is known."""
+        """Return which of the chosen keys are still worth caching, now that their rows are counted."""
 
-    def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
-        """Note the entries of keys that came into the cache."""
+    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
+        """Start counting for keys that were cached in these entries."""
 
     def state(self) -> SavedState:
         """Return everything that decides the next choices."""

@@ -4,9 +4,9 @@ M. A. Naeem, G. Weber, C. Lutteroth: "A Memory-Optimal Many-to-Many Semi-Stream 
 ll. 30-36 and 42-51.
 
 With n waiting tuples of vS bytes and m rows of vR bytes, a key is cheaper in the cache when m * vR < n * vS. Sizes are
-measured, structures included, and what a key costs in the cache even without rows is added to its rows. Nothing leaves
-to make room: a full cache takes nothing in. Where a key is looked at once (`choose`), a single tuple is no sign that
-more will come, however small its rows are.
+measured, structures included; a key's own bytes in the cache count with its rows. Nothing leaves to make room: a full
+cache admits nothing. Where a key is judged only once (`choose`), a single tuple does not promise more of them, however
+small its rows are.
 """
 
 from collections.abc import Callable
@@ -37,16 +37,16 @@ class InequalityPolicy:
     tuple_bytes, row_bytes
         vS and vR.
     key_bytes
-        What a key takes in the cache beside its rows.
+        Bytes of a key in the cache beside its rows.
     turn_tuples
-        Returns how many tuples miss the cache in a turn: as many as wait when the join is full. None when the owner
-        tells (`end_turn`).
+        Returns how many tuples miss the cache in a turn: as many as wait in a full join. None when the owner calls
+        `end_turn`.
     occupancy
         How many tuples of a key wait on average, as a share of those that wait when it is chosen.
     switching_factor
-        How much cheaper a key has to be on the other side to change sides (sf).
+        How much cheaper the other side must be for a key to change sides (sf).
     max_capacity
-        The most that `resize` can ask for.
+        The largest capacity for `resize`; None for a policy that is never resized.
 
     Attributes
     ----------
@@ -94,13 +94,13 @@ class InequalityPolicy:
             self.end_turn()
 
     def end_turn(self) -> None:
-        """Note that every tuple that waited a turn ago has left."""
+        """Begin a turn: every tuple that waited a turn ago has left."""
         self._missed = 0
         self.turn += 1
 
     def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
         victims = self.no_longer_worth(cache) if self.turn >= self._next_eviction else np.empty(0, dtype=np.int32)
-        # Keys are here because they have a tuple: one says nothing about how many there will be.
+        # Every key here has a tuple: one says nothing about how many will come.
         worth = np.flatnonzero((waiting > 1) & self.is_cheaper_cached(waiting, np.zeros_like(waiting)))
         worth = worth[np.argsort(-waiting[worth], kind="stable")][:most]
         return Choice(worth[: cache.free_keys + victims.size], victims)
@@ -112,11 +112,11 @@ class InequalityPolicy:
         return np.asarray(waiting_bytes > self._factor * cached_bytes, dtype=np.bool_)
 
     def no_longer_worth(self, cache: RowCache) -> _Int32s:
-        """Return the entries whose rows take more than their tuples would, and begin to count anew."""
+        """Return the entries whose rows take more than their tuples would; restart all counts."""
         self._next_eviction = self.turn + _TURNS_TO_EVICTION
         entries = cache.keys.live_slots()
         turns = self.turn - self._since_turn.values[entries]
-        # Only the turns that an entry was there for tell how often it is hit; without one, nothing does.
+        # Hits per turn, over the turns that the entry was cached for; an entry without a whole turn is not judged.
         waiting = self._hits.values[entries] / np.maximum(1, turns)
         cached_bytes = cache.row_count(entries) * self._row_bytes + self._key_bytes
         unwanted = (cached_bytes >= self._factor * waiting * self._tuple_bytes) & (turns > 0)
@@ -127,7 +127,7 @@ class InequalityPolicy:
     def keeps(self, waiting: _Int32s, row_count: _Int32s) -> _Bools:
         return self.is_cheaper_cached(waiting, row_count)
 
-    def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
+    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
         self._hits.values[entries] = 0
         self._since_turn.values[entries] = self.turn
 

@@ -1,6 +1,6 @@
-"""The least frequent entries of a cache, found for many evictions at once.
+"""Finds the least frequent entries of a cache, for many evictions at once.
 
-Looking through the whole cache for each eviction would cost more than the eviction brings.
+A search through the whole cache for each eviction would cost more than the eviction brings.
 """
 
 import numpy as np
@@ -24,14 +24,14 @@ class LeastFrequent:
         self._random = np.random.default_rng(0)
 
     def forget(self) -> None:
-        """Look again next time: frequencies have changed."""
+        """Search again next time: frequencies have changed."""
         self._entries = self._entries[:0]
 
     def first(self, cache: RowCache, frequency: npt.NDArray[np.generic], count: int) -> _Int32s:
-        """Return up to ``count`` entries; they stay at the front until they are `taken`."""
+        """Return up to ``count`` entries, and the same again until `record_evicted`."""
         if self._entries.size < count:
-            # They come in the order of their hashes. Taken from its front, equally frequent ones would leave one end of
-            # the hash table empty and the other so full that each search there goes through thousands of lines.
+            # Live slots come in the order of their hashes. Evicting equals in that order would empty one end of the
+            # hash table and crowd the other until every search there probes thousands of lines.
             entries = self._random.permutation(cache.keys.live_slots())
             spare = min(entries.size, max(count, int(cache.shape.keys * _SHARE)))
             if spare < entries.size:
@@ -39,8 +39,8 @@ class LeastFrequent:
             self._entries = entries[np.argsort(frequency[entries], kind="stable")]
         return self._entries[:count]
 
-    def taken(self, count: int) -> None:
-        """Note that the first ``count`` entries left the cache."""
+    def record_evicted(self, count: int) -> None:
+        """Drop the first ``count`` entries: they left the cache."""
         self._entries = self._entries[count:]
 
     def state(self) -> SavedState:

@@ -1,11 +1,10 @@
-"""The papers' policy: a key that is frequent enough replaces the least frequent one.
+"""S2's policy: a key that is frequent enough replaces the least frequent one.
 
 M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-Stream Joins: How much can Caching help?"
 (S2), section 3.2.1 and Algorithm 1, ll. 19-22.
 
-A key's frequency is the number of its tuples that wait when its rows come by. It is written down once, in the frequency
-recorder, and not changed by hits. The threshold falls while the cache is not full and rises when entries leave it too
-often.
+A key's frequency is the number of its tuples that wait when its rows come by. The frequency recorder keeps it
+unchanged, whatever the hits. The threshold falls while the cache is not full and rises when entries leave too often.
 """
 
 from typing import ClassVar
@@ -39,7 +38,7 @@ class ThresholdPolicy:
     Attributes
     ----------
     threshold
-        How many tuples of a key have to wait for it to be cached.
+        A key is cached when at least so many of its tuples wait.
     """
 
     BYTES_PER_KEY: ClassVar[int] = 4
@@ -65,7 +64,7 @@ class ThresholdPolicy:
         frequent = np.flatnonzero(waiting >= self.threshold)
         frequent = frequent[np.argsort(-waiting[frequent], kind="stable")][:most]
         victims = self._least_frequent.first(cache, self._frequency, max(0, frequent.size - cache.free_keys))
-        self._least_frequent.taken(victims.size)
+        self._least_frequent.record_evicted(victims.size)
         self._evicted += victims.size
         return Choice(frequent[: victims.size + cache.free_keys], victims)
 
@@ -81,7 +80,7 @@ class ThresholdPolicy:
     def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
         return np.ones(waiting.size, dtype=np.bool_)
 
-    def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
+    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
         self._frequency[entries] = waiting
 
     def state(self) -> SavedState:

@@ -1,9 +1,9 @@
-"""Admission by estimated frequency: a key comes in when it was seen more often lately than the key that would leave.
+"""Admission by estimated frequency: a key enters when it came more often lately than the key that would leave.
 
 G. Einziger, R. Friedman, B. Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM TOS 13(4), 2017.
 
-Both are judged by one sketch of all arriving tuples, so that hits count as much as misses: what the papers' frequency
-recorder does not know. The key that would leave is the least frequent of a few entries drawn at random.
+One sketch of all arriving tuples judges both, so hits count as much as misses; S2's frequency recorder knows no hits.
+The key that would leave is the least frequent of a few entries drawn at random.
 """
 
 from typing import ClassVar
@@ -60,7 +60,7 @@ class TinyLfuPolicy:
     def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
         return np.ones(waiting.size, dtype=np.bool_)
 
-    def took_in(self, entries: _Int32s, waiting: _Int32s) -> None:
+    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
         pass
 
     def state(self) -> SavedState:
