@@ -15,7 +15,7 @@ def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def fixed_bytes(array: pa.Array, width: int) -> npt.NDArray[np.uint8]:
-    """Return the value bytes of a fixed-width array, ``width`` bytes a row; NULL rows hold anything."""
+    """Return the values of a fixed-width array, ``width`` bytes a row; those of NULL rows are undefined."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array) * width, dtype=np.uint8)

@@ -1,6 +1,6 @@
-"""Values of varying length in a ring of bytes: a value is addressed by its logical start and may wrap around.
+"""Values of varying length in a ring of bytes. A value is addressed by its logical start and may wrap around.
 
-Logical positions only grow; the byte of a position is the position modulo the ring's size.
+Logical positions only grow; a position's byte is the position modulo the ring's size.
 """
 
 import numpy as np
@@ -57,13 +57,13 @@ def copy_out_of_ring(
 
 @kernel
 def sort_by_start(slots: npt.NDArray[np.int32], starts: npt.NDArray[np.int64]) -> None:
-    """Sort ``slots`` by ``starts[slot]``, in place: Quicksort, since numpy would need an array of keys beside it."""
+    """Sort ``slots`` by ``starts[slot]`` in place. Quicksort: numpy would need an array of keys beside it."""
     unsorted = 1
     while unsorted < slots.size and starts[slots[unsorted - 1]] <= starts[slots[unsorted]]:
         unsorted += 1
     if unsorted >= slots.size:
         return
-    # The smaller part is sorted first, so the larger ones that wait halve each time.
+    # The smaller part comes first, so the waiting parts halve each time and 64 places suffice.
     lows, highs = np.empty(64, dtype=np.int64), np.empty(64, dtype=np.int64)
     lows[0], highs[0] = 0, slots.size - 1
     waiting = 1
@@ -106,10 +106,10 @@ def close_gaps(
     lengths: npt.NDArray[np.int32],
     head: np.int64,
 ) -> np.int64:
-    """Move values towards ``head`` until they lie side by side, and return where they end.
+    """Move values towards ``head`` until they lie side by side; return their end.
 
-    ``slots`` are sorted by start, and a slot's values are as long as the sum of its ``lengths``. No value moves over
-    one that has yet to move, because all lie within one length of the ring from ``head``.
+    ``slots`` are sorted by start; the values of a slot are as long as the sum of its ``lengths``. All lie within one
+    length of the ring from ``head``, so no value moves over one that has yet to move.
     """
     capacity = ring.size
     end = head
@@ -119,7 +119,7 @@ def close_gaps(
         for column in range(lengths.shape[1]):
             size += lengths[slot, column]
         if size == 0 and starts[slot] == before:
-            # Older than the one that starts here, although it may come behind it: it must not start later.
+            # It may be older than the slot that starts at the same byte, so it must not start later.
             starts[slot] = after
             continue
         before, after = starts[slot], end
@@ -152,7 +152,7 @@ def _swap(ring: npt.NDArray[np.uint8], one: int, other: int, count: int) -> None
 
 @kernel
 def rotate(ring: npt.NDArray[np.uint8], first: int) -> None:
-    """Bring the byte at ``first`` to the front, in place, by swapping blocks until both sides are equally long."""
+    """Bring the byte at ``first`` to the front in place: swap blocks until both sides are equally long."""
     if first == 0:
         return
     front, back = first, ring.size - first

@@ -1,7 +1,7 @@
-"""How every kernel is compiled: once per machine, cached on disk, without holding the GIL.
+"""Compiles kernels: once per machine, cached on disk, without holding the GIL.
 
-Kernels call kernels of other files, and numba's cache only notices a change of the file that a kernel stands in. So
-the cache has a folder for each state of all kernel files together.
+Kernels call kernels of other files, but numba's cache notices only changes of the kernel's own file. So the cache has
+one folder for each state of all kernel files together.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Arrays that grow and shrink where they are, so that bytes can move between structures inside one budget.
+"""Arrays that grow and shrink in place, so that bytes can move between structures of one budget.
 
 ::
 
@@ -6,8 +6,8 @@
     │■■■■■■■■■■■■■■■■■■■■■■■■│ ─ ─ ─ ─ address space only ─ ─ ─│
     │◄──────────────────── max_capacity ──────────────────────►│
 
-Address space is reserved for the largest size and costs nothing until it is touched. Shrinking gives whole pages of
-memory back, growing takes new ones, and what stays is never copied.
+Address space is reserved for the largest size and costs nothing until it is touched. Shrinking returns whole pages to
+the system, growing takes new ones. The values that stay are never copied.
 """
 
 import math
@@ -28,9 +28,9 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 @dataclass(frozen=True)
 class Moves:
-    """Which slots moved when slots became fewer: what was at ``from_slots[i]`` belongs to ``to_slots[i]``.
+    """The slots that moved when slots became fewer: the content of ``from_slots[i]`` belongs into ``to_slots[i]``.
 
-    Every slot that was left is at or above the new capacity, every new one below it.
+    Every old slot is at or above the new capacity, every new one below it.
     """
 
     from_slots: npt.NDArray[np.int32]
@@ -38,22 +38,22 @@ class Moves:
 
     @classmethod
     def of(cls, count: int) -> "Moves":
-        """Return moves for a kernel to fill in."""
+        """Return ``count`` moves for a kernel to fill in."""
         return cls(np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int32))
 
     def apply(self, values: npt.NDArray[Any]) -> None:
         """Move elements of an array that is indexed by slot."""
-        # In portions, because numpy copies what it moves.
+        # In portions: numpy copies the values that it moves.
         for start in range(0, self.from_slots.size, _MOVED_AT_ONCE):
             portion = slice(start, start + _MOVED_AT_ONCE)
             values[self.to_slots[portion]] = values[self.from_slots[portion]]
 
 
 class _Reservation:
-    """Address space of which a front part is in use."""
+    """Address space whose front is in use."""
 
     def __init__(self, nbytes: int) -> None:
-        # A private mapping: not shared with child processes, and memory of this process alone.
+        # A private mapping: child processes do not share it.
         self.space = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._address = np.frombuffer(self.space, dtype=np.uint8).ctypes.data
         self._end = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -67,9 +67,9 @@ class _Reservation:
         self._used = unused
 
     def _advise_huge_pages(self, nbytes: int) -> None:
-        """Ask for huge pages, as numpy does for large arrays, up to the last that lies wholly in what is used.
+        """Ask for huge pages, as numpy does for large arrays, up to the last that lies wholly in use.
 
-        One that went beyond would take memory that nobody asked for, and could not be given back.
+        A huge page that reached beyond would take memory that nobody asked for and nobody could return.
         """
         if not hasattr(mmap, "MADV_HUGEPAGE"):
             return
@@ -80,7 +80,7 @@ class _Reservation:
             if border < self._end:
                 self.space.madvise(mmap.MADV_NOHUGEPAGE, border, self._end - border)
         except OSError:
-            pass  # a kernel built without them: pages are small everywhere
+            pass  # the operating system has no huge pages
 
 
 class ElasticArray(Generic[_Scalar]):
@@ -89,16 +89,16 @@ class ElasticArray(Generic[_Scalar]):
     Parameters
     ----------
     capacity
-        Its length now.
+        The length now.
     columns
-        The length of its second axis; None for an array of one dimension.
+        The length of the second axis; None for an array of one dimension.
     max_capacity
-        The most it can grow to; None for an array that is never resized.
+        The largest length; None for an array that is never resized.
 
     Attributes
     ----------
     values
-        The array. Elements that are new are undefined. A view taken before `resize` is not to be used after it.
+        The array. New elements are undefined. Do not use a view taken before `resize` after it.
 
     Examples
     --------
@@ -140,11 +140,11 @@ class ElasticArray(Generic[_Scalar]):
         return self._reservation is not None
 
     def resize(self, capacity: int) -> None:
-        """Keep the first ``capacity`` elements, or add elements that are undefined."""
+        """Keep the first ``capacity`` elements, or add undefined ones."""
         if self._reservation is None:
             assert capacity == len(self._all), "an array without max_capacity has a fixed size"
             return
-        assert capacity <= len(self._all), "the caller reserves as much as it will need"
+        assert capacity <= len(self._all), "the caller reserves enough"
         self.values = self._all[:capacity]
         self._reservation.use(self.values.nbytes)
 

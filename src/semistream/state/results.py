@@ -1,4 +1,4 @@
-"""Joined rows: stream columns by slot, master columns by row, in batches of bounded size."""
+"""Joined rows, in batches of bounded size: stream columns by slot, master columns by row."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ _Int32s = npt.NDArray[np.int32]
 
 
 def batch_bytes_for(budget_bytes: int) -> int:
-    """Return how large an output batch may be under this budget."""
+    """Return the largest output batch under this budget."""
     return int(np.clip(budget_bytes // 16, 16 << 10, 16 << 20))
 
 
@@ -41,8 +41,8 @@ class ResultBuilder:
     Parameters
     ----------
     max_rows, max_bytes
-        Bounds of one output batch, so that results leave in portions however many matches a key has. A single
-        row is never split.
+        Bounds of one output batch: however many matches a key has, its results leave in portions. A single row is
+        never split.
     """
 
     def __init__(self, spec: JoinSpec, max_rows: int, max_bytes: int) -> None:
@@ -61,7 +61,7 @@ class ResultBuilder:
 
     @staticmethod
     def bytes_for_budget(budget_bytes: int) -> int:
-        """Return the memory of a builder that `for_budget` returns."""
+        """Return the memory of the builder that `for_budget` returns."""
         return 2 * _pairs_for(budget_bytes) * np.dtype(np.int32).itemsize + batch_bytes_for(budget_bytes)
 
     @property
@@ -70,7 +70,7 @@ class ResultBuilder:
         return self.pair_rows.nbytes + self.pair_slots.nbytes + self.max_bytes
 
     def portions(self, store: TupleStore, slots: _Int32s, beside_bytes: int | npt.NDArray[np.int64]) -> list[slice]:
-        """Cut rows with these stream tuples, and so many bytes beside each, into portions of at most ``max_bytes``."""
+        """Cut joined rows into portions of at most ``max_bytes``: these stream tuples with ``beside_bytes`` each."""
         row_bytes = beside_bytes + store.fixed_bytes
         text_bytes = store.sizes(slots)
         if text_bytes is not None:

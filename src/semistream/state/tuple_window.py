@@ -1,8 +1,7 @@
-"""The stream tuples that are being joined: codes to match by, payload, and what is known of each.
+"""The window: the stream tuples that are being joined, with their codes, payload and whether they matched.
 
-Slots are shared: the multi-map (or ordered window) hands them out, the payload arrays are indexed by them.
-Everything is allocated for a number of tuples worked out from the budget and from measured tuple sizes, and resized in
-place when the budget is shared out anew.
+The multi-map (or ordered window) assigns slots; the payload arrays are indexed by them. The budget and measured tuple
+sizes give the number of slots, and `TupleWindow.resize` changes it in place.
 """
 
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ __all__ = ["LiveTuples", "SlotWindow", "TupleWindow", "VarlenSizes", "WindowCode
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
-# Text varies in length: room beyond the measured mean before the ring, not the slots, becomes the limit.
+# Text varies in length: with this room beyond the mean, slots run out before the ring does.
 _RING_HEADROOM = 1.25
 
 
@@ -48,19 +47,16 @@ class SlotWindow(Protocol):
 
 
 class WindowCodes(Protocol):
-    """Under which codes stream tuples are kept in a window."""
+    """The codes under which a window keeps stream tuples."""
 
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
-        """Return the codes of stream tuples; not valid means that nothing can match."""
+        """Return the codes of stream tuples; a tuple that is not valid matches nothing."""
 
     def window_codes(self, codes: _Int64s) -> KeyCodes:
-        """Return the codes under which tuples with these stream codes are kept in the window.
-
-        Not valid means that nothing can match.
-        """
+        """Return the codes in the window of tuples with these stream codes; one that is not valid matches nothing."""
 
     def make_window(self, capacity: int, max_capacity: int | None = None) -> SlotWindow:
-        """Return a window; one that can be resized where there is a ``max_capacity``."""
+        """Return a window; it can be resized if there is a ``max_capacity``."""
 
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         """Return (hash bytes, queue bytes) of a window of this capacity."""
@@ -81,7 +77,7 @@ class VarlenSizes:
 
 @dataclass(frozen=True)
 class WindowShape:
-    """How many tuples a window holds, and how many bytes of text and binary values."""
+    """The most tuples, and bytes of text and binary values, that a window holds."""
 
     capacity: int
     ring_bytes: int
@@ -102,7 +98,7 @@ class WindowShape:
 
     @classmethod
     def with_text(cls, capacity: int, varlen: VarlenSizes) -> "WindowShape":
-        """Return the shape of a window for so many tuples with text of these sizes."""
+        """Return the shape of a window for ``capacity`` tuples with text of these sizes."""
         return cls(capacity, max(varlen.largest, int(varlen.mean * _RING_HEADROOM * capacity)))
 
     def nbytes(self, matching: WindowCodes, schema: pa.Schema, ordered: bool) -> tuple[int, int]:
@@ -114,7 +110,7 @@ class WindowShape:
 
 @dataclass(frozen=True)
 class LiveTuples:
-    """The tuples of a window, oldest first, taken out of their slots."""
+    """A copy of tuples of a window, oldest first."""
 
     batch: pa.RecordBatch
     matched: npt.NDArray[np.bool_]
@@ -126,7 +122,7 @@ class LiveTuples:
 
     def to_table(self) -> pa.Table:
         """Return the tuples as a table, for a snapshot."""
-        # After the stream's own columns, and found by position: the stream may use any name.
+        # Behind the stream's own columns and found by position: the stream may use any name.
         table = pa.Table.from_batches([self.batch]).append_column("matched", pa.array(self.matched))
         return table if self.number is None else table.append_column("number", pa.array(self.number))
 
@@ -152,12 +148,12 @@ class TupleWindow:
     ordered
         Whether arrival numbers are kept, for output in stream order.
     max_shape
-        The largest shape that `resize` can ask for; None for a window that is never resized.
+        The largest shape for `resize`; None for a window that is never resized.
 
     Attributes
     ----------
     entered
-        Tuples that were inserted from the start on.
+        How many tuples were inserted so far.
     """
 
     def __init__(
@@ -184,12 +180,12 @@ class TupleWindow:
 
     @property
     def matched(self) -> npt.NDArray[np.bool_]:
-        """Per slot, whether the tuple has met a matching master row."""
+        """Per slot, whether the tuple has matched a master row."""
         return self._matched.values
 
     @property
     def number(self) -> _Int64s:
-        """Per slot, the tuple's arrival number; only kept when output follows stream order."""
+        """Per slot, the tuple's arrival number; empty unless output follows stream order."""
         return self._number.values
 
     def __len__(self) -> int:
@@ -209,11 +205,11 @@ class TupleWindow:
         return self.store.ring_bytes
 
     def fitting_rows(self, batch: pa.RecordBatch) -> int:
-        """Return how many of the next rows fit now; `insert` makes the room that gaps in the text take."""
+        """Return how many of the next rows fit; `insert` closes gaps in the text for them."""
         return min(self.codes.free, self.store.fitting_rows(batch.slice(0, self.codes.free)))
 
     def insert(self, codes: _Int64s, batch: pa.RecordBatch, numbers: _Int64s | None) -> _Int32s:
-        """Add tuples; ``numbers`` are their arrival numbers when output follows stream order."""
+        """Insert tuples; ``numbers`` are their arrival numbers when output follows stream order."""
         if self.store.needs_compaction(batch):
             self.store.compact(self.codes.oldest(len(self)))
         slots = self.codes.insert(codes)
@@ -226,13 +222,13 @@ class TupleWindow:
         return slots
 
     def expire(self, count: int) -> _Int32s:
-        """Remove the oldest tuples and return their slots; their payload stays readable until the next insert."""
+        """Remove the oldest tuples; return their slots, whose payload stays readable until the next insert."""
         slots = self.codes.expire(count)
         self._free(slots)
         return slots
 
     def remove(self, codes: _Int64s) -> _Int32s:
-        """Remove all tuples with these codes and return their slots, readable until the next insert."""
+        """Remove all tuples with these codes; return their slots, readable until the next insert."""
         assert isinstance(self.codes, FifoMultimap)
         slots = self.codes.delete(codes)
         if slots.size:
@@ -249,7 +245,7 @@ class TupleWindow:
         self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
 
     def can_resize(self, shape: WindowShape) -> bool:
-        """Return whether `resize` can bring this window into ``shape``, if its tuples fit that."""
+        """Return whether this window can ever take ``shape``; its tuples must fit it, too."""
         most = self._max_shape
         return (
             isinstance(self.codes, FifoMultimap)
@@ -259,12 +255,12 @@ class TupleWindow:
         )
 
     def resize(self, shape: WindowShape) -> None:
-        """Take another shape in place; slots of tuples may change, their order does not."""
+        """Take another shape in place; tuples may change slots, but keep their order."""
         assert self.can_resize(shape)
         assert len(self) <= shape.capacity
         assert self.store.live_ring_bytes <= shape.ring_bytes
         assert isinstance(self.codes, FifoMultimap)
-        # What becomes smaller does so before memory is taken: added slots of the store take none until they are used.
+        # Shrink first, then grow. Slots added to the store take no memory until they are used.
         moves = Moves.of(0)
         if shape.capacity < self.shape.capacity:
             moves = self.codes.resize(shape.capacity)

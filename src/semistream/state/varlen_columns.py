@@ -5,8 +5,8 @@
     ring    ░░░░│ a │ b ││ d │░░░░░     │  │ gaps: values that were freed between live ones
                 ▲ head       ▲ tail
 
-Values are appended at the tail, a tuple's together. The ring is reclaimed up to the oldest live tuple where tuples
-leave in order, and by closing the gaps where they leave in any order.
+Values are appended at the tail, those of a tuple together. Where tuples leave in order, the ring is reclaimed up to the
+oldest live one; where they leave in any order, by closing the gaps.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ from semistream.kernels.elastic import ElasticArray, Moves
 
 __all__ = ["VarlenColumns", "is_varlen", "varlen_bytes"]
 
-# Closing gaps moves all live values, so it has to bring in a fair share of the ring.
+# Closing gaps moves all live values, so it has to free a fair share of the ring.
 _WORTHWHILE_SHARE = 1 / 4
 
 _Int32s = npt.NDArray[np.int32]
@@ -50,7 +50,7 @@ def _lengths(column: pa.Array) -> tuple[_Int64s, npt.NDArray[np.uint8], _Int32s]
 
 
 def varlen_bytes(batch: pa.RecordBatch) -> _Int64s:
-    """Return, for every row, the bytes of its text and binary values."""
+    """Return the bytes of the text and binary values of every row."""
     total = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
         if is_varlen(column.type):
@@ -87,12 +87,12 @@ class VarlenColumns:
 
     @property
     def free_bytes(self) -> int:
-        """What can be written now."""
+        """The bytes that can be written now."""
         return self.ring_bytes - (self._tail - self._head)
 
     @property
     def room_bytes(self) -> int:
-        """What can be written now, or after `compact` where that is worth it."""
+        """The bytes that can be written now, or after `compact` if that is worthwhile."""
         gaps = self._tail - self._head - self.live_bytes
         return self.free_bytes + (gaps if gaps >= self.ring_bytes * _WORTHWHILE_SHARE else 0)
 
@@ -100,7 +100,7 @@ class VarlenColumns:
         parts = [_lengths(column) for column in columns]
         sizes = np.sum([lengths for _, _, lengths in parts], axis=0, dtype=np.int64)
         ends = self._tail + np.cumsum(sizes)
-        # Before anything is copied: the kernel below checks no bounds.
+        # The kernel below checks no bounds.
         assert not slots.size or ends[-1] - self._head <= self.ring_bytes, "the caller checks that the values fit"
         at = ends - sizes
         self._starts.values[slots] = at
@@ -168,7 +168,7 @@ class VarlenColumns:
         return {"starts": self._starts.values, "lengths": self._lengths.values, "ring": self._ring.values}
 
     def _bring_to_the_front(self, live_slots: _Int32s) -> None:
-        """Let live values begin at the first byte, where their places are the same modulo any size."""
+        """Move live values to the first byte: there a place is the same modulo any size."""
         self.compact(live_slots)
         if self.live_bytes:
             rotate(self._ring.values, self._head % self.ring_bytes)

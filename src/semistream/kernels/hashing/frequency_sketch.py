@@ -1,9 +1,9 @@
-"""How often keys were seen lately: a count-min sketch with conservative update, halved as it ages.
+"""How often keys came lately: a count-min sketch with conservative update, halved as it ages.
 
 G. Einziger, R. Friedman, B. Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM TOS 13(4), 2017.
 
-Counters are bytes. The four counters of a key lie in one block of 64, so that a key costs one access to memory. When
-as many keys were counted as a sample has, all counters are halved and the oldest part of the past fades.
+Counters are bytes. The four counters of a key lie in one block of 64, so a key costs one access to memory. After each
+sample of keys all counters are halved: the past fades.
 """
 
 import numpy as np
@@ -67,7 +67,7 @@ class FrequencySketch:
     sample
         After how many keys all counts are halved.
     memory
-        Zeroed bytes for it, `bytes_for` of them, which other processes may share: when they count at the same time, a
+        `bytes_for` zeroed bytes for the sketch, which other processes may share. When they count at the same time, a
         count may be lost, no more.
 
     Examples
@@ -84,13 +84,13 @@ class FrequencySketch:
         else:
             counters, state = memory[_BLOCK:], memory[:16].view(np.int64)
         self._counters = counters.reshape(-1, _BLOCK)
-        # How many keys were counted since the last halving, and how many halvings there were.
+        # How many keys were counted since the last halving, and the number of halvings.
         self._seen, self._halvings = state[:1], state[1:]
         self._sample = max(1, sample)
 
     @staticmethod
     def bytes_for(num_counters: int) -> int:
-        """Return how many bytes of given memory a sketch with so many counters takes."""
+        """Return the bytes of given memory that a sketch with ``num_counters`` counters takes."""
         return _BLOCK * (1 + _blocks(num_counters))
 
     @property
@@ -103,7 +103,7 @@ class FrequencySketch:
         return int(self._halvings[0])
 
     def add(self, codes: _Int64s) -> None:
-        """Count each of these keys once more."""
+        """Count these keys, each once."""
         _add(self._counters, codes)
         self._seen[0] += codes.size
         if self._seen[0] >= self._sample:
@@ -112,7 +112,7 @@ class FrequencySketch:
             self._halvings[0] += 1
 
     def estimate(self, codes: _Int64s) -> npt.NDArray[np.int32]:
-        """Return about how often each of these keys was counted: never less, but for what has faded."""
+        """Return about how often each key was counted; never too little, apart from what has faded."""
         out = np.empty(codes.size, dtype=np.int32)
         _estimates(self._counters, codes, out)
         return out

@@ -6,11 +6,10 @@
     hash    code | first, last      a line is empty when its second word is 0
     0x1f     17  |     1, 4         first and last are the ends of the key's list of entries
 
-Lines are probed linearly and repaired by shifting when a key leaves, so there are no tombstones. Most probes of a
-scan find nothing: each line has a byte of its hash beside it, its tag, eight tags are compared at once, and a line
-is only looked at when its tag agrees. Kernels that work on many keys first touch the lines of a whole
-block, so that the memory system fetches them in parallel, and then work on what is in the cache. The number of lines
-can change in place (`lower_lines`, `rehash`).
+Probing is linear. When a key leaves, later lines shift back, so there are no tombstones. Most probes of a scan find
+nothing, so each line has a tag, one byte of its hash: eight tags are compared at once, and a line is read only when its
+tag agrees. Kernels that work on many keys first touch the lines of a whole block, which the memory system fetches in
+parallel, and then work on cached memory. The number of lines can change in place (`lower_lines`, `rehash`).
 """
 
 import numpy as np
@@ -62,7 +61,7 @@ def mix(code: np.int64) -> np.uint64:
 
 @kernel
 def home_line(mixed: np.uint64, lines: int) -> np.int64:
-    # Multiply-shift maps to [0, lines) for any number of lines, not only powers of two.
+    # Multiply-shift maps to [0, lines) for any number of lines, not only for powers of two.
     return np.int64(((mixed >> np.uint64(32)) * np.uint64(lines)) >> np.uint64(32))
 
 
@@ -97,13 +96,13 @@ def zero_bytes(word: np.uint64) -> np.uint64:
 def set_tag(tags: _Tags, lines: int, line: np.int64, tag: np.uint8) -> None:
     tags[line] = tag
     if line < TAG_WORD:
-        # The first tags stand again behind the last, so that eight can be read from any line.
+        # The first tags are repeated behind the last, so that eight can be read from any line.
         tags[lines + line] = tag
 
 
 @kernel
 def pack_entries(first: np.int64 | np.int32, last: np.int64 | np.int32) -> np.int64:
-    # Zero means an empty directory line, hence the shift by one.
+    # Zero means an empty line, hence the shift by one.
     return (np.int64(first + 1) << np.int64(32)) | np.int64(last + 1)
 
 
@@ -131,9 +130,9 @@ def line_of(directory: _Int64s, mixed: np.uint64, code: np.int64) -> np.int64:
 
 @kernel
 def touch(directory: _Int64s, tags: _Tags, code: np.int64) -> np.int64:
-    """Read a key's line, so that it is in the cache when it is needed.
+    """Read a key's line, so that the processor has it cached when it is needed.
 
-    Callers return what they touched, or the compiler would leave the reading out.
+    Callers return what they touched, or the compiler would drop the read.
     """
     line = home_line(mix(code), directory.shape[0])
     return np.int64(directory[line, 1] ^ tags[line])
@@ -202,7 +201,7 @@ def probe_directory(directory: _Int64s, tags: _Tags, codes: _Int64s, rows: _Int3
 
 @kernel
 def lower_lines(directory: _Int64s, lines: int) -> None:
-    """Put the full lines from ``lines`` on into empty ones below, wherever; `rehash` follows."""
+    """Put the full lines from ``lines`` on into any empty ones below; `rehash` follows."""
     empty = lines - 1
     for line in range(lines, directory.shape[0]):
         if directory[line, 1] != 0:
@@ -214,14 +213,14 @@ def lower_lines(directory: _Int64s, lines: int) -> None:
 
 @kernel
 def rehash(directory: _Int64s, tags: _Tags, grown: bool) -> None:
-    """Put every line where it belongs after their number changed, in place.
+    """Put every line where it belongs, in place, after the number of lines changed.
 
     The caller has set all tags to 0: a full line without a tag still waits. It goes to the first line from its home on
-    that has no tag; if another waits there, that one is next.
+    that has no tag; if another line waits there, that one is next.
     """
     lines = directory.shape[0]
     for step in range(lines):
-        # A home is a share of all lines, so lines move up when there are more: from the end they meet few that wait.
+        # A home is a fraction of all lines, so with more lines they move up: from the end they meet few waiting ones.
         line = lines - 1 - step if grown else step
         if tags[line] != 0 or directory[line, 1] == 0:
             continue

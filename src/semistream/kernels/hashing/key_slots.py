@@ -1,8 +1,8 @@
 """Directory from unique key codes to dense slots: the index of a cache.
 
-Payload arrays of the caller are indexed by slot. A code stands once, at its slot, and a line of the directory only
-names the slot; a free slot holds the next free one where its code would be. So a key costs 8 bytes for its code and a
-line of 4 bytes and a tag, at a load factor of 0.7: about 15 bytes.
+The caller's payload arrays are indexed by slot. A code stands once, at its slot; a line of the directory only names the
+slot. A free slot holds the next free one in place of a code. So a key costs 8 bytes for its code and, at a load factor
+of 0.7, a line of 4 bytes and a tag: about 15 bytes.
 
 ::
 
@@ -11,8 +11,8 @@ line of 4 bytes and a tag, at a load factor of 0.7: about 15 bytes.
     0      empty              slot 1   ─► 0, free
     0x90   slot 3     ──►     slot 3   23
 
-Lines are probed, tagged and repaired as in `hash_directory`. A probe that finds nothing mostly
-reads eight tags and no more. The capacity can change in place, in time that grows with the capacity.
+Lines are probed, tagged and repaired as in `hash_directory`. A probe that finds nothing mostly reads just eight tags.
+`resize` changes the capacity in place and takes O(capacity).
 """
 
 import numpy as np
@@ -190,10 +190,10 @@ def _add_free_slots(code_at: _Int64s, state: _Int64s, first: int) -> None:
 
 @kernel
 def _give_up_free_slots(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, capacity: int) -> int:
-    """Take the free slots from ``capacity`` on out of the free slots, and return how many.
+    """Drop the slots from ``capacity`` on from the free slots; return how many these were.
 
-    Free slots are chained in any order, and following them would wait for memory at each. So the tags, which are built
-    anew afterwards, first say of each slot whether it is in use.
+    Following the chain of free slots would wait for memory at each. Instead the tags, which are built anew afterwards,
+    mark the slots in use.
     """
     tags[:] = 0
     for line in range(lines.size):
@@ -215,7 +215,7 @@ def _give_up_free_slots(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _I
 def _move_keys(
     lines: _Int32s, code_at: _Int64s, state: _Int64s, capacity: int, from_slots: _Int32s, to_slots: _Int32s
 ) -> None:
-    """Move the keys in slots from ``capacity`` on to free slots, and say which went where."""
+    """Move the keys in slots from ``capacity`` on to free slots; write which went where."""
     moved = 0
     for line in range(lines.size):
         if lines[line] > capacity:
@@ -230,7 +230,7 @@ def _move_keys(
 
 @kernel
 def _lower_lines(lines: _Int32s, num_lines: int) -> None:
-    """Put the full lines from ``num_lines`` on into empty ones below, wherever; `_rehash` follows."""
+    """Put the full lines from ``num_lines`` on into any empty ones below; `_rehash` follows."""
     empty = num_lines - 1
     for line in range(num_lines, lines.size):
         if lines[line] != 0:
@@ -241,7 +241,7 @@ def _lower_lines(lines: _Int32s, num_lines: int) -> None:
 
 @kernel
 def _rehash(lines: _Int32s, tags: _Tags, code_at: _Int64s, grown: bool) -> np.int64:
-    """Put every line where it belongs after their number changed; see `hash_directory.rehash`."""
+    """Put every line where it belongs after the number of lines changed; see `hash_directory.rehash`."""
     touched = np.int64(0)
     for start in range(0, lines.size, BLOCK):
         stop = min(start + BLOCK, lines.size)
@@ -274,7 +274,7 @@ class KeySlots:
     Parameters
     ----------
     max_capacity
-        The most that `resize` can ask for; None for a directory that is never resized.
+        The largest capacity for `resize`; None for a directory that is never resized.
 
     Examples
     --------
@@ -298,7 +298,7 @@ class KeySlots:
         self._tags = ElasticArray(num_lines + TAG_WORD, np.uint8, max_capacity=max_tags)
         self._code = ElasticArray(capacity, np.int64, max_capacity=max_capacity)
         self._state = np.array([0, -1], dtype=np.int64)
-        # Touched here and not in the first insert, so that memory is there or is refused at once.
+        # Touched here, not in the first insert: missing memory shows at once.
         self._lines.values.fill(0)
         self._tags.values.fill(0)
         _add_free_slots(self._code.values, self._state, 0)
@@ -325,7 +325,7 @@ class KeySlots:
         return self.capacity - len(self)
 
     def insert(self, codes: _Int64s) -> _Int32s:
-        """Give each code a slot; the codes are different and none has a slot yet."""
+        """Give each code a slot; the codes differ and none has a slot yet."""
         assert codes.size <= self.free, "the caller checks that the codes fit"
         slots = np.empty(codes.size, dtype=np.int32)
         _insert(self._lines.values, self._tags.values, self._code.values, self._state, codes, slots)
@@ -343,7 +343,7 @@ class KeySlots:
         assert removed == slots.size, f"slot {slots[removed]} is not in use"
 
     def resize(self, capacity: int) -> Moves:
-        """Change the capacity in place; keys in slots that are given up move to free ones."""
+        """Change the capacity in place; keys in slots given up move to free slots."""
         assert len(self) <= capacity, "the caller checks that the codes fit"
         num_lines, lines_before = self._num_lines(capacity), self._lines.values.size
         grown = capacity > self.capacity

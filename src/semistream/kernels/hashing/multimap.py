@@ -64,12 +64,12 @@ _Tags = npt.NDArray[np.uint8]
 
 
 class FifoMultimap:
-    """A multi-map of key codes that remembers arrival order, for at most ``capacity`` entries.
+    """A multi-map of key codes in arrival order, for at most ``capacity`` entries.
 
     Parameters
     ----------
     max_capacity
-        The most that `resize` can ask for; None for a multi-map that is never resized.
+        The largest capacity for `resize`; None for a multi-map that is never resized.
 
     Examples
     --------

@@ -26,13 +26,13 @@ _Int64s = npt.NDArray[np.int64]
 
 
 def lines_for(keys: int) -> int:
-    """Return how many lines an index of so many keys has."""
+    """Return how many lines an index of ``keys`` keys has."""
     return int(keys / _LOAD_FACTOR) + 1
 
 
 @kernel
 def build_ranges(keys: _Int64s, firsts: _Int64s, counts: _Int64s, codes: _Int64s, ranges: _Int32s) -> None:
-    """Fill ``codes`` and ``ranges`` with an index of different ``keys``: ``counts[i]`` rows from ``firsts[i]`` on."""
+    """Build an index in ``codes`` and ``ranges``: ``keys[i]`` has ``counts[i]`` rows from ``firsts[i]`` on."""
     lines = codes.size
     ranges[:, 1] = -1
     for at in range(keys.size):
@@ -65,9 +65,9 @@ def find_ranges(
 
 @kernel
 def group_by_part(codes: _Int64s, places: _Int64s, parts: int, bounds: _Int64s, grouped: _Int64s) -> None:
-    """Order ``places`` by the part that the code at each belongs to; part p gets ``bounds[p]`` to ``bounds[p + 1]``.
+    """Order ``places`` by the part of the code at each; part p gets ``bounds[p]`` to ``bounds[p + 1]``.
 
-    Parts are cut by other bits of the hash than the lines of an index.
+    Parts use other bits of the hash than the lines of an index.
     """
     part = np.empty(places.size, dtype=np.int16)
     bounds[:] = 0

@@ -1,12 +1,12 @@
-"""A set of 64-bit codes as disjoint ranges, which grow together as neighbours come.
+"""A set of 64-bit codes as disjoint ranges, which merge as neighbours come.
 
 ::
 
     add 3..5, 9, 6..8   ──►   lows   3
                               highs  9
 
-Whether a code is in the set is asked by binary search. Ranges are added many at a time: those that came since the last
-question are sorted and merged into the others in one pass.
+Binary search tells whether a code is in the set. New ranges wait until the next question; then they are sorted and
+merged into the others in one pass.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ class CodeRanges:
 
     @property
     def nbytes(self) -> int:
-        """What the ranges take, those that are still to be merged included."""
+        """The bytes of all ranges, those still to be merged included."""
         return self._lows.nbytes + self._highs.nbytes + sum(lows.nbytes + highs.nbytes for lows, highs in self._new)
 
     def add(self, lows: _Int64s, highs: _Int64s) -> None:
@@ -53,7 +53,7 @@ class CodeRanges:
         self._new.append((np.array(lows, dtype=np.int64), np.array(highs, dtype=np.int64)))
 
     def contains(self, codes: _Int64s) -> _Bools:
-        """Return for every code whether it is in the set."""
+        """Return which codes are in the set."""
         self._merge()
         inside = np.zeros(codes.size, dtype=np.bool_)
         if self._lows.size:
@@ -66,13 +66,13 @@ class CodeRanges:
         return self._lows, self._highs
 
     def common(self, other: "CodeRanges") -> tuple[_Int64s, _Int64s]:
-        """Return the ranges of the codes that are in both sets, ascending."""
+        """Return the ranges that both sets have in common, ascending."""
         lows, highs = np.empty((2, len(self) + len(other)), dtype=np.int64)
         count = _intersect(self._lows, self._highs, other._lows, other._highs, lows, highs)
         return lows[:count], highs[:count]
 
     def remove(self, lows: _Int64s, highs: _Int64s) -> None:
-        """Take out ranges of codes that do not touch each other, ascending."""
+        """Remove ranges, which are ascending and do not touch each other."""
         kept_lows, kept_highs = np.empty((2, len(self) + lows.size), dtype=np.int64)
         count = _subtract(self._lows, self._highs, lows, highs, kept_lows, kept_highs)
         self._lows, self._highs = kept_lows[:count].copy(), kept_highs[:count].copy()
@@ -82,7 +82,7 @@ class CodeRanges:
             return
         lows = np.concatenate([self._lows, *(new[0] for new in self._new)])
         highs = np.concatenate([self._highs, *(new[1] for new in self._new)])
-        order = np.argsort(lows, kind="stable")  # the old ones are sorted, which a stable sort makes use of
+        order = np.argsort(lows, kind="stable")  # a stable sort profits from the old ranges, which are sorted
         lows, highs = lows[order], highs[order]
         count = _merge_sorted(lows, highs)
         self._lows, self._highs = lows[:count].copy(), highs[:count].copy()
@@ -91,8 +91,8 @@ class CodeRanges:
 
 @kernel
 def _find_inside(lows: _Int64s, highs: _Int64s, codes: _Int64s, inside: _Bools) -> None:
-    # Per code, the last range known to begin at it or before it. The codes of a block are searched for in step, so that
-    # no branch depends on a code and the memory system fetches for many at a time.
+    # Per code, the last range known to begin at it or before it. All codes of a block take each step together, so no
+    # branch depends on a code and the memory system fetches for many at a time.
     at = np.empty(BLOCK, dtype=np.uint64)
     for start in range(0, codes.size, BLOCK):
         count = min(BLOCK, codes.size - start)
@@ -110,7 +110,7 @@ def _find_inside(lows: _Int64s, highs: _Int64s, codes: _Int64s, inside: _Bools) 
 
 @kernel
 def _merge_sorted(lows: _Int64s, highs: _Int64s) -> int:
-    """Merge ranges, ascending by their lows, in place, and return how many are left."""
+    """Merge ranges, ascending by their lows, in place; return how many are left."""
     count = 0
     for at in range(lows.size):
         # The largest code has no successor.
@@ -127,7 +127,7 @@ def _merge_sorted(lows: _Int64s, highs: _Int64s) -> int:
 def _intersect(
     lows: _Int64s, highs: _Int64s, other_lows: _Int64s, other_highs: _Int64s, out_lows: _Int64s, out_highs: _Int64s
 ) -> int:
-    """Write what two lists of ranges have in common, all ascending, and return how many ranges that are."""
+    """Write the intersection of two ascending lists of ranges; return how many ranges it has."""
     count = at = other_at = 0
     while at < lows.size and other_at < other_lows.size:
         low = max(lows[at], other_lows[other_at])
@@ -147,7 +147,7 @@ def _intersect(
 def _subtract(
     lows: _Int64s, highs: _Int64s, gone_lows: _Int64s, gone_highs: _Int64s, out_lows: _Int64s, out_highs: _Int64s
 ) -> int:
-    """Write what is left of some ranges without others, all ascending, and return how many ranges that are."""
+    """Write the difference of two ascending lists of ranges; return how many ranges it has."""
     count = gone_at = 0
     for at in range(lows.size):
         low = lows[at]

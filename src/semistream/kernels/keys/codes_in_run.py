@@ -1,6 +1,6 @@
-"""What the codes of a run say about one another: which came before in it, and which follow a mark on them.
+"""Codes of one run: which repeat an earlier one, and which follow a mark on them.
 
-A run is short beside the state, so a hash table over it, of positions in the order of arrival, stays in the cache.
+A run is short beside the state: a hash table of its positions stays in the processor's cache.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ _Int64s = npt.NDArray[np.int64]
 
 
 def repeat_in_run(codes: _Int64s) -> _Bools:
-    """Return which codes have come before among these.
+    """Return which codes repeat an earlier one.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def repeat_in_run(codes: _Int64s) -> _Bools:
 
 
 def follow_their_mark(codes: _Int64s, marks: _Int64s, at: _Int64s) -> _Bools:
-    """Return which codes stand after a mark of the same code: mark i after ``at[i]`` of the codes, ascending.
+    """Return which codes follow a mark of the same code. Mark i stands behind ``at[i]`` codes; ``at`` ascends.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def follow_their_mark(codes: _Int64s, marks: _Int64s, at: _Int64s) -> _Bools:
 
 
 def _table_for(codes: int) -> _Int32s:
-    """Return an empty table; at most a quarter of its places will be taken, so that most codes meet none of them."""
+    """Return an empty table; at most a quarter of it will be full, so most codes hit an empty place."""
     return np.zeros(1 << max(4, (4 * codes - 1).bit_length()), dtype=np.int32)
 
 
@@ -75,11 +75,11 @@ def _find_repeated(codes: _Int64s, table: _Int32s, repeated: _Bools) -> None:
 def _find_following(codes: _Int64s, marks: _Int64s, at: _Int64s, table: _Int32s, following: _Bools) -> None:
     for mark in range(marks.size):
         place = _place_of(table, marks, marks[mark])
-        if table[place] == 0:  # the first mark of a code stands before the others
+        if table[place] == 0:  # the first mark of a code counts
             table[place] = np.int32(mark + 1)
     likely = np.empty(BLOCK, dtype=np.int64)
     for start in range(0, codes.size, BLOCK):
-        # Most codes have no mark: those that may have one are set aside without a branch, and looked at afterwards.
+        # Most codes have no mark. Those that may have one are collected without a branch and looked up afterwards.
         num_likely = np.int64(0)
         for row in range(start, min(start + BLOCK, codes.size)):
             following[row] = False

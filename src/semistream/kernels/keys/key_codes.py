@@ -1,8 +1,7 @@
 """Every join key becomes a 64-bit code.
 
-A single integer or temporal column is its own code: equal codes are equal keys. Anything else (text, binary,
-decimal, floating point, boolean, several columns) is hashed, and a match of codes has to be verified against
-the keys themselves.
+A single integer or temporal column is its own code: equal codes are equal keys. Anything else (text, binary, decimal,
+floating point, boolean, several columns) is hashed: the join verifies a match of codes against the keys themselves.
 """
 
 from collections.abc import Sequence
@@ -37,15 +36,15 @@ class KeyCodes(NamedTuple):
         return np.arange(self.code.size) if self.valid is None else np.flatnonzero(self.valid)
 
     def valid_codes(self) -> npt.NDArray[np.int64]:
-        """Return the codes of keys that are not NULL; those of `valid_rows`."""
+        """Return the codes of keys that are not NULL, in the order of `valid_rows`."""
         return self.code if self.valid is None else self.code[self.valid]
 
-    def at_valid(self, said: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return what is said of every key, when ``said`` is of `valid_codes`: False for NULL."""
+    def at_valid(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return a flag for every key, given those of `valid_codes`; False for NULL."""
         if self.valid is None:
-            return said
+            return flags
         everywhere = np.zeros(self.code.size, dtype=np.bool_)
-        everywhere[self.valid] = said
+        everywhere[self.valid] = flags
         return everywhere
 
 
@@ -68,7 +67,7 @@ class KeyCoder:
     Attributes
     ----------
     exact
-        Whether equal codes imply equal keys, so that matches need no verification.
+        Whether equal codes imply equal keys: matches then need no verification.
 
     Examples
     --------
@@ -96,7 +95,7 @@ class KeyCoder:
         self.exact = len(types) == 1 and _is_integer_like(types[0])
 
     def codes(self, columns: Sequence[pa.Array]) -> KeyCodes:
-        """Return the code of every row; a row with any NULL key column gets `NULL_CODE` and is not valid."""
+        """Return the code of every row; a row with a NULL in any key column gets `NULL_CODE` and is not valid."""
         valid: npt.NDArray[np.bool_] | None = None
         for column in columns:
             mask = valid_mask(column)
@@ -150,7 +149,7 @@ def _hash_decimal(column: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
 
 
 def key_hashes(coder: KeyCoder, codes: KeyCodes) -> npt.NDArray[np.int64]:
-    """Return the hash of every key; what is there for a NULL key means nothing."""
+    """Return the hash of every key; that of a NULL key is undefined."""
     if not coder.exact:
         return codes.code
     hashes = np.full(codes.code.size, SEED, dtype=np.uint64)
@@ -161,7 +160,7 @@ def key_hashes(coder: KeyCoder, codes: KeyCodes) -> npt.NDArray[np.int64]:
 def bucket_ids(coder: KeyCoder, codes: KeyCodes, buckets: int) -> npt.NDArray[np.int32]:
     """Return the bucket of every row: ``pmod(xxhash64(key), buckets)`` in the terms of `semistream.kernels.keys.xxh64`.
 
-    A row with a NULL key goes to bucket 0: it can match nothing.
+    A row with a NULL key goes to bucket 0: it matches nothing.
     """
     ids = np.mod(key_hashes(coder, codes), np.int64(buckets)).astype(np.int32)
     return ids if codes.valid is None else np.where(codes.valid, ids, np.int32(0))

@@ -17,7 +17,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 def has_order_code(dtype: pa.DataType) -> bool:
-    """Return whether `order_codes` knows the type."""
+    """Return whether `order_codes` supports the type."""
     return (
         pt.is_integer(dtype)
         or (pt.is_temporal(dtype) and not pt.is_interval(dtype))
@@ -28,7 +28,7 @@ def has_order_code(dtype: pa.DataType) -> bool:
 
 
 def order_codes(column: pa.Array) -> KeyCodes:
-    """Return a code for every row such that codes compare as the values do."""
+    """Return a code for every row; codes compare as the values do."""
     dtype = column.type
     if pt.is_floating(dtype):
         code = _float_codes(column.cast(pa.float64()).fill_null(0.0).to_numpy())
@@ -45,12 +45,12 @@ def order_codes(column: pa.Array) -> KeyCodes:
 def _float_codes(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     values = np.where(np.isnan(values), np.nan, values + 0.0)
     bits = values.view(np.int64)
-    # Negative numbers order backwards in their bits: flip all of them but the sign.
+    # The bits of negative numbers order backwards: flip all but the sign.
     return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
 
 
 def values_of_order_codes(codes: npt.NDArray[np.int64], dtype: pa.DataType) -> pa.Array:
-    """Return the values that have these codes; a code that no value has becomes any value.
+    """Return the values that have these codes; the result is undefined for a code that no value has.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Window of values kept in order, for range conditions (S3 section 3.3, "other join conditions").
+"""Window of values in order, for range conditions (S3 section 3.3, "other join conditions").
 
-Values arrive and expire first in, first out. A range of values is found by binary search in two sorted parts:
-a large one that is rebuilt now and then, and a small one of what arrived since. An entry is named by its
-arrival number; its slot is that number modulo the capacity, and it is live while it is not older than the oldest.
+Values arrive and expire first in, first out. A range is found by binary search in two sorted parts: a large one that is
+rebuilt now and then, and a small one of the values that arrived since. An entry is known by its arrival number: its
+slot is the number modulo the capacity, and it is live from the oldest number on.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ def _range_pairs(
 
 
 class RangeCursor:
-    """The entries in the ranges of one probe, handed out in portions."""
+    """The entries in the ranges of one probe, returned in portions."""
 
     def __init__(self, index: "OrderIndex", parts: list[tuple[_Int64s, _Int32s, _Int64s, _Int64s]]) -> None:
         self._index = index
@@ -55,7 +55,7 @@ class RangeCursor:
         self._at = 0
 
     def fill(self, out_rows: _Int32s, out_slots: _Int32s) -> int:
-        """Write the next (row, slot) pairs and return how many; 0 means there are no more."""
+        """Write the next (row, slot) pairs and return how many; 0 at the end."""
         while self._parts:
             numbers, rows, cursors, stops = self._parts[0]
             self._at, filled = _range_pairs(
@@ -169,7 +169,7 @@ class OrderIndex:
         self.oldest_number, self._next_number = saved.header["oldest_number"], saved.header["next_number"]
 
     def probe(self, rows: _Int32s, low: _Int64s | None, high: _Int64s | None) -> RangeCursor:
-        """Return the entries from ``low[i]`` to ``high[i]``, ends included, for every row i; None is no bound."""
+        """Return for every row i the entries from ``low[i]`` to ``high[i]``, ends included; None for no bound."""
         parts = []
         for values, numbers in (self._large, self._small):
             starts = np.zeros(rows.size, dtype=np.int64) if low is None else np.searchsorted(values, low, side="left")

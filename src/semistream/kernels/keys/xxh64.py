@@ -1,10 +1,9 @@
 """XXH64 over Arrow buffers, row by row, chained over the columns of a composite key.
 
-The hash of a row is the one that Spark's ``xxhash64(col, ...)`` gives for bigint, double, text, binary and decimals of
-up to 18 digits (seed 42; each column's hash seeds the next column's), so that Spark and this library can put a key into
-the same bucket: smaller integers, dates, timestamps and booleans are hashed as the bigint they are stored as.
-The `xxhash` library hashes one value per call; a stream needs a column per call, hence these kernels.
-Their plain twin in the tests is that library.
+A row's hash is that of Spark's ``xxhash64(col, ...)`` for bigint, double, text, binary and decimals of up to 18 digits:
+seed 42, and each column's hash seeds the next column's. So Spark and this library put a key into the same bucket.
+Smaller integers, dates, timestamps and booleans are hashed as the bigint they are stored as. The `xxhash` library
+hashes one value per call; these kernels hash a column. The tests compare them with that library.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Binary search in sorted pages that lie one after the other, and the pairs that it finds."""
+"""Binary search in sorted pages, and the pairs that it finds."""
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ _Uint64s = npt.NDArray[np.uint64]
 def search_pages(
     page_codes: _Int64s, starts: _Int64s, stops: _Int64s, codes: _Int64s, lows: _Int64s, highs: _Int64s
 ) -> None:
-    """Find ``codes[i]`` in ``page_codes[starts[i]:stops[i]]``, which is sorted: rows ``lows[i]`` to ``highs[i]``."""
+    """Find ``codes[i]`` in the sorted ``page_codes[starts[i]:stops[i]]``: rows ``lows[i]`` to ``highs[i]``."""
     for access in range(codes.size):
         code = codes[access]
         low, high = starts[access], stops[access]
@@ -68,7 +68,7 @@ def search_words(
 def expand_ranges(
     lows: _Int64s, highs: _Int64s, at: int, offset: int, out_access: _Int32s, out_rows: _Int64s
 ) -> tuple[int, int, int]:
-    """Write (access, row) for every row of every range from access ``at`` on, the first ``offset`` rows of it left out.
+    """Write (access, row) for every row of every range, from row ``offset`` of access ``at`` on.
 
     Returns the access and offset to go on from, and how many pairs were written.
     """

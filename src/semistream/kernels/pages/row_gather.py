@@ -96,7 +96,7 @@ def gather_fixed(begins: _Uint64s, pages: _Int64s, rows: _Int64s, places: _Int64
 
 @kernel
 def gather_bits(begins: _Uint64s, pages: _Int64s, rows: _Int64s, places: _Int64s, absent: bool, out: _Bools) -> None:
-    """Copy bits; a page without the buffer has ``absent`` everywhere."""
+    """Copy bits; a page without the buffer yields ``absent``."""
     for at in range(rows.size):
         begin = begins[pages[at]]
         if begin == 0:
@@ -126,7 +126,7 @@ def gather_ranges(
     sources: _Uint64s,
     lengths: _Int64s,
 ) -> None:
-    """Find the text of every row: the address where it begins, and its length; ``width`` is that of an offset."""
+    """Find the text of every row: its address and length; an offset has ``width`` bytes."""
     size = np.uint64(width)
     for at in range(rows.size):
         listed = offsets[pages[at]]
@@ -141,7 +141,7 @@ def gather_ranges(
 
 @kernel
 def gather_bytes(places: _Int64s, sources: _Uint64s, offsets: _Int64s, out: _Bytes) -> None:
-    """Copy the text of the rows at ``places``: ``offsets`` says where each begins and ends in the output."""
+    """Copy the texts of the rows at ``places``; text i lies between ``offsets[i]`` and ``offsets[i + 1]``."""
     target = np.uint64(out.ctypes.data)
     for place in places:
         begin = offsets[place]

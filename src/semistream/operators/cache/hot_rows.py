@@ -236,7 +236,7 @@ class HotRows:
     def offer(self, codes: _Int64s, firsts: _Int64s, counts: _Int64s, rows: pa.RecordBatch) -> None:
         """Let row sets wait for their blocks, from the first on while there is room.
 
-        Key ``codes[i]`` has ``counts[i]`` of the ``rows``, from ``firsts[i]`` on. A frequent key without room comes again.
+        Key ``codes[i]`` has ``counts[i]`` of the ``rows``, from ``firsts[i]`` on. A frequent key without room returns.
         """
         row_bytes = rows.nbytes / max(1, rows.num_rows)
         small = counts * row_bytes <= self._block_bytes * _LARGEST_SET_SHARE  # larger sets push out too many keys
