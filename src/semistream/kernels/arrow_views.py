@@ -3,8 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
-__all__ = ["fixed_bytes", "valid_mask", "varlen_parts"]
+__all__ = ["fixed_bytes", "is_varlen", "valid_mask", "varlen_parts"]
+
+
+def is_varlen(dtype: pa.DataType) -> bool:
+    """Return whether values of this type vary in length."""
+    return pt.is_string(dtype) or pt.is_binary(dtype) or pt.is_large_string(dtype) or pt.is_large_binary(dtype)
 
 
 def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
@@ -25,7 +31,7 @@ def fixed_bytes(array: pa.Array, width: int) -> npt.NDArray[np.uint8]:
 def varlen_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Return (offsets, data) of a string or binary array; a NULL row may have any length."""
     _, offsets_buffer, data_buffer = array.buffers()
-    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    wide = pt.is_large_string(array.type) or pt.is_large_binary(array.type)
     if offsets_buffer is None or offsets_buffer.size == 0:
         return np.zeros(len(array) + 1, dtype=np.int64), np.empty(0, dtype=np.uint8)
     dtype = np.dtype(np.int64 if wide else np.int32)

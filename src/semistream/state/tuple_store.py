@@ -14,9 +14,9 @@ import pyarrow.types as pt
 
 from semistream.core.errors import UnsupportedType
 from semistream.core.saved_state import Array, SavedState
-from semistream.kernels.arrow_views import fixed_bytes, valid_mask
+from semistream.kernels.arrow_views import fixed_bytes, is_varlen, valid_mask
 from semistream.kernels.elastic import ElasticArray, Moves
-from semistream.state.varlen_columns import VarlenColumns, is_varlen, varlen_bytes
+from semistream.state.varlen_columns import VarlenColumns, varlen_bytes
 
 __all__ = ["TupleStore"]
 

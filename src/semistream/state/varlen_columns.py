@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.saved_state import Array, SavedState
-from semistream.kernels.arrow_views import valid_mask, varlen_parts
+from semistream.kernels.arrow_views import is_varlen, valid_mask, varlen_parts
 from semistream.kernels.byte_ring import (
     close_gaps,
     copy_into_ring,
@@ -26,18 +26,13 @@ from semistream.kernels.byte_ring import (
 )
 from semistream.kernels.elastic import ElasticArray, Moves
 
-__all__ = ["VarlenColumns", "is_varlen", "varlen_bytes"]
+__all__ = ["VarlenColumns", "varlen_bytes"]
 
 # Closing gaps moves all live values, so it has to free a fair share of the ring.
 _WORTHWHILE_SHARE = 1 / 4
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
-
-
-def is_varlen(dtype: pa.DataType) -> bool:
-    """Return whether values of this type vary in length."""
-    return pt.is_string(dtype) or pt.is_binary(dtype) or pt.is_large_string(dtype) or pt.is_large_binary(dtype)
 
 
 def _lengths(column: pa.Array) -> tuple[_Int64s, npt.NDArray[np.uint8], _Int32s]:

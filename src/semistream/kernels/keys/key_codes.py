@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import UnsupportedType
-from semistream.kernels.arrow_views import fixed_bytes, valid_mask, varlen_parts
+from semistream.kernels.arrow_views import fixed_bytes, is_varlen, valid_mask, varlen_parts
 from semistream.kernels.keys.xxh64 import SEED, hash_fixed, hash_int64, hash_varlen
 
 __all__ = ["NULL_CODE", "KeyCoder", "KeyCodes", "bucket_ids", "key_hashes"]
@@ -52,10 +52,6 @@ def _is_integer_like(dtype: pa.DataType) -> bool:
     return pt.is_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype))
 
 
-def _is_varlen(dtype: pa.DataType) -> bool:
-    return pt.is_string(dtype) or pt.is_binary(dtype) or pt.is_large_string(dtype) or pt.is_large_binary(dtype)
-
-
 class KeyCoder:
     """Turns key columns of the given types into codes.
 
@@ -79,7 +75,7 @@ class KeyCoder:
         for name, dtype in zip(names, types, strict=True):
             supported = (
                 _is_integer_like(dtype)
-                or _is_varlen(dtype)
+                or is_varlen(dtype)
                 or pt.is_boolean(dtype)
                 or pt.is_float32(dtype)
                 or pt.is_float64(dtype)
@@ -124,7 +120,7 @@ def _as_int64(column: pa.Array) -> npt.NDArray[np.int64]:
 
 def _hash_column(column: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
     dtype = column.type
-    if _is_varlen(dtype):
+    if is_varlen(dtype):
         offsets, data = varlen_parts(column)
         hash_varlen(offsets, data, hashes)
     elif _is_integer_like(dtype):

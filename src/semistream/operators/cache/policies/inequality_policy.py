@@ -116,7 +116,8 @@ class InequalityPolicy:
         self._next_eviction = self.turn + _TURNS_TO_EVICTION
         entries = cache.keys.live_slots()
         turns = self.turn - self._since_turn.values[entries]
-        # Hits per turn, over the turns that the entry was cached for; an entry without a whole turn is not judged.
+        # Hits per turn, over the turns that the entry was cached for; an entry without a whole turn is not judged. They
+        # are the mean number of tuples that would wait, so `occupancy` has no place here.
         waiting = self._hits.values[entries] / np.maximum(1, turns)
         cached_bytes = cache.row_count(entries) * self._row_bytes + self._key_bytes
         unwanted = (cached_bytes >= self._factor * waiting * self._tuple_bytes) & (turns > 0)
