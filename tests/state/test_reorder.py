@@ -114,15 +114,17 @@ def test_many_results_of_one_number_spill_and_come_back() -> None:
     buffer.close()
 
 
-def test_a_snapshot_leaves_the_buffer_as_it_was_also_in_the_middle_of_a_spilled_run() -> None:
+@pytest.mark.parametrize("before", [150, 151, 152, 153])
+def test_a_snapshot_leaves_the_buffer_as_it_was_also_in_the_middle_of_a_spilled_run(before: int) -> None:
     model, buffer = _Model(), ReorderBuffer(SCHEMA, 8000, MAX_ROWS)
     numbers = list(range(300))
     buffer.add(np.array(numbers, dtype=np.int64), _batch(model.add(numbers)))
     assert buffer.spilled_rows == 300
-    model.check_release(buffer, 150)
-    expected = [model.waiting[number][0] for number in range(150, 300)]
+    model.check_release(buffer, before)
+    expected = [model.waiting[number][0] for number in range(before, 300)]
     for _ in range(2):
         assert sorted(buffer.to_table().column("value").to_pylist()) == expected
+    buffer.resize(8000)  # drops the page in memory
     model.check_release(buffer, 300)
     buffer.close()
 
