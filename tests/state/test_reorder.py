@@ -1,5 +1,7 @@
 """Results that wait come back by arrival number, whether they waited in memory or on disk."""
 
+import errno
+import os
 import tempfile
 from collections import defaultdict
 from contextlib import closing
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semistream.core.errors import SpoolWriteFailed
 from semistream.state.reorder import ReorderBuffer
 
 SCHEMA = pa.schema([("value", pa.int64()), ("text", pa.string())])
@@ -185,3 +188,18 @@ def test_memory_comes_free_as_rows_are_released() -> None:
     for _ in buffer.release(1000):
         pass
     assert buffer.nbytes == 0
+
+
+def test_a_full_disk_is_one_clear_error_and_loses_nothing(files: _Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    model, buffer = _Model(), ReorderBuffer(SCHEMA, 1000, MAX_ROWS)
+    numbers = list(range(100))
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "pwrite", full)
+        with pytest.raises(SpoolWriteFailed, match=r"takes no more results .* \(No space left on device\): free space"):
+            buffer.add(np.array(numbers, dtype=np.int64), _batch(model.add(numbers)))
+    assert len(files) == 0
+    model.check_release(buffer, 100)
+    buffer.close()
