@@ -98,7 +98,7 @@ class _Run:
         """Remove and return the rows in memory up to ``number``, it included."""
         assert self._page is not None
         page, count = self._page, int(np.searchsorted(self._numbers, number, side="right"))
-        self._hold(page.slice(count))
+        self._page, self._numbers = page.slice(count), self._numbers[count:]
         self._released += count
         self._num_rows -= count
         if self._numbers.size:

@@ -46,7 +46,7 @@ class ArrivalCounts:
         low, high = int(numbers.min()), int(numbers.max())
         if not self._total or low >> self._shift < self._first or high >> self._shift >= self._first + _RANGES:
             self._cover(low, high)
-        np.add.at(self._counts, (numbers >> self._shift) - self._first, 1)
+        self._counts += np.bincount((numbers >> self._shift) - self._first, minlength=_RANGES)
         self._total += numbers.size
 
     def _cover(self, low: int, high: int) -> None:
