@@ -10,9 +10,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
-from semistream.stream_joins.join_key import LEFT, RIGHT, Side
+from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.mjoin import Mjoin
-from semistream.stream_joins.stream_join import StreamJoin
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT, Side
 
 LEFT_SCHEMA = pa.schema([("key", pa.int64()), ("a", pa.int64()), ("text", pa.string())])
 RIGHT_SCHEMA = pa.schema([("key", pa.int64()), ("b", pa.int64())])
@@ -161,7 +161,7 @@ def run(
             assert out == come.settled(op.how)
             if isinstance(op, Mjoin):
                 for each in (LEFT, RIGHT):
-                    held = len(op.state.windows[each]) + op.parts.rows_of(each)
+                    held = len(op.state.windows[each]) + op.disk.parts.rows_of(each)
                     assert held == come.held(each, op._is_one), "nothing is kept that can match nothing"
         if next(moving, False):
             snapshot, before = op.snapshot(), op

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from semistream.stream_joins.arrival import Arrival, ArrivalOrder
+from semistream.stream_joins.metadata.arrival import Arrival, ArrivalOrder
 
 _LIMITS = np.iinfo(np.int64)
 

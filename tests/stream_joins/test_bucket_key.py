@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semistream.core.punctuated_batch import KeyMarks
-from semistream.stream_joins.bucket_key import BucketKey, Buckets
-from semistream.stream_joins.join_key import LEFT
+from semistream.stream_joins.parts.bucket_key import BucketKey, Buckets
+from semistream.stream_joins.parts.join_key import LEFT
 
 _LIMITS = np.iinfo(np.int64)
 _CODES = st.one_of(

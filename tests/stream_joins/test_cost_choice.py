@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.stream_joins.cost_choice import CostChoice, Settings, Standing
-from semistream.stream_joins.join_key import LEFT, RIGHT
-from semistream.stream_joins.look_ahead import Goal
-from semistream.stream_joins.measured_cost import LineCost
+from semistream.stream_joins.metadata.cost_choice import CostChoice, Goal, LineCost, Settings, Standing
+from semistream.stream_joins.metadata.scheduling import StreamOrder
 from semistream.stream_joins.mjoin import Mjoin
-from semistream.stream_joins.scheduling import StreamOrder
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT
 from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA, batch
 
 _NOTHING = Standing(0, 0, 0, 0)
@@ -22,7 +20,7 @@ _NOTHING = Standing(0, 0, 0, 0)
 def _settled(choice: CostChoice, now: Standing) -> Settings:
     """Return what is chosen in the end: runs become longer by and by."""
     for _ in range(20):
-        chosen = choice.settings(now)
+        chosen = choice.choose(now)
     return chosen
 
 
@@ -41,13 +39,13 @@ class _Machine:
         run_s, tuple_s, purge_s, punctuation_s = costs
         for number in range(400):
             tuples = 50 + number * 7919 % 3000
-            side, punctuations = (LEFT, RIGHT)[number % 2], int(tuples * punctuations_to_tuple)
+            punctuations = int(tuples * punctuations_to_tuple)
             for _ in self.choice.timed_run(self.work(run_s + tuple_s * tuples)):
                 self.now_s += 1.0  # whoever takes the results may take his time
-            self.choice.saw_run(side, tuples, punctuations)
+            self.choice.observe_run(tuples, punctuations)
             for _ in self.choice.timed_purge(self.work(purge_s + punctuation_s * punctuations), punctuations):
                 self.now_s += 1.0
-            self.choice.saw_purge(punctuations, int(punctuations * garbage))
+            self.choice.observe_purge(punctuations, int(punctuations * garbage))
 
 
 @pytest.mark.parametrize("slower", [0.01, 1.0, 30.0])

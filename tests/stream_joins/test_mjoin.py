@@ -20,10 +20,10 @@ from semistream.core.errors import (
     UnsupportedType,
 )
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.stream_joins.join_key import LEFT, RIGHT, Side
+from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.mjoin import Mjoin
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT, Side
 from semistream.stream_joins.shj import Shj
-from semistream.stream_joins.stream_join import StreamJoin
 from semistream.stream_joins.xjoin import Xjoin
 from semistream.workloads import ACCESS_SCHEMA, AUCTION_SCHEMA, BID_SCHEMA, NEWS_SCHEMA, Auctions, News
 from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA, Streams, batch
@@ -162,7 +162,7 @@ def test_punctuations_that_never_merge_are_told_when_they_fill_their_memory() ->
     with pytest.raises(
         StateTooLarge, match=r"1000 ranges of keys that do not touch, .*: give more memory, or punctuate"
     ):
-        list(op.promise(LEFT, keys, keys))
+        list(op.punctuate(LEFT, keys, keys))
 
 
 def test_keys_that_never_merge_are_forgotten_once_neither_stream_sends_them() -> None:
@@ -211,7 +211,7 @@ def test_auctions_with_bids_in_little_memory() -> None:
     rows = _rows(results)
     assert sum(rows.values()) == 15_000
     assert len(rows) == 15_000, "a bid leaves once"
-    assert not op.parts.used, "nothing went to disk"
+    assert not op.disk.parts.used, "nothing went to disk"
 
 
 @pytest.mark.parametrize("arrival", ["clustered", "ascending", "descending"])
@@ -300,7 +300,7 @@ def test_a_full_memory_goes_to_disk_and_comes_back() -> None:
             if start % 1500 == 0:
                 for _ in range(200):  # nothing waits: what is on disk meets what is in memory, and is cleaned up
                     results += op.step()
-        assert op.parts.used
+        assert op.disk.parts.used
         results += op.finish()
         rows = _rows(results)
         assert sum(rows.values()) == len(rows) == 3000 * 4
@@ -358,7 +358,7 @@ def test_a_snapshot_goes_on_in_less_memory_on_disk() -> None:
         list(large.step())
     small = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 128 << 10)
     small.restore(large.snapshot())
-    assert small.parts.used
+    assert small.disk.parts.used
     assert small.memory().total_bytes <= small.budget_bytes
     _offer(small, RIGHT, batch(RIGHT, list(range(0, 4000, 8)), 0, []))
     rows = [row for out in small.finish() for row in out.rows.to_pylist()]
@@ -390,9 +390,9 @@ def test_tuples_that_have_met_the_one_they_can_match_leave_the_disk_too(budget: 
         keys = list(range(round_number * 2000, round_number * 2000 + 2000))
         out += _worked(op, RIGHT, keys, round_number * 2000)
         if budget < 1 << 20:
-            assert op.parts.used, "the state is larger than the memory"
+            assert op.disk.parts.used, "the state is larger than the memory"
         out += _worked(op, LEFT, keys, round_number * 2000)
-        held = op.parts.rows_of(RIGHT) + len(op.state.windows[RIGHT])
+        held = op.disk.parts.rows_of(RIGHT) + len(op.state.windows[RIGHT])
         assert held == 0
     assert out == 8000
     op.close()
@@ -403,10 +403,10 @@ def test_punctuations_alone_let_tuples_leave_the_disk(budget: int) -> None:
     op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", budget, how="left")
     assert _worked(op, LEFT, list(range(4000)), 0) == 0
     keys = np.arange(3900)
-    out = sum(each.rows.num_rows for each in op.promise(RIGHT, keys, keys))
+    out = sum(each.rows.num_rows for each in op.punctuate(RIGHT, keys, keys))
     out += sum(each.rows.num_rows for each in op.settle())
     assert out == 3900
-    assert op.parts.rows_of(LEFT) + len(op.state.windows[LEFT]) == 100
+    assert op.disk.parts.rows_of(LEFT) + len(op.state.windows[LEFT]) == 100
     op.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 import semistream as ss
 from semistream.core.errors import InvalidArgument, SchemaMismatch, SnapshotMismatch, UnsupportedType
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.stream_joins.join_key import LEFT, RIGHT
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT
 
 L = pa.schema([("k", pa.int64()), ("a", pa.int64())])
 R = pa.schema([("k", pa.int64()), ("b", pa.int64())])
@@ -33,7 +33,7 @@ def _batches(parts: list[Any]) -> list[pa.RecordBatch]:
 @pytest.mark.parametrize("more", [1, 2, 3])
 def test_as_many_pairs_as_rows_left_in_the_last_portion(more: int) -> None:
     op = ss.stream_operator("mjoin", L, R, on="k", memory="1MB")
-    m = (op._rows.pair_rows.size + more) // 2 + 1  # two tuples meet m: a full portion, and some more
+    m = (op.results.pair_rows.size + more) // 2 + 1  # two tuples meet m: a full portion, and some more
     parts = _joined(op, [_rows(L, [7] * m)], [_rows(R, [])] * 50 + [_rows(R, [7, 7])])
     found = Counter((row["a"], row["b"]) for part in _batches(parts) for row in part.to_pylist())
     assert found == Counter((a, b) for a in range(m) for b in (0, 1))
@@ -70,7 +70,7 @@ def test_a_burst_on_disk_does_not_keep_a_busy_join_from_purging(pass_on: bool, r
             keys = list(range(start, start + 20))
             yield _rows(schema, keys)
             yield ss.punctuation(k=ss.interval(high=keys[-1]) if ranges else keys)
-            on_disk.append(op.parts.rows_of(LEFT) + op.parts.rows_of(RIGHT))
+            on_disk.append(op.disk.parts.rows_of(LEFT) + op.disk.parts.rows_of(RIGHT))
 
     parts = list(ss.run_streams(op, stream(L), stream(R)))
     assert sum(part.num_rows for part in _batches(parts)) == burst + 8000
@@ -89,7 +89,7 @@ def test_a_trickle_with_pauses_lets_every_match_out_and_keeps_few_times() -> Non
         op.offer(RIGHT, PunctuatedBatch.without_marks(_rows(R, [number * 25]), op.key.dtype))
         parts += op.step()
         parts += op.step()
-        assert max(map(len, op._met.values()), default=0) <= 16
+        assert max(map(len, op.disk._met.values()), default=0) <= 16
     assert sum(len(part) for part in parts) > 200, "no part of the disk starves"
     op.close()
 
@@ -126,7 +126,7 @@ def test_columns_that_cannot_wait_are_told(dtype: pa.DataType) -> None:
 def test_a_snapshot_with_more_than_the_memory_holds_is_refused() -> None:
     large = ss.stream_operator("mjoin", L, R, on="k", memory="8MB")
     large.offer(LEFT, PunctuatedBatch.without_marks(_rows(L, list(range(30_000))), large.key.dtype))
-    with pytest.raises(SnapshotMismatch, match=r"what waits in the snapshot.* more than memory=200\.0KB"):
+    with pytest.raises(SnapshotMismatch, match=r"the tuples that wait in the snapshot.* more than memory=200\.0KB"):
         ss.stream_operator("mjoin", L, R, on="k", memory="200KB").restore(large.snapshot())
 
 

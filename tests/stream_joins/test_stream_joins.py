@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.mjoin import Mjoin
 from semistream.stream_joins.shj import Shj
-from semistream.stream_joins.stream_join import StreamJoin
 from semistream.stream_joins.xjoin import Xjoin
 from tests.depth import examples
 from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA, Streams, run, streams
@@ -67,4 +67,4 @@ def test_mjoin(relation: Any, data: st.DataObject) -> None:
     steps, moves, settles = data.draw(_STEPS), data.draw(_MOVES), data.draw(_MOVES)
     assert run(make, given_streams, steps, moves, settles) == given_streams.joined(how)
     assert all(len(window) == 0 for window in made[-1].state.windows), "all streams are over: nothing can match"
-    assert not made[-1].parts.used
+    assert not made[-1].disk.parts.used

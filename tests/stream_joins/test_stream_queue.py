@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semistream.stream_joins.join_key import LEFT
-from semistream.stream_joins.stream_queue import StreamQueue
+from semistream.stream_joins.parts.join_key import LEFT
+from semistream.stream_joins.parts.queues import StreamQueue
 from tests.stream_joins.streams import batch
 
 
@@ -25,7 +25,7 @@ def test_a_queue_knows_what_waits(sizes: list[int], takes: list[int]) -> None:
         assert queue.num_rows == len(waiting) == sum(len(some) for some in queue)
         assert queue.nbytes == sum(some.rows.nbytes for some in queue)
     while len(queue):
-        last = queue.pop().rows.column(0).to_pylist()
-        assert last == waiting[len(waiting) - len(last) :]
-        del waiting[len(waiting) - len(last) :]
+        first = queue.take(100).rows.column(0).to_pylist()
+        assert first == waiting[: len(first)]
+        del waiting[: len(first)]
     assert queue.nbytes == queue.num_rows == len(waiting) == 0

@@ -5,7 +5,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semistream.stream_joins.unpassed import Unpassed
+from semistream.stream_joins.metadata.punctuations import Unpassed
 
 _KEYS = st.lists(st.integers(0, 12), max_size=12)
 
@@ -29,7 +29,7 @@ def test_what_nothing_in_the_state_holds_back_is_taken_out(
         unpassed.add(_array([low for low, _ in added]), _array([low + more for low, more in added]))
         plain += [(low, low + more) for low, more in added]
         in_state -= set(leaving)
-        unpassed.gone_from_state(None if anything else _array(leaving))
+        unpassed.ask_about_all() if anything else unpassed.gone_from_state(_array(leaving))
         lows, highs = unpassed.take_passable()
         held_back = np.array(
             [any(low <= key <= high for key in in_state) for low, high in zip(lows, highs, strict=True)], dtype=np.bool_

@@ -15,7 +15,8 @@ plain JSON, arrays are numbers, Arrow tables are IPC streams in arrays of bytes.
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ import xxhash
 
 from semistream.core.errors import SnapshotMismatch
 
-__all__ = ["FORMAT", "Array", "SavedState", "empty_array", "pack_state", "unpack_state"]
+__all__ = ["FORMAT", "Array", "LazyArrays", "SavedState", "empty_array", "pack_state", "table_array", "unpack_state"]
 
 FORMAT = 2
 """The number of the form; another one is refused."""
@@ -77,10 +78,17 @@ class SavedState:
 
     def put_table(self, name: str, table: pa.Table) -> None:
         """Keep the rows of a table, in the batches that it has."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        self.put(name, np.frombuffer(sink.getvalue(), dtype=np.uint8))
+        self.put(name, table_array(table))
+
+    @classmethod
+    def of_parts(cls, header: dict[str, Any], parts: "Mapping[str, SavedState]") -> "SavedState":
+        """Return a state with a header and parts, whose arrays are still made when they are asked for."""
+        arrays = {
+            f"{name}/{array_name}": partial(part.arrays.__getitem__, array_name)
+            for name, part in parts.items()
+            for array_name in part.arrays
+        }
+        return cls({**header, **{name: part.header for name, part in parts.items()}}, LazyArrays(arrays))
 
     def put_part(self, name: str, part: "SavedState") -> None:
         """Keep the state of a part under its name."""
@@ -125,6 +133,30 @@ class SavedState:
             return self.arrays[name]
         except KeyError:
             raise SnapshotMismatch(f"the snapshot has no array {name!r}: {_REMEDY}") from None
+
+
+def table_array(table: pa.Table) -> Array:
+    """Return the rows of a table as an array of bytes, in the batches that it has."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return np.frombuffer(sink.getvalue(), dtype=np.uint8)
+
+
+class LazyArrays(Mapping[str, Array]):
+    """Arrays that are made one at a time, each when it is asked for."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Array]]) -> None:
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> Array:
+        return self._makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
 
 
 class _Prefixed(Mapping[str, Array]):

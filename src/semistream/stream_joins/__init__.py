@@ -1,1 +1,1 @@
-"""Joins of two streams: one file per algorithm."""
+"""Joins of two streams: one file per algorithm, the driver that they share, and their parts below."""

@@ -13,44 +13,47 @@ comes, so they are dropped when they arrive or purged from the state. Known rela
                            └─ punctuations ─► PR of its stream ─► purge of the other state ─► punctuations of the output
 
     memory M = Qa + Qb + Sa + Sb + punctuations (PRa, PRb, those not used or passed on yet) + results being built
+               + clean-up
 
 Symbols
 -------
-========  ==========================  ==========================================
-paper     here                        unit
-========  ==========================  ==========================================
-``Qa``    ``_queues``                 tuples and punctuations that wait
-``Sa``    ``state``                   tuples by key
-``PRa``   ``promises[...].punctuated``  keys that a stream sends no more
-quota     ``quota``                   tuples taken from one stream in a row
-========  ==========================  ==========================================
+========  ==============================  ==========================================
+paper     here                            unit
+========  ==============================  ==========================================
+``Qa``    ``queues[LEFT]``                tuples and punctuations that wait
+``Sa``    ``state.windows[LEFT]``         tuples by key
+``PRa``   ``punctuations[LEFT].range``    keys that a stream sends no more
+quota     ``quota``                       tuples taken from one stream in a row
+========  ==============================  ==========================================
 
 Deviations
 ----------
 D1  Runs of tuples take turns, not single ones: those of a run are of one stream and are worked on at once. A run ends
-    where the punctuation stands after which the state has to be purged (triggers 1 and 2), if ``purge_every`` says so.
-D2  A state is purged of a key by its hash, not by looking through all tuples (ll. 532-534). Only punctuations with
-    ranges look through the keys.
-D3  A tuple without a match is dropped too when its key is punctuated (text, l. 683, against Figure 7, which the
-    paper's own argument of ll. 597-604 supports): nothing that comes can match it, and all that was there has been
-    probed.
-D4  That a key of the "one" side comes once is used for what it says of the other side (ll. 507-510), and checked where
-    the earlier tuple is still in memory or has left it for a punctuation: a second one is reported like a tuple that
-    was excluded.
+    where the punctuation stands after which the state has to be purged (section 5.2, events 1 and 2), if
+    ``purge_every`` says so.
+D2  A state is purged of a key by its hash, not by a scan of all tuples (section 4.3). Only punctuations of ranges look
+    through the keys.
+D3  A tuple without a match is dropped too when its key is punctuated. Step 2 of Rule 1 keeps it and Figure 7 drops it;
+    the argument of section 5.1 on punctuated ranges supports Figure 7: nothing that comes can match the tuple, and all
+    that was there has been probed.
+D4  That a key of the "one" side comes once is used for what it says of the other side (section 4.3, indication 1), and
+    checked where the earlier tuple is still in memory or has left it for a punctuation: a second one is reported like
+    a tuple that was excluded.
 D5  Keys that both streams have punctuated are forgotten when the ranges of keys fill their share of the memory; the
     paper's punctuated range grows for ever where keys do not lie next to each other. Punctuations that fill their share
-    make a fifth trigger of purging.
-D6  Rules 1 and 2 (ll. 669-741) and the priority of the "one" side are not the default: what is left to the join is
-    chosen from costs (`semistream.stream_joins.cost_choice`). ``stream_order="priority"``, ``tuple_order="value"`` and
+    are a fifth event that purges the state.
+D6  Rules 1 and 2 (section 5.3) and the priority of the "one" side are not the default: settings that are left open are
+    chosen from costs (`semistream.stream_joins.metadata.cost_choice`), and the stream by what its next run gains
+    (`semistream.stream_joins.metadata.scheduling`). ``stream_order="priority"``, ``tuple_order="value"`` and
     ``purge_every=1`` or ``100`` are the paper's.
-D7  There is no waiting tuple pool (ll. 585-594): value-oriented scheduling puts the tuples of one run in order, and
+D7  There is no waiting tuple pool (section 5.1): value-oriented scheduling puts the tuples of one run in order, and
     those that are put behind are worked on before the next run, not when the strategy switches back.
 D8  A run of a clustered stream goes on to the end of its cluster or of its batch, whether or not a tuple of the cluster
-    has been joined (ll. 745-759).
-D9  Partitions on disk are cleaned up in turn while streams do not pause, too: in the paper the last stage has to wait
-    for that (ll. 627-630).
+    has been joined (section 5.4).
+D9  Partitions on disk are cleaned up in turn while streams do not pause, too: in the paper the clean-up stage has to
+    wait for that (section 5.2).
 D10 A punctuation is passed on as soon as no tuple of its own stream with such a key is in the state: all that came have
-    met, and the other stream's punctuation need not be awaited (ll. 454-465). With ``how="left"`` only punctuations of
+    met, and the other stream's punctuation need not be awaited (section 4.2). With ``how="left"`` only punctuations of
     the left stream are, because a left tuple may leave by itself. Where tuples on disk hold back more punctuations than
     their share of the memory holds, those are never passed on, which loses nothing but what they would tell.
 """
@@ -62,23 +65,32 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
 from semistream.core.arguments import require_count
-from semistream.core.errors import InvalidArgument, StateTooLarge
+from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.semantics import On
-from semistream.core.sizes import format_bytes
 from semistream.kernels.keys.code_ranges import CodeRanges
 from semistream.kernels.keys.codes_in_run import repeat_in_run
-from semistream.kernels.keys.key_codes import KeyCodes
-from semistream.stream_joins.arrival import Arrival, ArrivalOrder, Implied
-from semistream.stream_joins.cost_choice import Clock, CostChoice, Settings, Standing
-from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
-from semistream.stream_joins.joined_rows import StreamHow
-from semistream.stream_joins.look_ahead import Goal, LookAhead
-from semistream.stream_joins.propagating import Propagating
-from semistream.stream_joins.scheduling import GainScheduling, StreamOrder, stream_scheduling
-from semistream.stream_joins.stream_join import Contradiction
+from semistream.stream_joins.driver import StreamJoin
+from semistream.stream_joins.metadata.arrival import Arrival, ArrivalOrder
+from semistream.stream_joins.metadata.cost_choice import Clock, CostChoice, Goal, Standing
+from semistream.stream_joins.metadata.propagation import Propagation
+from semistream.stream_joins.metadata.punctuations import ALL_CODES, Punctuations
+from semistream.stream_joins.metadata.scheduling import (
+    GainScheduling,
+    PriorityScheduling,
+    RandomScheduling,
+    StreamOrder,
+    StreamScheduling,
+)
+from semistream.stream_joins.parts.contradicting_tuples import Contradiction
+from semistream.stream_joins.parts.disk_parts import PartStore
+from semistream.stream_joins.parts.disk_stages import DiskStages
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
+from semistream.stream_joins.parts.joined_rows import StreamHow
+from semistream.stream_joins.parts.memory_state import Tuples
 
 __all__ = ["Goal", "Mjoin", "Relation"]
 
@@ -86,11 +98,14 @@ Relation: TypeAlias = Literal["many-to-many", "one-to-many", "many-to-one", "one
 Chosen: TypeAlias = Literal["chosen"]
 TupleOrder: TypeAlias = Literal["chosen", "sequential", "value"]
 
+_CLEAN_UP_SHARE = 1 / 8
+_PUNCTUATION_SHARE = 1 / 16
+
 _Bools = npt.NDArray[np.bool_]
 _Int64s = npt.NDArray[np.int64]
 
 
-class Mjoin(Propagating):
+class Mjoin(StreamJoin):
     """Metadata-aware join of two streams.
 
     Parameters
@@ -102,10 +117,10 @@ class Mjoin(Propagating):
     goal
         What settings that are ``"chosen"`` are chosen for, from measured costs: ``"output"``, rows as fast as can be;
         ``"memory"``, as little state as can be in a bounded multiple of that time; ``"propagation"``, punctuations of
-        the output as early as can be. See `semistream.stream_joins.cost_choice`.
+        the output as early as can be. See `semistream.stream_joins.metadata.cost_choice`.
     stream_order
         ``"priority"``: the "one" side first, up to ``quota`` tuples; ``"random"``; ``"chosen"``: the stream whose next
-        run gains more.
+        run gains more, or for ``goal="propagation"`` the priority.
     tuple_order
         ``"sequential"``, or ``"value"``: tuples of a run that a punctuation of the output waits for go first; or
         ``"chosen"``.
@@ -121,6 +136,8 @@ class Mjoin(Propagating):
         in the same steps gives the same choices.
     seed
         Of ``stream_order="random"``.
+    part_store
+        Where disk-resident parts of the state lie; None for files in a temporary folder.
 
     Examples
     --------
@@ -132,12 +149,12 @@ class Mjoin(Propagating):
     >>> sum(len(rows) for rows in op.settle()), [len(window) for window in op.state.windows]
     (2, [2, 2])
     >>> ended = np.array([1])  # codes of integers are the integers
-    >>> list(op.promise(RIGHT, ended, ended)), list(op.settle()), [len(window) for window in op.state.windows]
+    >>> list(op.punctuate(RIGHT, ended, ended)), list(op.settle()), [len(window) for window in op.state.windows]
     ([], [], [1, 2])
     """
 
     name = "mjoin"
-    _promise_share = 1 / 16
+    beside_share = _CLEAN_UP_SHARE + _PUNCTUATION_SHARE
 
     def __init__(
         self,
@@ -159,6 +176,7 @@ class Mjoin(Propagating):
         pass_on: bool = True,
         clock: Clock | None = time.perf_counter,
         seed: int = 0,
+        part_store: PartStore | None = None,
     ) -> None:
         for option, value, known in (
             ("relation", relation, Relation),
@@ -174,79 +192,109 @@ class Mjoin(Propagating):
             if count != "chosen":
                 require_count(option, count)
         super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
-        self._arrivals = (ArrivalOrder(left_arrival), ArrivalOrder(right_arrival))
         self._is_one = (relation.startswith("one"), relation.endswith("one"))
-        first = RIGHT if self._is_one == (False, True) else LEFT
         self._passes_on = pass_on
         self._quota = None if quota == "chosen" else quota
         self._purge_every = None if purge_every == "chosen" else purge_every
-        self._tuple_order = tuple_order
-        self._choice = CostChoice(goal, clock)
-        self._chosen = self._choice.settings(Standing(0, 0, 0, 0))
-        rows = self._quota or self._chosen.run_rows
-        self._look_ahead = LookAhead(goal, self.key, self.state, self.promises, self._is_one)
-        if stream_order == "chosen" and goal == "propagation" and self._is_one != (False, False):
-            stream_order = "priority"  # what the "one" side has not sent yet holds punctuations back
-        self._schedule = stream_scheduling(stream_order, first, rows, seed, self._gain)
-        self._chooses = "chosen" in (stream_order, tuple_order, quota, purge_every)
-        self._run = (LEFT, 0, 0)  # the last one: its stream, tuples and punctuations
+        self._arrivals = (ArrivalOrder(left_arrival), ArrivalOrder(right_arrival))
+        self.punctuations = Punctuations(int(budget_bytes * _PUNCTUATION_SHARE))
+        self.disk = DiskStages(
+            self.key,
+            self.schemas,
+            how,
+            self.state,
+            self.results,
+            self.metrics,
+            int(budget_bytes * _CLEAN_UP_SHARE),
+            self._is_over_on_disk,
+            part_store,
+        )
+        self.propagation = Propagation(self.key, self.punctuations, self.state, self.disk, self.results)
+        fixed = {"run_rows": quota, "purge_every": purge_every}
+        if tuple_order != "chosen":
+            fixed["by_value"] = tuple_order == "value"
+        fixed = {setting: value for setting, value in fixed.items() if value != "chosen"}
+        self._chooses = stream_order == "chosen" or len(fixed) < 3
+        self.choice = CostChoice(goal, clock if self._chooses else None, fixed)
+        self._schedule = self._scheduling(stream_order, goal, seed)
+        self._run: PunctuatedBatch | None = None  # of this step
+        self.parts = {
+            "left arrival": self._arrivals[LEFT],
+            "right arrival": self._arrivals[RIGHT],
+            "punctuations": self.punctuations,
+            "schedule": self._schedule,
+            "choice": self.choice,
+            "disk": self.disk,
+            **self.parts,
+        }
 
-    # --- what is chosen -----------------------------------------------------------------------------------------
+    def _scheduling(self, order: StreamOrder, goal: Goal, seed: int) -> StreamScheduling:
+        first = RIGHT if self._is_one == (False, True) else LEFT
+        if order == "random":
+            return RandomScheduling(seed)
+        if order == "priority" or goal == "propagation":  # tuples of the "one" side hold punctuations back
+            return PriorityScheduling(first)
+        return GainScheduling(
+            goal == "memory", first, self.key, self.queues, self.state, self.punctuations, self._is_one
+        )
+
+    # --- the loop (section 4; subtasks 1 to 5) ------------------------------------------------------------------
 
     def step(self) -> Iterator[PunctuatedBatch]:
-        if not self._chooses:
-            yield from super().step()
+        """Go once through the loop: a run of tuples of one stream, or while none waits a piece of the later stages."""
+        if self._chooses:
+            queued = sum(self.queued(side) for side in SIDES)
+            unpurged, unpassed = self.punctuations.num_unpurged, self.punctuations.num_unpassed
+            self.choice.choose(Standing(self.state.held, queued, unpurged, unpassed))
+        yield from self.choice.timed_run(self._turn())
+        if self._run is not None:
+            self.choice.observe_run(len(self._run), len(self._run.marks))
+
+    def _turn(self) -> Iterator[PunctuatedBatch]:
+        side = self._schedule.next_side(self.queues.waiting, self.choice.settings.run_rows)  # section 4.1
+        self._run = None
+        if side is None:
+            yield from self._idle()
             return
-        self._choose()
-        steps = self.metrics.steps
-        yield from self._choice.timed_run(super().step())
-        if self.metrics.steps > steps:
-            self._choice.saw_run(*self._run)
+        self._run = run = self._take_run(side)  # subtasks 1 and 4
+        lows, highs = self.key.ranges(run.marks)
+        tuples = Tuples.of(run.rows, self.key.codes(side, run.rows))
+        excluded = self.punctuations[side].excludes(tuples.codes.code, run.marks.at, lows, highs) & ~tuples.is_null
+        tuples = self.contradicting.left_out(side, tuples, excluded, "after a punctuation that excludes it")
+        implied = self._arrivals[side].observe(tuples.codes.valid_codes())  # section 4.3, indications 2 and 3
+        unordered = tuples.codes.at_valid(implied.wrong)
+        tuples = self.contradicting.left_out(
+            side, tuples, unordered, "out of the order in which its stream should arrive"
+        )
+        first = self._goes_first(side, tuples)  # section 4.2
+        if first is not None:
+            yield from self._join(side, tuples.chosen(first))
+            yield from self._purge_if_due()
+            tuples = tuples.chosen(~first)
+        yield from self._join(side, tuples)  # subtasks 2 and 3
+        self._add(side, lows, highs)  # Rule 1, step 4
+        # The neighbour of a floating-point key may be no value of its type, and nothing that could be passed on.
+        self._add(side, implied.lows, implied.highs, pass_on=not pt.is_floating(self.key.dtype))
+        yield from self._purge_if_due()  # subtask 5
 
-    def _gain(self, side: Side, rows: int) -> float:
-        return self._choice.weighted(side, self._look_ahead.gain(side, self._queues[side].first, rows), rows)
+    # --- scheduling (sections 4.1, 4.2, 5.3 and 5.4) ------------------------------------------------------------
 
-    def _choose(self) -> None:
-        unpurged, unpassed = self._num_unpurged(), sum(promises.num_unpassed for promises in self.promises)
-        queued = sum(self.queued(side) for side in SIDES)
-        self._chosen = self._choice.settings(Standing(self._held(), queued, unpurged, unpassed))
-        self._schedule.quota = self._quota or self._chosen.run_rows
-
-    def _held(self) -> int:
-        return sum(len(window) for window in self.state.windows)
-
-    def _num_unpurged(self) -> int:
-        return sum(promises.num_unpurged for promises in self.promises)
-
-    # --- scheduling: subtasks 1 and 4 of ll. 368-380 ------------------------------------------------------------
-
-    def _next_side(self) -> Side | None:
-        return self._schedule.next_side((len(self._queues[LEFT]), len(self._queues[RIGHT])))
-
-    def _run_rows(self, side: Side) -> int:
-        rows, waiting = self._schedule.run_rows(side), len(self._queues[side].first)
-        # A short rest of a batch would be a run of its own, with all its fixed costs.
-        return waiting if self._quota is None and waiting <= rows + rows // 2 else rows
-
-    def _take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
+    def _take_run(self, side: Side) -> PunctuatedBatch:
+        quota, batch = self.choice.settings.run_rows, self.queues[side].first
+        rows = self._schedule.run_rows(side, quota)
+        if self._quota is None and len(batch) <= rows + rows // 2:
+            rows = len(batch)  # a short rest of a batch would be a run of its own, with all its fixed costs
         if self._arrivals[side].arrival == "clustered":
-            most_rows = self._end_of_cluster(side, most_rows)
-        if self._purge_every is not None:
-            most_rows = min(most_rows, self._rows_until_purge(side, self._purge_every))
-        run = super()._take_run(side, most_rows)
-        self._schedule.took(side, len(run))
-        self._run = (side, len(run), len(run.marks))
+            rows = self._end_of_cluster(side, batch, rows)
+        if self._purge_every is not None:  # events 1 and 2 of section 5.2: the last punctuation before a purge
+            last = max(0, self._purge_every - self.punctuations.num_unpurged - 1)
+            rows = min(rows, int(batch.marks.at[last]) if last < len(batch.marks) else len(batch))
+        run = self.take_run(side, rows)
+        self._schedule.record_taken(side, len(run), quota)
         return run
 
-    def _rows_until_purge(self, side: Side, purge_every: int) -> int:
-        """Return after how many tuples the punctuation stands that is the last before a purge (ll. 633-636)."""
-        marks = self._queues[side].first.marks
-        last = max(0, purge_every - self._num_unpurged() - 1)
-        return int(marks.at[last]) if last < len(marks) else len(self._queues[side].first)
-
-    def _end_of_cluster(self, side: Side, rows: int) -> int:
-        """Return where the cluster ends that a run would cut: 1-NC goes on with it (ll. 745-759)."""
-        batch = self._queues[side].first
+    def _end_of_cluster(self, side: Side, batch: PunctuatedBatch, rows: int) -> int:
+        """Return where the cluster ends that a run would cut (section 5.4)."""
         if len(batch) <= rows:
             return rows
         last = self.key.codes(side, batch.rows.slice(rows - 1, 1)).code[0]
@@ -256,179 +304,168 @@ class Mjoin(Propagating):
                 return start + int(other_key[0])
         return len(batch)
 
-    def _implied(self, side: Side, codes: _Int64s) -> Implied:
-        return self._arrivals[side].observe(codes)
-
-    def _goes_first(self, side: Side, codes: KeyCodes) -> _Bools | None:
-        """Value-oriented scheduling (ll. 448-475): what a punctuation of the other stream waits for."""
-        waited_for = self.promises[other(side)]
-        by_value = self._chosen.by_value if self._tuple_order == "chosen" else self._tuple_order == "value"
-        if not by_value or not waited_for.num_unpassed:
+    def _goes_first(self, side: Side, tuples: Tuples) -> _Bools | None:
+        """Return which tuples a punctuation of the other stream waits for; None for the order in which they came."""
+        unpassed = self.punctuations[other(side)].unpassed
+        if not self.choice.settings.by_value or not len(unpassed):
             return None
         ranges = CodeRanges()
-        ranges.add(*waited_for.unpassed())
-        first = ranges.contains(codes.code)
+        ranges.add(*unpassed.ranges())
+        first = ranges.contains(tuples.codes.code)
         return first if first.any() and not first.all() else None
 
-    # --- dropping: subtask 3 ------------------------------------------------------------------------------------
+    # --- the in-memory stage, and dropping on the fly (section 4.3; Figure 7) -----------------------------------
 
-    def _is_kept(self, side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
-        kept = ~self._is_over(side, codes)  # ll. 525-528, D3
+    def _join(self, side: Side, tuples: Tuples) -> Iterator[PunctuatedBatch]:
+        if self._is_one[side]:
+            tuples = self._without_repeated(side, tuples)  # D4
+        now = self.state.time.begin_run()
+        yield from self.state.probe(side, tuples)
+        kept = self._may_match(side, tuples)
+        yield from self.state.drop(side, tuples, ~kept)
+        rest = tuples.chosen(kept)
+        while (taken := self.state.insert(side, rest, now)) < len(rest):
+            rest = rest.after(taken)
+            yield from self._overflow()
+        if self._is_one[side]:  # Rule 1, step 2: tuples that matched a key that comes once have met all that they can
+            came = tuples.codes.valid_codes()
+            yield from self._remove(other(side), came)
+            self._comes_not_again(side, came[self.punctuations[other(side)].range.contains(came)])
+
+    def _without_repeated(self, side: Side, tuples: Tuples) -> Tuples:
+        """Return the tuples without those whose key has come, as far as the state tells."""
+        keys = tuples.codes.valid_codes()
+        repeated = tuples.codes.at_valid(repeat_in_run(keys) | self.state.by_key(side).has(keys))
+        return self.contradicting.left_out(
+            side, tuples, repeated, "after another one, of a stream in which a key comes once"
+        )
+
+    def _may_match(self, side: Side, tuples: Tuples) -> _Bools:
+        """Return which tuples that have probed the memory can match something that comes, or is on disk."""
+        codes = tuples.codes
+        kept = codes.at_valid(~self._is_over(side, codes.valid_codes()))  # D3
         if self._is_one[other(side)]:
-            kept &= ~matched  # step 3 of rule 1: the one tuple that it matches has come
+            kept &= ~tuples.matched  # Rule 1, step 3: the one tuple that it matches has come
         return kept
 
     def _is_over(self, side: Side, codes: _Int64s) -> _Bools:
         """Return which keys of tuples of a stream, all of which have probed the memory, can match nothing any more."""
-        # What is on disk of the other stream has not been probed (Figure 7: hasDiskPart).
-        return self._comes_no_more(other(side), codes) & ~self._is_on_disk(other(side), codes)
-
-    def _comes_no_more(self, side: Side, codes: _Int64s) -> _Bools:
-        return self.promises[side].punctuated.contains(codes)
+        # The disk part of the other stream has not been probed (Figure 7: hasDiskPart).
+        return self.punctuations[other(side)].range.contains(codes) & ~self.disk.holds(other(side), codes)
 
     def _is_over_on_disk(self, side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
-        over = super()._is_over_on_disk(side, codes, matched)
+        over = self.punctuations[other(side)].range.contains(codes)
         return over | matched if self._is_one[other(side)] else over
 
-    def _join(self, side: Side, rows: pa.RecordBatch, codes: KeyCodes) -> Iterator[PunctuatedBatch]:
-        if self._is_one[side]:
-            repeated = self._repeated(side, codes)  # D4
-            if repeated.any():
-                rows, codes = self._without(
-                    side, rows, codes, repeated, "after another one, of a stream in which a key comes once"
-                )
-        yield from super()._join(side, rows, codes)
-        if self._is_one[side]:
-            # Step 2 of rule 1: what matched a key that comes once has met all that it can.
-            came = codes.valid_codes()
-            yield from self._remove(other(side), came)
-            self._comes_not_again(side, came[self._comes_no_more(other(side), came)])
+    def _overflow(self) -> Iterator[PunctuatedBatch]:
+        held = self.state.held
+        yield from self._purge()  # event 3 of section 5.2
+        if self.state.held == held:
+            self.make_space()
+
+    def make_space(self) -> None:
+        self.disk.make_space()
+
+    def _remove(self, side: Side, codes: _Int64s) -> Iterator[PunctuatedBatch]:
+        held = self.state.held
+        yield from self.state.remove(side, codes)
+        if self.state.held < held:
+            self.punctuations[side].unpassed.gone_from_state(codes)
 
     def _comes_not_again(self, side: Side, codes: _Int64s) -> None:
         """Note keys that are over for the other stream, and have come in this one, in which they come once."""
         if codes.size:
-            self.promises[side].punctuated.add(codes, codes)
+            self.punctuations[side].range.add(codes, codes)
 
-    def _repeated(self, side: Side, codes: KeyCodes) -> _Bools:
-        """Return which tuples have a key that their stream has had, as far as the state tells."""
-        keys = codes.valid_codes()
-        return codes.at_valid(repeat_in_run(keys) | self.state.by_key(side).has(keys))
+    # --- punctuations and purging (sections 4.3 and 5.2) --------------------------------------------------------
 
-    # --- purging and passing on: subtask 5 ----------------------------------------------------------------------
+    def punctuate(self, side: Side, lows: _Int64s, highs: _Int64s) -> Iterator[PunctuatedBatch]:
+        """Take in punctuations as ranges of codes; they stand after all tuples of the stream that were worked on."""
+        if lows.size:
+            self.metrics.punctuations_in += lows.size
+            self.state.time.begin_run()  # without tuples: those on disk may be over
+            self._add(side, lows, highs)
+            yield from self._purge_if_due()
 
-    def _after_run(self, side: Side) -> Iterator[PunctuatedBatch]:
-        unpurged = self._num_unpurged()
-        if unpurged >= (self._purge_every or self._chosen.purge_every) or (
-            unpurged and self._is_crowded()
-        ):  # triggers 1 and 2, ll. 633-638
-            yield from self._purge()
-        yield from self._clean_up_in_turn()
-        if self._is_crowded():
+    def _add(self, side: Side, lows: _Int64s, highs: _Int64s, *, pass_on: bool = True) -> None:
+        # A left tuple that matches nothing leaves as well: then only the left stream ends what leaves with a key.
+        ends_output = side == LEFT or self.how == "inner"
+        self.punctuations[side].add(lows, highs, pass_on=pass_on and self._passes_on and ends_output)
+
+    def _purge_if_due(self) -> Iterator[PunctuatedBatch]:
+        unpurged = self.punctuations.num_unpurged
+        if unpurged >= self.choice.settings.purge_every or (unpurged and self.punctuations.is_full):
+            yield from self._purge()  # events 1 and 2 of section 5.2; D5
+        yield from self.disk.clean_up_in_turn()  # D9
+        if self.punctuations.is_full:
             yield from self._forget()
-        if self._is_crowded():
-            ranges = sum(len(promises.punctuated) for promises in self.promises)
-            raise StateTooLarge(
-                f"punctuations fill the {format_bytes(self._promise_bytes)} that they have: {ranges} ranges of keys "
-                "that do not touch, and what waits to be passed on: give more memory, or punctuate ranges, or both "
-                "streams, or say with relation= in which a key comes once"
-            )
-
-    def _forget(self) -> Iterator[PunctuatedBatch]:
-        """Forget keys that neither stream sends any more: all that is lost is to notice that one does (D5)."""
-        yield from self._clean_up(self.parts.used)  # what is there may be known to match nothing by them
-        left, right = (promises.punctuated for promises in self.promises)
-        lows, highs = left.common(right)
-        left.remove(lows, highs)
-        right.remove(lows, highs)
-        for side in SIDES:
-            yield from self._pass_on(side)
-        if self._is_crowded():
-            for promises in self.promises:
-                promises.give_up_unpassed()
-
-    def _is_crowded(self) -> bool:
-        return sum(promises.nbytes for promises in self.promises) > self._promise_bytes
-
-    def _idle(self) -> Iterator[PunctuatedBatch]:
-        yield from self._purge()  # trigger 4
-        before = self._now
-        yield from self._meet_memory()
-        if self._now == before:  # neither of the first two stages has anything to do
-            yield from self._clean_up(self._to_clean_up()[:1])
-            for side in SIDES:
-                yield from self._pass_on(side)
-
-    def _overflow(self, side: Side) -> Iterator[PunctuatedBatch]:
-        held = self._held()
-        yield from self._purge()  # trigger 3
-        if self._held() == held:
-            yield from super()._overflow(side)
-
-    def settle(self) -> Iterator[PunctuatedBatch]:
-        """Let all pairs meet, purge, and pass punctuations on."""
-        yield from super().settle()
-        yield from self._purge()
-        for side in SIDES:
-            yield from self._pass_on(side)
-
-    def _end(self) -> Iterator[PunctuatedBatch]:
-        yield from self._purge()
-        yield from super()._end()
-        for side in SIDES:
-            yield from self._pass_on(side)
+            self.punctuations.require_room()
 
     def _purge(self) -> Iterator[PunctuatedBatch]:
         """Purge both states by the punctuations since the last time, and measure it."""
-        unpurged, purged = self._num_unpurged(), self.metrics.purged
+        unpurged, purged = self.punctuations.num_unpurged, self.metrics.purged
         if not unpurged:
             return
-        if not self._chooses:
-            yield from self._purge_states()
-            return
-        looked_at = unpurged + sum(promises.num_unpassed for promises in self.promises)
-        yield from self._choice.timed_purge(self._purge_states(), looked_at)
-        self._choice.saw_purge(unpurged, self.metrics.purged - purged)
+        looked_at = unpurged + self.punctuations.num_unpassed
+        yield from self.choice.timed_purge(self._purge_states(), looked_at)
+        self.choice.observe_purge(unpurged, self.metrics.purged - purged)
 
     def _purge_states(self) -> Iterator[PunctuatedBatch]:
         self.metrics.purges += 1
         for side in SIDES:
-            lows, highs = self.promises[side].take_unpurged()
+            lows, highs = self.punctuations[side].take_unpurged()
             if lows.size:
                 codes = self._keys_within(other(side), lows, highs)
                 over = codes[self._is_over(other(side), codes)]
                 if self._is_one[other(side)]:
                     self._comes_not_again(other(side), over[self.state.by_key(other(side)).count(over) > 0])
                 yield from self._remove(other(side), over)
-        for side in SIDES:
-            yield from self._pass_on(side)
+        yield from self.propagation.pass_on()
 
     def _keys_within(self, side: Side, lows: _Int64s, highs: _Int64s) -> _Int64s:
         """Return keys in a state that lie in some ranges; keys that are not there may be among them."""
         if (lows == highs).all():
-            return lows
+            return lows  # D2
         ranges = CodeRanges()
         ranges.add(lows, highs)
-        codes, _ = self.state.by_key(side).keys_with_at_least(1)
+        codes = self.state.keys(side)
         return codes[ranges.contains(codes)]
 
-    # --- snapshot -----------------------------------------------------------------------------------------------
+    def _forget(self) -> Iterator[PunctuatedBatch]:
+        """Forget keys that neither stream sends any more: all that is lost is to notice that one does (D5)."""
+        yield from self.disk.clean_up(self.disk.parts.used)  # tuples there may be known to match nothing by them
+        self.punctuations.forget_common()
+        yield from self.propagation.pass_on()
+        if self.punctuations.is_full:
+            self.punctuations.give_up_unpassed()
 
-    def _identity(self) -> dict[str, Any]:
-        return {**super()._identity(), "relation": list(self._is_one), "arrival": [a.arrival for a in self._arrivals]}
+    # --- the later stages (section 5.2) -------------------------------------------------------------------------
 
-    def _state_header(self) -> dict[str, Any]:
-        choice = {"costs": self._choice.state(), "settings": list(self._chosen)}
-        if isinstance(self._schedule, GainScheduling):
-            choice["schedule"] = self._schedule.state()
-        return {**super()._state_header(), "arrivals": [order.state() for order in self._arrivals], "choice": choice}
+    def _idle(self) -> Iterator[PunctuatedBatch]:
+        yield from self._purge()  # event 4 of section 5.2
+        before = self.state.time.now
+        yield from self.disk.meet_memory()
+        if self.state.time.now == before:  # neither of the first two stages has anything to do
+            yield from self.disk.clean_up(self.disk.to_clean_up()[:1])
+            yield from self.propagation.pass_on()
 
-    def _set_header(self, header: dict[str, Any]) -> None:
-        super()._set_header(header)
-        for order, state in zip(self._arrivals, header["arrivals"], strict=True):
-            order.set_state(state)
-        chosen = header["choice"]
-        self._choice.set_state(chosen["costs"])
-        self._chosen = Settings(*chosen["settings"])
-        self._schedule.quota = self._quota or self._chosen.run_rows
-        if isinstance(self._schedule, GainScheduling) and "schedule" in chosen:
-            self._schedule.set_state(chosen["schedule"])
+    def settle(self) -> Iterator[PunctuatedBatch]:
+        yield from self.work_off()
+        yield from self.disk.clean_up(self.disk.to_clean_up())
+        yield from self._purge()
+        yield from self.propagation.pass_on()
+
+    def finish(self) -> Iterator[PunctuatedBatch]:
+        yield from self.work_off()
+        self.punctuations[RIGHT].add(*ALL_CODES, pass_on=False)  # one end of the output is enough
+        self._add(LEFT, *ALL_CODES)
+        yield from self._purge_if_due()
+        yield from self._purge()
+        yield from self.disk.clean_up(self.disk.parts.used, at_the_end=True)
+        for side in SIDES:
+            yield from self._remove(side, self.state.keys(side))
+        yield from self.propagation.pass_on()
+
+    def identity(self) -> dict[str, Any]:
+        arrival = [order.arrival for order in self._arrivals]
+        return {**super().identity(), "relation": list(self._is_one), "arrival": arrival}

@@ -3,10 +3,18 @@
 A. N. Wilschut, P. M. G. Apers: "Dataflow Query Execution in a Parallel Main-Memory Environment" (S4's [14]); a baseline
 of S4.
 
+::
+
+    Qa, Qb ─► a run ─► probes the state of the other stream ─► rows
+                  └──► goes into the state of its own
+
+    memory M = Qa + Qb + Sa + Sb + results being built
+
 Deviations
 ----------
 D1  Left tuples without a match are known when both streams are over, and only then.
-D2  A state that is full is an error: XJoin is the symmetric hash join that goes to disk.
+D2  A full state is an error: XJoin is the symmetric hash join that goes to disk.
+D3  Runs of tuples take turns, not single ones; the stream of which fewer tuples were taken goes next.
 """
 
 from collections.abc import Iterator
@@ -14,8 +22,9 @@ from collections.abc import Iterator
 from semistream.core.errors import StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.sizes import format_bytes
-from semistream.stream_joins.join_key import LEFT
-from semistream.stream_joins.stream_join import StreamJoin
+from semistream.stream_joins.driver import RUN_ROWS, StreamJoin
+from semistream.stream_joins.parts.join_key import LEFT
+from semistream.stream_joins.parts.memory_state import Tuples
 
 __all__ = ["Shj"]
 
@@ -25,14 +34,30 @@ class Shj(StreamJoin):
 
     name = "shj"
 
-    def _make_space(self) -> None:
-        held = sum(len(window) for window in self.state.windows)
+    def step(self) -> Iterator[PunctuatedBatch]:
+        side = self.queues.lagging  # D3
+        if side is None:
+            return
+        run = self.take_run(side, RUN_ROWS)
+        tuples = Tuples.of(run.rows, self.key.codes(side, run.rows))
+        now = self.state.time.begin_run()
+        yield from self.state.probe(side, tuples)
+        yield from self.state.drop(side, tuples, tuples.is_null)  # NULL matches nothing
+        kept = tuples.chosen(~tuples.is_null)
+        if self.state.insert(side, kept, now) < len(kept):
+            self.make_space()
+
+    def make_space(self) -> None:
         raise StateTooLarge(
-            f"shj keeps every tuple, and its {held} tuples fill the memory of {format_bytes(self.budget_bytes)}: "
-            "give more memory, or take an algorithm that goes to disk or uses punctuations"
+            f"shj keeps every tuple, and its {self.state.held} tuples fill the memory of "
+            f"{format_bytes(self.budget_bytes)}: give more memory, or take an algorithm that goes to disk or uses "
+            "punctuations"
         )
 
-    def _end(self) -> Iterator[PunctuatedBatch]:
+    def settle(self) -> Iterator[PunctuatedBatch]:
+        yield from self.work_off()
+
+    def finish(self) -> Iterator[PunctuatedBatch]:
+        yield from self.work_off()
         if self.how == "left":
-            codes, _ = self.state.by_key(LEFT).keys_with_at_least(1)
-            yield from self._remove(LEFT, codes)
+            yield from self.state.remove(LEFT, self.state.keys(LEFT))  # D1

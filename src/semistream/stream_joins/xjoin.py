@@ -1,7 +1,16 @@
 """XJoin: the symmetric hash join that goes to disk, and knows nothing of punctuations.
 
 T. Urhan, M. J. Franklin: "XJoin: A Reactively-Scheduled Pipelined Join Operator", IEEE Data Engineering Bulletin 23(2),
-2000 (S4's [13]); the baseline of S4, which extends it. Its stages are in `semistream.stream_joins.three_stages`.
+2000 (S4's [13]); the baseline of S4, which extends it.
+
+::
+
+    first stage    Qa, Qb ─► a run ─► probes the memory of the other stream ─► rows
+                                 └──► own memory ──(full)──► disk
+    second stage   while nothing comes: a disk part ─► probes the memory of the other stream ─► rows
+    third stage    when both streams are over: disk and memory of each partition ─► rows
+
+    memory M = Qa + Qb + Sa + Sb + results being built + clean-up
 
 Deviations
 ----------
@@ -12,16 +21,84 @@ D3  The stream of which fewer tuples were taken goes next, in runs; S4's baselin
 
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.stream_joins.three_stages import ThreeStages
+from semistream.core.semantics import On
+from semistream.stream_joins.driver import RUN_ROWS, StreamJoin
+from semistream.stream_joins.parts.contradicting_tuples import Contradiction
+from semistream.stream_joins.parts.disk_stages import DiskStages
+from semistream.stream_joins.parts.join_key import SIDES, JoinKey, Side
+from semistream.stream_joins.parts.joined_rows import StreamHow
+from semistream.stream_joins.parts.memory_state import Tuples
 
 __all__ = ["Xjoin"]
 
+_CLEAN_UP_SHARE = 1 / 8
 
-class Xjoin(ThreeStages):
+_Bools = npt.NDArray[np.bool_]
+_Int64s = npt.NDArray[np.int64]
+
+
+class Xjoin(StreamJoin):
     """Symmetric hash join in memory and on disk."""
 
     name = "xjoin"
+    beside_share = _CLEAN_UP_SHARE
 
-    def _idle(self) -> Iterator[PunctuatedBatch]:
-        yield from self._meet_memory()
+    def __init__(
+        self,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On | JoinKey,
+        budget_bytes: int,
+        *,
+        how: StreamHow = "inner",
+        contradiction: Contradiction = "error",
+    ) -> None:
+        super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
+        self.disk = DiskStages(
+            self.key,
+            self.schemas,
+            how,
+            self.state,
+            self.results,
+            self.metrics,
+            int(budget_bytes * _CLEAN_UP_SHARE),
+            _is_never_over,
+        )
+        self.parts = {"disk": self.disk, **self.parts}
+
+    def step(self) -> Iterator[PunctuatedBatch]:
+        side = self.queues.lagging  # D3
+        if side is None:
+            yield from self.disk.meet_memory()  # second stage
+            return
+        run = self.take_run(side, RUN_ROWS)
+        tuples = Tuples.of(run.rows, self.key.codes(side, run.rows))
+        now = self.state.time.begin_run()
+        yield from self.state.probe(side, tuples)  # first stage
+        yield from self.state.drop(side, tuples, tuples.is_null)  # NULL matches nothing
+        rest = tuples.chosen(~tuples.is_null)
+        while (taken := self.state.insert(side, rest, now)) < len(rest):
+            rest = rest.after(taken)
+            self.make_space()
+
+    def make_space(self) -> None:
+        self.disk.make_space()  # D1
+
+    def settle(self) -> Iterator[PunctuatedBatch]:
+        yield from self.work_off()
+        yield from self.disk.clean_up(self.disk.to_clean_up())
+
+    def finish(self) -> Iterator[PunctuatedBatch]:
+        yield from self.work_off()
+        yield from self.disk.clean_up(self.disk.parts.used, at_the_end=True)  # third stage
+        for side in SIDES:
+            yield from self.state.remove(side, self.state.keys(side))
+
+
+def _is_never_over(side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
+    return np.zeros(codes.size, dtype=np.bool_)

@@ -52,7 +52,7 @@ def test_an_operator_is_closed_when_reading_stops() -> None:
     results = ss.run_streams(op, [LEFT], [RIGHT])
     next(results)
     results.close()
-    assert not op.parts.used
+    assert not op.disk.parts.used
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch, punctuat
 from semistream.core.punctuation import Constant, Interval, Listing, Pattern, Punctuation, Wildcard
 from semistream.core.semantics import On
 from semistream.core.sizes import parse_bytes
-from semistream.stream_joins.join_key import LEFT, SIDES, Side
-from semistream.stream_joins.joined_rows import StreamHow
+from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.mjoin import Mjoin
+from semistream.stream_joins.parts.join_key import LEFT, SIDES, Side
+from semistream.stream_joins.parts.joined_rows import StreamHow
 from semistream.stream_joins.shj import Shj
-from semistream.stream_joins.stream_join import StreamJoin
 from semistream.stream_joins.xjoin import Xjoin
 
 __all__ = ["Element", "run_streams", "stream_operator"]

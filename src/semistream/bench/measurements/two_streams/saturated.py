@@ -1,4 +1,4 @@
-"""A join whose queues are never empty while its streams last (S4's CPU-limited mode, ll. 800-804), and what it did.
+"""A join whose queues are never empty while its streams last (CPU-limited mode, S4, section 6.1), and what it did.
 
 Only the work of the join counts as time: making the streams and taking the results does not.
 """
@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from semistream.bench.measurements.two_streams.stream_pairs import BATCH_ROWS, StreamPair
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.stream_joins.join_key import SIDES
-from semistream.stream_joins.stream_join import StreamJoin
+from semistream.stream_joins.driver import StreamJoin
+from semistream.stream_joins.parts.join_key import SIDES
 
 __all__ = ["Course", "run_saturated"]
 

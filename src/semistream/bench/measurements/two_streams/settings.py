@@ -4,10 +4,10 @@ from typing import Any
 
 from semistream.bench.measurements.two_streams.stream_pairs import StreamPair
 from semistream.core.errors import InvalidArgument
-from semistream.stream_joins.look_ahead import Goal
+from semistream.stream_joins.driver import StreamJoin
+from semistream.stream_joins.metadata.cost_choice import Goal
 from semistream.stream_joins.mjoin import Mjoin
 from semistream.stream_joins.shj import Shj
-from semistream.stream_joins.stream_join import StreamJoin
 from semistream.stream_joins.xjoin import Xjoin
 
 __all__ = ["make_join", "require_setting"]

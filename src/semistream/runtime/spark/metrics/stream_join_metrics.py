@@ -6,7 +6,7 @@ from typing import Any
 from semistream.core.errors import InvalidArgument
 from semistream.runtime.spark.metrics.observed_metrics import ObservedMetrics, row_by_name
 from semistream.runtime.spark.metrics.task_metrics import TaskMetrics
-from semistream.stream_joins.stream_metrics import StreamMetrics
+from semistream.stream_joins.parts.stream_metrics import StreamMetrics
 
 __all__ = ["STATE_COUNTERS", "StreamJoinMetrics"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.stream_joins.join_key import LEFT, Side
+from semistream.stream_joins.parts.join_key import LEFT, Side
 
 __all__ = ["AsideFiles"]
 

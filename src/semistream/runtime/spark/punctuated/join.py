@@ -43,11 +43,11 @@ from semistream.runtime.spark.stateful.chunk_store import SparkChunks, require_r
 from semistream.runtime.spark.stateful.packing import blob_bytes, gathered_bytes, pack, task_bytes_for
 from semistream.runtime.spark.stateful.state_keys import state_keys
 from semistream.runtime.spark.stateful.turn_frames import TURN_COLUMNS, turn_frame, unpack_part
-from semistream.stream_joins.arrival import Arrival
-from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, JoinKey, Side
-from semistream.stream_joins.joined_rows import StreamHow
+from semistream.stream_joins.metadata.arrival import Arrival
 from semistream.stream_joins.mjoin import Goal, Relation
-from semistream.stream_joins.stream_join import Contradiction
+from semistream.stream_joins.parts.contradicting_tuples import Contradiction
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT, SIDES, JoinKey, Side
+from semistream.stream_joins.parts.joined_rows import StreamHow
 
 __all__ = ["punctuated_join"]
 

@@ -26,8 +26,8 @@ from semistream.runtime.spark.stateful.packing import (
     rows_by_bucket,
 )
 from semistream.runtime.spark.stateful.state_keys import state_keys
-from semistream.stream_joins.bucket_key import Buckets
-from semistream.stream_joins.join_key import Side
+from semistream.stream_joins.parts.bucket_key import Buckets
+from semistream.stream_joins.parts.join_key import Side
 
 __all__ = ["MARKS", "MARK_SCHEMA", "PACKED_COLUMNS", "TUPLES", "Marks", "kind_of", "pack_part"]
 

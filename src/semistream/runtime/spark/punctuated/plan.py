@@ -6,12 +6,13 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.runtime.spark.stateful.packing import operator_bytes
-from semistream.stream_joins.arrival import Arrival
-from semistream.stream_joins.bucket_key import BucketKey, Buckets
-from semistream.stream_joins.join_key import JoinKey
-from semistream.stream_joins.joined_rows import StreamHow
+from semistream.stream_joins.metadata.arrival import Arrival
 from semistream.stream_joins.mjoin import Goal, Mjoin, Relation
-from semistream.stream_joins.stream_join import Contradiction
+from semistream.stream_joins.parts.bucket_key import BucketKey, Buckets
+from semistream.stream_joins.parts.contradicting_tuples import Contradiction
+from semistream.stream_joins.parts.disk_parts import PartStore
+from semistream.stream_joins.parts.join_key import JoinKey
+from semistream.stream_joins.parts.joined_rows import StreamHow
 
 __all__ = ["PunctuatedPlan"]
 
@@ -50,8 +51,8 @@ class PunctuatedPlan:
         """Return the join attribute."""
         return JoinKey(*self.schemas, dict([self.on]))
 
-    def make(self, bucket: int) -> Mjoin:
-        """Return the join of one bucket."""
+    def make(self, bucket: int, part_store: PartStore | None = None) -> Mjoin:
+        """Return the join of one bucket, whose disk-resident parts lie in a store."""
         key = BucketKey(*self.schemas, dict([self.on]), bucket, Buckets(self.buckets))
         return Mjoin(
             *self.schemas,
@@ -63,6 +64,7 @@ class PunctuatedPlan:
             goal=self.goal,
             pass_on=False,  # nobody behind the join would know what to do with them
             clock=None,  # what is done may not depend on how long it takes: a batch may be replayed
+            part_store=part_store,
         )
 
     def identity(self) -> dict[str, Any]:

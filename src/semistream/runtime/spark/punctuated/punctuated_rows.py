@@ -10,7 +10,7 @@ from pyspark.sql.types import BooleanType
 from semistream.core.casts import casts_without_loss
 from semistream.core.errors import InvalidArgument, KeyTypeMismatch, UnknownColumn
 from semistream.runtime.spark.columns import arrow_schema
-from semistream.stream_joins.join_key import LEFT, RIGHT, Side
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT, Side
 
 __all__ = ["PunctuatedRows", "rows_by_side"]
 

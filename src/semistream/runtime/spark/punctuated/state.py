@@ -2,30 +2,29 @@
 
 ::
 
-    header   what join it is, small state, and the names of the chunks that hold the rest
-    chunks   portions of both states and of the punctuations, by their content; disk-resident parts, by number
+    header   the join's identity, the header of its state, and the chunk of each array
+    chunks   the arrays of the state, by their content; disk-resident parts, by number
 
-What is in memory during a micro-batch is written at its end, but for portions that are as they were. A part that is
-on disk is in the state store from the beginning and is read when it is needed: the state store is the disk.
+The state in memory is written when a micro-batch ends, an array at a time, but for arrays that are as they were. A part
+on disk lies in the state store from the beginning and is read when it is needed: the state store is the disk.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from semistream._version import __version__
 from semistream.core.errors import SnapshotMismatch
+from semistream.core.saved_state import FORMAT, Array, SavedState
 from semistream.runtime.spark.join.epoch import require_same_join
 from semistream.runtime.spark.stateful.chunk_files import ChunkFiles, chunk_name
 from semistream.runtime.spark.stateful.chunk_store import ChunkStore
 from semistream.stream_joins.mjoin import Mjoin
 
 __all__ = ["PunctuatedState"]
-
-_FORMAT = 1
-_PORTION_BYTES = 512 << 10
 
 
 class PunctuatedState:
@@ -36,12 +35,14 @@ class PunctuatedState:
     identity
         Of the join: the state of another one is refused.
     files
-        Where portions are looked for before the state store is asked.
+        Where chunks are looked for before the state store is asked.
 
     Attributes
     ----------
     nbytes
         What the bucket takes in the state store, its header apart.
+    parts
+        Where the join of the bucket keeps its disk-resident parts.
     """
 
     def __init__(self, store: ChunkStore, identity: dict[str, Any], files: ChunkFiles | None) -> None:
@@ -53,33 +54,30 @@ class PunctuatedState:
 
     @property
     def nbytes(self) -> int:
-        portion_bytes: int = sum(size for _, _, size in self._header["portions"])
-        return portion_bytes + self.parts.nbytes
+        array_bytes: int = sum(nbytes for *_, nbytes in self._header["arrays"])
+        return array_bytes + self.parts.nbytes
 
     def _read_header(self) -> dict[str, Any]:
         content = self._store.header()
         if content is None:
-            return {"state": None, "portions": [], "parts_made": 0, "part_bytes": 0}
+            return {"state": None, "arrays": [], "parts_made": 0, "part_bytes": 0}
         header: dict[str, Any] = json.loads(content)
-        if header["format"] != _FORMAT:
+        if header.get("format") != FORMAT:
             raise SnapshotMismatch(
-                f"the checkpoint has state of format {header['format']}, of semistream {header['release']}; this one "
-                f"reads {_FORMAT}: go on with that release"
+                f"the checkpoint has state of format {header.get('format')}, written by semistream "
+                f"{header.get('release')}, this one reads {FORMAT}: run it with that release until nothing is pending, "
+                "or start from a new checkpointLocation"
             )
         require_same_join(header["identity"], self._identity)
         return header
 
     def restore(self, op: Mjoin) -> None:
         """Let a join that has done nothing go on where the last micro-batch ended."""
-        op.keep_parts_in(self.parts)
         if self._header["state"] is not None:
-            op.set_state(self._header["state"], self._portions())
+            op.set_state(SavedState(self._header["state"], _StoredArrays(self._header["arrays"], self)))
 
-    def _portions(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        for kind, name, _ in self._header["portions"]:
-            yield kind, next(iter(pa.ipc.open_stream(self._chunk(name))))
-
-    def _chunk(self, name: str) -> bytes:
+    def chunk(self, name: str) -> bytes:
+        """Return a chunk, from the files if it is there."""
         content = None if self._files is None else self._files.get(name)
         if content is None:
             content = self._store.chunk(name)
@@ -89,27 +87,28 @@ class PunctuatedState:
 
     def save(self, op: Mjoin) -> None:
         """Keep the join for the next micro-batch."""
-        before = {name for _, name, _ in self._header["portions"]}
-        portions: list[tuple[str, str, int]] = []
+        before = {chunk for *_, chunk, _ in self._header["arrays"]}
+        arrays: list[tuple[str, str, tuple[int, ...], str, int]] = []
         written = set(before)
-        for kind, rows in op.state_portions(_PORTION_BYTES):
-            content = _serialized(rows)
-            name = chunk_name(content)
-            if name not in written:
-                self._store.put_chunk(name, content)
+        saved = op.saved_state()
+        for name, array in saved.arrays.items():
+            content = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            chunk = chunk_name(content)
+            if chunk not in written:
+                self._store.put_chunk(chunk, content)
                 if self._files is not None:
-                    self._files.put(name, content)
-                written.add(name)
-            portions.append((kind, name, len(content)))
-        after = {name for _, name, _ in portions}
-        for name in before - after:
-            self._store.remove_chunk(name)
+                    self._files.put(chunk, content)
+                written.add(chunk)
+            arrays.append((name, array.dtype.str, array.shape, chunk, array.nbytes))
+        after = {chunk for *_, chunk, _ in arrays}
+        for chunk in before - after:
+            self._store.remove_chunk(chunk)
         self._header = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "release": __version__,
             "identity": self._identity,
-            "state": op.state_header(),
-            "portions": portions,
+            "state": saved.header,
+            "arrays": arrays,
             "parts_made": self.parts.made,
             "part_bytes": self.parts.nbytes,
         }
@@ -118,11 +117,22 @@ class PunctuatedState:
             self._files.keep_only(after)
 
 
-def _serialized(rows: pa.RecordBatch) -> memoryview:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
-    return memoryview(sink.getvalue())
+class _StoredArrays(Mapping[str, Array]):
+    """The arrays of a state, each read when it is asked for."""
+
+    def __init__(self, arrays: list[tuple[str, str, list[int], str, int]], state: PunctuatedState) -> None:
+        self._places = {name: (dtype, shape, chunk) for name, dtype, shape, chunk, _ in arrays}
+        self._state = state
+
+    def __getitem__(self, name: str) -> Array:
+        dtype, shape, chunk = self._places[name]
+        return np.frombuffer(self._state.chunk(chunk), np.dtype(dtype)).reshape(shape).copy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 class StoredParts:

@@ -20,9 +20,9 @@ from semistream.runtime.spark.punctuated.packing import MARK_SCHEMA, MARKS, TUPL
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.punctuated.state import PunctuatedState
 from semistream.runtime.spark.stateful.packing import unpack
-from semistream.stream_joins.bucket_key import Buckets
-from semistream.stream_joins.join_key import LEFT, RIGHT, SIDES, Side
 from semistream.stream_joins.mjoin import Mjoin
+from semistream.stream_joins.parts.bucket_key import Buckets
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT, SIDES, Side
 
 __all__ = ["PunctuatedTurn"]
 
@@ -51,7 +51,7 @@ class PunctuatedTurn:
         blobs
             By `kind_of` stream and content.
         """
-        op = self._plan.make(self._bucket)
+        op = self._plan.make(self._bucket, self._state.parts)
         try:
             self._state.restore(op)
             before = op.metrics.as_dict()
@@ -86,7 +86,7 @@ class PunctuatedTurn:
             low, high = (np.asarray(column) for column in marks.columns)
             lows, highs = buckets.block_ranges(self._bucket, low, high)
             some = lows <= highs  # of a narrow range a bucket may have no key
-            yield from op.promise(side, lows[some], highs[some])
+            yield from op.punctuate(side, lows[some], highs[some])
 
     def _rows(self, op: Mjoin, results: Iterable[PunctuatedBatch]) -> Iterator[pa.RecordBatch]:
         for result in results:
@@ -104,7 +104,7 @@ class PunctuatedTurn:
 
     def _note(self, op: Mjoin, before: dict[str, int]) -> None:
         self._counters = {name: count - before[name] for name, count in op.metrics.as_dict().items()}
-        held = (len(op.state.windows[side]) + op.parts.rows_of(side) for side in SIDES)
+        held = (len(op.state.windows[side]) + op.disk.parts.rows_of(side) for side in SIDES)
         self._counters |= dict(zip(STATE_COUNTERS, (*held, self._state.nbytes), strict=True))
         self._budget_bytes = op.budget_bytes
 

@@ -1,12 +1,11 @@
-"""The disk-resident parts of both states: tuples by stream and partition, with when each was in memory.
+"""The disk-resident parts of both states: tuples by stream and partition, with the time each was in memory.
 
 ::
 
     partition 0   left: tuples │ arrived │ departed │ matched      right: ...
     partition 1   ...
 
-Times count what the join did: a tuple came ``arrived``, and left the memory ``departed``. Whether two tuples have met
-can be told from them.
+Times are logical: a tuple came ``arrived``, and left the memory ``departed``. They tell whether two tuples have met.
 """
 
 from collections.abc import Iterator
@@ -17,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.stream_joins.join_key import SIDES, Side
+from semistream.core.saved_state import SavedState
+from semistream.stream_joins.parts.join_key import SIDES, Side
+from semistream.stream_joins.parts.part import Part
 
-__all__ = ["DiskParts", "Part", "PartStore", "PastTuples"]
+__all__ = ["DiskPart", "DiskParts", "PartStore", "PastTuples"]
 
 _TIMES = [pa.field("arrived", pa.int64()), pa.field("departed", pa.int64()), pa.field("matched", pa.bool_())]
 
@@ -45,18 +46,18 @@ class PastTuples:
         return PastTuples(rows, self.arrived[which], self.departed[which], self.matched[which])
 
     @classmethod
-    def joined(cls, parts: "list[PastTuples]") -> "PastTuples":
+    def joined(cls, several: "list[PastTuples]") -> "PastTuples":
         """Return several as one."""
         return cls(
-            pa.concat_batches([part.rows for part in parts]),
-            np.concatenate([part.arrived for part in parts]),
-            np.concatenate([part.departed for part in parts]),
-            np.concatenate([part.matched for part in parts]),
+            pa.concat_batches([some.rows for some in several]),
+            np.concatenate([some.arrived for some in several]),
+            np.concatenate([some.departed for some in several]),
+            np.concatenate([some.matched for some in several]),
         )
 
 
-class Part(Protocol):
-    """The tuples of one stream in one partition, in messages, in the order in which they were put."""
+class DiskPart(Protocol):
+    """The tuples of one stream in one partition, as messages, first in, first out."""
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Add a message."""
@@ -65,7 +66,7 @@ class Part(Protocol):
         """Yield all messages."""
 
     def reference(self) -> list[str] | None:
-        """Return under which names they last longer than the join; None when they go with it."""
+        """Return the names under which they outlast the join; None when they go with it."""
 
     def remove(self) -> None:
         """Forget them all."""
@@ -74,10 +75,10 @@ class Part(Protocol):
 class PartStore(Protocol):
     """Where parts lie: in files, or in a state store."""
 
-    def new_part(self) -> Part:
+    def new_part(self) -> DiskPart:
         """Return a part without tuples."""
 
-    def old_part(self, reference: list[str]) -> Part:
+    def old_part(self, reference: list[str]) -> DiskPart:
         """Return the part that a reference names."""
 
     def close(self) -> None:
@@ -86,25 +87,25 @@ class PartStore(Protocol):
 
 @dataclass
 class _Held:
-    part: Part
+    part: DiskPart
     rows: int = 0
 
 
-class DiskParts:
+class DiskParts(Part):
     """Tuples of both streams by partition.
 
     Parameters
     ----------
     message_bytes
-        What is read and written at once: at most so much of a part is in memory.
+        The most of a part that is read or written at once.
     """
 
     def __init__(
         self, schemas: tuple[pa.Schema, pa.Schema], partitions: int, message_bytes: int, store: PartStore
     ) -> None:
         self.partitions = partitions
+        self.message_bytes = message_bytes
         self._store = store
-        self._message_bytes = message_bytes
         self._schemas = tuple(pa.schema([*schema, *_TIMES]) for schema in schemas)
         self._stream_schemas = schemas
         self._parts: dict[tuple[Side, int], _Held] = {}
@@ -112,9 +113,7 @@ class DiskParts:
     def has(self, side: Side) -> _Bools:
         """Return for every partition whether it has tuples of a stream."""
         found = np.zeros(self.partitions, dtype=np.bool_)
-        for each, partition in self._parts:
-            if each == side:
-                found[partition] = True
+        found[[partition for each, partition in self._parts if each == side]] = True
         return found
 
     @property
@@ -123,48 +122,36 @@ class DiskParts:
         return sorted({partition for _, partition in self._parts})
 
     def rows(self, side: Side, partition: int) -> int:
-        """How many tuples of a stream a partition has."""
+        """Return how many tuples of a stream a partition has."""
         held = self._parts.get((side, partition))
         return 0 if held is None else held.rows
 
     def rows_of(self, side: Side) -> int:
-        """How many tuples of a stream there are."""
+        """Return how many tuples of a stream there are."""
         return sum(held.rows for (each, _), held in self._parts.items() if each == side)
 
     def put(self, side: Side, partition: int, tuples: PastTuples) -> None:
-        """Add tuples to a part, in messages of bounded size."""
+        """Add tuples to a part."""
+        self._put(self._parts, side, partition, tuples)
+
+    def _put(self, parts: dict[tuple[Side, int], _Held], side: Side, partition: int, tuples: PastTuples) -> None:
         if not len(tuples):
             return
-        held = self._parts.get((side, partition))
+        held = parts.get((side, partition))
         if held is None:
-            held = self._parts[side, partition] = self._new_part()
-        self._write(side, held, tuples)
+            held = parts[side, partition] = _Held(self._store.new_part())
+        columns = [pa.array(tuples.arrived), pa.array(tuples.departed), pa.array(tuples.matched)]
+        batch = pa.RecordBatch.from_arrays([*tuples.rows.columns, *columns], schema=self._schemas[side])
+        step = max(1, int(len(tuples) * self.message_bytes / max(1, batch.nbytes)))
+        for start in range(0, len(tuples), step):
+            held.part.append(batch.slice(start, step))
+        held.rows += len(tuples)
 
     def read(self, side: Side, partition: int) -> Iterator[PastTuples]:
         """Yield the tuples of a part, a message at a time."""
         held = self._parts.get((side, partition))
         for batch in held.part.read(self._schemas[side]) if held is not None else ():
             yield self._past(side, batch)
-
-    def replacing(self, partition: int) -> "_Replacement":
-        """Return what gathers the tuples that take the place of all that a partition has."""
-        return _Replacement(self, partition)
-
-    def references(self) -> list[tuple[Side, int, int, list[str] | None]]:
-        """Return stream, partition, rows and reference of each part, for a snapshot."""
-        return [(side, partition, held.rows, held.part.reference()) for (side, partition), held in self._parts.items()]
-
-    def adopt(self, side: Side, partition: int, rows: int, reference: list[str]) -> None:
-        """Take over a part that has lasted."""
-        self._parts[side, partition] = _Held(self._store.old_part(reference), rows)
-
-    def messages(self, side: Side, partition: int) -> Iterator[pa.RecordBatch]:
-        """Yield a part as it lies."""
-        yield from self._parts[side, partition].part.read(self._schemas[side])
-
-    def put_message(self, side: Side, partition: int, batch: pa.RecordBatch) -> None:
-        """Take over what `messages` has yielded."""
-        self.put(side, partition, self._past(side, batch))
 
     def _past(self, side: Side, batch: pa.RecordBatch) -> PastTuples:
         columns = len(self._stream_schemas[side])
@@ -174,22 +161,36 @@ class DiskParts:
         )
         return PastTuples(rows, arrived, departed, np.array(matched))
 
+    def replacing(self, partition: int) -> "_Replacement":
+        """Return the writer of the tuples that take the place of all that a partition has."""
+        return _Replacement(self, partition)
+
+    def state(self) -> SavedState:
+        """Return references to the parts that outlast the join, and the messages of the others."""
+        saved = SavedState({"parts": []})
+        for (side, partition), held in self._parts.items():
+            reference, messages = held.part.reference(), 0
+            for message in held.part.read(self._schemas[side]) if reference is None else ():
+                saved.put_table(f"{side} {partition} {messages}", pa.Table.from_batches([message]))
+                messages += 1
+            saved.header["parts"].append([side, partition, held.rows, reference, messages])
+        return saved
+
+    def set_state(self, saved: SavedState) -> None:
+        for side, partition, rows, reference, messages in saved.header["parts"]:
+            if reference is not None:
+                self._parts[side, partition] = _Held(self._store.old_part(reference), rows)
+            for number in range(messages):
+                for batch in saved.table(f"{side} {partition} {number}").to_batches():
+                    self.put(side, partition, self._past(side, batch))
+
     def close(self) -> None:
-        """Give up what goes with the join."""
         self._parts = {}
         self._store.close()
 
-    def _new_part(self) -> _Held:
-        return _Held(self._store.new_part())
-
-    def _write(self, side: Side, held: _Held, tuples: PastTuples) -> None:
-        columns = [pa.array(tuples.arrived), pa.array(tuples.departed), pa.array(tuples.matched)]
-        batch = pa.RecordBatch.from_arrays([*tuples.rows.columns, *columns], schema=self._schemas[side])
-        step = max(1, int(len(tuples) * self._message_bytes / max(1, batch.nbytes)))
-        for start in range(0, len(tuples), step):
-            message = batch.slice(start, step)
-            held.part.append(message)
-            held.rows += message.num_rows
+    def check(self) -> None:
+        for (side, _), held in self._parts.items():
+            assert held.rows == sum(message.num_rows for message in held.part.read(self._schemas[side])) > 0
 
 
 class _Replacement:
@@ -198,18 +199,14 @@ class _Replacement:
     def __init__(self, parts: DiskParts, partition: int) -> None:
         self._parts = parts
         self._partition = partition
-        self._new: dict[Side, _Held] = {}
+        self._new: dict[tuple[Side, int], _Held] = {}
 
     def put(self, side: Side, tuples: PastTuples) -> None:
-        if len(tuples):
-            if side not in self._new:
-                self._new[side] = self._parts._new_part()
-            self._parts._write(side, self._new[side], tuples)
+        self._parts._put(self._new, side, self._partition, tuples)
 
     def finish(self) -> None:
         for side in SIDES:
             old = self._parts._parts.pop((side, self._partition), None)
             if old is not None:
                 old.part.remove()
-            if side in self._new:
-                self._parts._parts[side, self._partition] = self._new[side]
+        self._parts._parts.update(self._new)

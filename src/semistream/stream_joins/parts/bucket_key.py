@@ -20,7 +20,7 @@ from semistream.core.punctuated_batch import KeyMarks
 from semistream.core.semantics import On
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.kernels.keys.xxh64 import SEED, hash_int64
-from semistream.stream_joins.join_key import JoinKey, Side
+from semistream.stream_joins.parts.join_key import JoinKey, Side
 
 __all__ = ["BucketKey", "Buckets"]
 

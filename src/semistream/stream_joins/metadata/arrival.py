@@ -1,14 +1,19 @@
-"""What the way in which a stream arrives says about the keys that it sends no more (S4 ll. 507-522).
+"""How a stream arrives, and the keys that are over because of it.
 
-- any: nothing.
-- clustered: tuples of a key come one after the other; when another key comes, the one before is over.
+S4, section 4.3, implicit purging indications:
+
+- any: none.
+- clustered: the tuples of a key come one after the other; when another key comes, the one before is over.
 - ascending, descending: when a key comes, all smaller (larger) ones are over.
 """
 
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from semistream.core.saved_state import SavedState
+from semistream.stream_joins.parts.part import Part
 
 __all__ = ["Arrival", "ArrivalOrder", "Implied"]
 
@@ -28,7 +33,7 @@ class Implied(NamedTuple):
     highs: _Int64s
 
 
-class ArrivalOrder:
+class ArrivalOrder(Part):
     """Follows one stream.
 
     Examples
@@ -79,9 +84,8 @@ class ArrivalOrder:
             return Implied(wrong, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         return Implied(wrong, np.array([low], dtype=np.int64), np.array([high], dtype=np.int64))
 
-    def state(self) -> Any:
-        """Return what `set_state` takes."""
-        return self._last
+    def state(self) -> SavedState:
+        return SavedState({"last": self._last})
 
-    def set_state(self, state: Any) -> None:
-        self._last = state
+    def set_state(self, saved: SavedState) -> None:
+        self._last = saved.header["last"]

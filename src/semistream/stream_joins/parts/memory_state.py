@@ -1,0 +1,376 @@
+"""The states Sa and Sb in memory, and the in-memory stage of a join (S4, section 5.2).
+
+::
+
+    memory of the state   │ Sa: by key, in arrival order │ Sb │ free │
+
+Both share one piece of memory. A state grows while there is some, doubling; when there is none, the other gives up
+what it does not use.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.core.punctuated_batch import PunctuatedBatch
+from semistream.core.saved_state import Array, LazyArrays, SavedState, table_array
+from semistream.kernels.hashing.multimap import FifoMultimap
+from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.state.tuple_window import LiveTuples, TupleWindow, VarlenSizes, WindowShape
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
+from semistream.stream_joins.parts.joined_rows import JoinedRows, StreamHow
+from semistream.stream_joins.parts.part import Part
+from semistream.stream_joins.parts.stream_metrics import StreamMetrics
+
+__all__ = ["LogicalTime", "MemoryState", "Tuples"]
+
+_FIRST_CAPACITY = 256
+_LEAST_CAPACITY = 8
+_SPARE = 1.25  # of what a state holds, when it gives memory up
+_PORTION_BYTES = 512 << 10  # of the tuples that are saved together
+_SPAN_RUNS = 64  # whose tuples are saved together: a portion of old runs stays as it is until one of its tuples leaves
+
+_Bools = npt.NDArray[np.bool_]
+_Int32s = npt.NDArray[np.int32]
+_Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Tuples of a run, with the codes of their keys, and whether they have met a match."""
+
+    rows: pa.RecordBatch
+    codes: KeyCodes
+    matched: _Bools
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, codes: KeyCodes) -> "Tuples":
+        """Return tuples that have met nothing yet."""
+        return cls(rows, codes, np.zeros(rows.num_rows, dtype=np.bool_))
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def is_null(self) -> _Bools:
+        """Which keys are NULL and match nothing."""
+        return np.zeros(len(self), dtype=np.bool_) if self.codes.valid is None else ~self.codes.valid
+
+    def chosen(self, which: _Bools) -> "Tuples":
+        """Return some of them."""
+        if which.all():
+            return self
+        valid = None if self.codes.valid is None else self.codes.valid[which]
+        return Tuples(self.rows.filter(pa.array(which)), KeyCodes(self.codes.code[which], valid), self.matched[which])
+
+    def after(self, count: int) -> "Tuples":
+        """Return all but the first ones."""
+        return Tuples(self.rows.slice(count), self.codes.slice(count, len(self)), self.matched[count:])
+
+
+class LogicalTime:
+    """Counts what a join does, to order events.
+
+    Attributes
+    ----------
+    now, last_run
+        The time, and when the last run began.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.last_run = 0
+
+    def tick(self) -> int:
+        """Begin something new, and return the time."""
+        self.now += 1
+        return self.now
+
+    def begin_run(self) -> int:
+        """Begin a run, and return the time."""
+        self.last_run = self.tick()
+        return self.last_run
+
+
+class MemoryState(Part):
+    """The tuples of both streams in memory.
+
+    Parameters
+    ----------
+    state_bytes
+        The most that both states take together.
+    make_space
+        Takes tuples out of the memory, or raises; for a saved state that does not fit.
+
+    Attributes
+    ----------
+    windows
+        The tuples of the left and of the right stream. The number of each is the time when it arrived.
+    """
+
+    def __init__(
+        self,
+        key: JoinKey,
+        schemas: tuple[pa.Schema, pa.Schema],
+        how: StreamHow,
+        state_bytes: int,
+        results: JoinedRows,
+        metrics: StreamMetrics,
+        make_space: Callable[[], None],
+    ) -> None:
+        self.time = LogicalTime()
+        self.state_bytes = state_bytes
+        self._key = key
+        self._schemas = schemas
+        self._how = how
+        self._results = results
+        self._metrics = metrics
+        self._make_space = make_space
+        self._codes = tuple(_Codes(key, side) for side in SIDES)
+        self._text = [VarlenSizes(0.0, 0), VarlenSizes(0.0, 0)]
+        self._seen = [0, 0]
+        first = min(_FIRST_CAPACITY, *(self._largest(side, state_bytes // 2) for side in SIDES))
+        self.windows = [
+            TupleWindow(
+                schemas[side],
+                self._codes[side],
+                WindowShape(first, 0),
+                True,
+                WindowShape(self._largest(side, state_bytes), state_bytes),
+            )
+            for side in SIDES
+        ]
+
+    @staticmethod
+    def least_bytes(schemas: tuple[pa.Schema, pa.Schema], key: JoinKey) -> int:
+        """Return the bytes of a state with some tuples of each stream."""
+        return sum(
+            sum(WindowShape(_LEAST_CAPACITY, 0).nbytes(_Codes(key, side), schemas[side], True)) for side in SIDES
+        )
+
+    @property
+    def held(self) -> int:
+        """The number of tuples of both streams."""
+        return sum(map(len, self.windows))
+
+    def by_key(self, side: Side) -> FifoMultimap:
+        """Return where the tuples of a stream lie, by key."""
+        codes = self.windows[side].codes
+        assert isinstance(codes, FifoMultimap)
+        return codes
+
+    def keys(self, side: Side) -> _Int64s:
+        """Return the codes of all keys of a stream, ascending."""
+        return self.by_key(side).keys_with_at_least(1)[0]
+
+    def row_bytes(self, side: Side, slots: _Int32s) -> float:
+        """Return the mean size of some tuples."""
+        store = self.windows[side].store
+        sizes = store.sizes(slots)
+        return store.fixed_bytes + (0.0 if sizes is None or not slots.size else float(sizes.mean()))
+
+    # --- the in-memory stage ------------------------------------------------------------------------------------
+
+    def probe(self, side: Side, tuples: Tuples) -> Iterator[PunctuatedBatch]:
+        """Deliver the pairs of tuples that come with the state of the other stream, and note who has matched."""
+        opposite = other(side)
+        window = self.windows[opposite]
+        codes = tuples.codes
+        valid = None if codes.valid is None else np.flatnonzero(codes.valid).astype(np.int32)
+        for found, slots, is_each_once in self._results.pairs(self.by_key(opposite), codes.valid_codes()):
+            own: _Int32s | None = found if valid is None else valid[found]
+            if is_each_once and valid is None:
+                own = None
+                tuples.matched.fill(True)
+            else:
+                tuples.matched[own] = True
+            if self._how == "left" and side == RIGHT:  # only left tuples leave without a match
+                window.matched[slots] = True
+            yield from self._results.joined(
+                side, tuples.rows, own, slots, window.store.take, self.row_bytes(opposite, slots)
+            )
+
+    def drop(self, side: Side, tuples: Tuples, which: _Bools) -> Iterator[PunctuatedBatch]:
+        """Let tuples go that can match nothing that comes: left ones without a match leave by themselves."""
+        count = int(np.count_nonzero(which))
+        self._metrics.dropped += count
+        if count and side == LEFT and self._how == "left":
+            alone = np.flatnonzero(which & ~tuples.matched)
+            yield from self._results.left_alone(tuples.rows.take(pa.array(alone)).columns)
+
+    def insert(self, side: Side, tuples: Tuples, arrived: int | _Int64s) -> int:
+        """Put tuples from the front into the state of their stream, and return how many; fewer than all: it is full."""
+        window = self.windows[side]
+        numbers = np.broadcast_to(np.asarray(arrived, dtype=np.int64), len(tuples))
+        taken = 0
+        while taken < len(tuples):
+            batch = tuples.rows.slice(taken)
+            fitting = self._make_room(side, batch)
+            if fitting == 0:
+                break
+            some = slice(taken, taken + fitting)
+            slots = window.insert(tuples.codes.code[some], batch.slice(0, fitting), numbers[some])
+            window.matched[slots] = tuples.matched[some]
+            taken += fitting
+        return taken
+
+    def remove(self, side: Side, codes: _Int64s) -> Iterator[PunctuatedBatch]:
+        """Take all tuples with these keys out of a state; left ones without a match leave by themselves."""
+        window = self.windows[side]
+        slots = window.remove(codes)
+        self._metrics.purged += slots.size
+        if side == LEFT and self._how == "left":
+            alone = slots[~window.matched[slots]]
+            yield from self._results.left_alone(window.store.take(alone))
+
+    # --- sharing the memory -------------------------------------------------------------------------------------
+
+    def _make_room(self, side: Side, batch: pa.RecordBatch) -> int:
+        """Return how many of the first rows fit, once the memory has been shared out for them."""
+        window = self.windows[side]
+        fitting = window.fitting_rows(batch)
+        if fitting == batch.num_rows:
+            return fitting
+        self._measure(side, batch)
+        if not self._grow(side, batch):
+            self._shrink(other(side))
+            self._grow(side, batch)
+            if window.fitting_rows(batch) == 0:
+                self._reshape(side, batch)
+        return window.fitting_rows(batch)
+
+    def side_bytes(self, side: Side) -> int:
+        """Return the bytes of one state."""
+        return self.windows[side].hash_bytes + self.windows[side].queue_bytes
+
+    def _left_bytes(self, side: Side) -> int:
+        """Return the bytes that the other state leaves for this one."""
+        return self.state_bytes - self.side_bytes(other(side))
+
+    def _measure(self, side: Side, batch: pa.RecordBatch) -> None:
+        new, old, seen = VarlenSizes.of(batch), self._text[side], self._seen[side]
+        total = seen + batch.num_rows
+        mean = (old.mean * seen + new.mean * batch.num_rows) / total
+        self._text[side], self._seen[side] = VarlenSizes(mean, max(old.largest, new.largest)), total
+
+    def _grow(self, side: Side, batch: pa.RecordBatch) -> bool:
+        """Let a state grow, and return whether all rows fit then."""
+        window, most_bytes = self.windows[side], self._left_bytes(side)
+        wanted = max(2 * window.shape.capacity, len(window) + batch.num_rows)
+        shape = self._shape(side, min(wanted, self._largest(side, most_bytes)))
+        if shape.capacity <= window.shape.capacity or self._bytes(side, shape) > most_bytes:
+            shape = self._shape(side, self._largest(side, most_bytes))
+        larger = WindowShape(max(shape.capacity, window.shape.capacity), max(shape.ring_bytes, window.shape.ring_bytes))
+        if larger != window.shape and self._bytes(side, larger) <= most_bytes:
+            window.resize(larger)
+        return window.fitting_rows(batch) == batch.num_rows
+
+    def _reshape(self, side: Side, batch: pa.RecordBatch) -> None:
+        """Turn slots into room for text, or the other way round: what comes is not like what has come."""
+        window, sizes, most_bytes = self.windows[side], VarlenSizes.of(batch), self._left_bytes(side)
+
+        def shape_for(rows: int) -> WindowShape:
+            text_bytes = int(window.store.live_ring_bytes * _SPARE) + WindowShape.with_text(rows, sizes).ring_bytes
+            return WindowShape(len(window) + rows, text_bytes)
+
+        low, high = 0, batch.num_rows
+        while low < high:
+            rows = (low + high + 1) // 2
+            if self._bytes(side, shape_for(rows)) <= most_bytes:
+                low = rows
+            else:
+                high = rows - 1
+        if low:
+            window.resize(shape_for(low))
+
+    def _shrink(self, side: Side) -> None:
+        """Let a state give up what it does not use."""
+        window = self.windows[side]
+        capacity = max(_LEAST_CAPACITY, int(len(window) * _SPARE))
+        text_bytes = int(window.store.live_ring_bytes * _SPARE)
+        smaller = WindowShape(min(window.shape.capacity, capacity), min(window.shape.ring_bytes, text_bytes))
+        if smaller != window.shape:
+            window.resize(smaller)
+
+    def _shape(self, side: Side, capacity: int) -> WindowShape:
+        return WindowShape.with_text(capacity, self._text[side])
+
+    def _largest(self, side: Side, most_bytes: int) -> int:
+        fitting = WindowShape.fitting(self._codes[side], self._schemas[side], True, self._text[side], most_bytes)
+        return fitting.capacity
+
+    def _bytes(self, side: Side, shape: WindowShape) -> int:
+        return sum(shape.nbytes(self._codes[side], self._schemas[side], True))
+
+    # --- what the driver asks -----------------------------------------------------------------------------------
+
+    def components(self) -> dict[str, int]:
+        return {"Sa": self.side_bytes(LEFT), "Sb": self.side_bytes(RIGHT)}
+
+    def state(self) -> SavedState:
+        """Return the tuples in portions, each made when it is asked for; unchanged tuples are in the same portions."""
+        portions = [self._portions(side) for side in SIDES]
+        return SavedState(
+            {"now": self.time.now, "last_run": self.time.last_run, "portions": [len(some) for some in portions]},
+            LazyArrays(
+                {
+                    f"{side} {number}": partial(self._portion, side, slots)
+                    for side in SIDES
+                    for number, slots in enumerate(portions[side])
+                }
+            ),
+        )
+
+    def _portions(self, side: Side) -> list[_Int32s]:
+        """Return the slots of the tuples of a stream, oldest first, cut where a span of runs ends."""
+        window = self.windows[side]
+        slots = window.codes.oldest(len(window))
+        span_ends = np.flatnonzero(np.diff(window.number[slots] // _SPAN_RUNS)) + 1
+        portions = []
+        for span in np.split(slots, span_ends):
+            step = max(1, int(_PORTION_BYTES / max(1.0, self.row_bytes(side, span))))
+            portions += [span[at : at + step] for at in range(0, span.size, step)]
+        return portions
+
+    def _portion(self, side: Side, slots: _Int32s) -> Array:
+        return table_array(self.windows[side].tuples(slots).to_table())
+
+    def set_state(self, saved: SavedState) -> None:
+        self.time.now, self.time.last_run = saved.header["now"], saved.header["last_run"]
+        for side in SIDES:
+            for number in range(saved.header["portions"][side]):
+                live = LiveTuples.from_table(saved.table(f"{side} {number}"), self._schemas[side])
+                assert live.number is not None
+                tuples = Tuples(live.batch, self._key.codes(side, live.batch), live.matched)
+                at = 0
+                while (at := at + self.insert(side, tuples.after(at), live.number[at:])) < len(tuples):
+                    self._make_space()
+
+    def check(self) -> None:
+        for side in SIDES:
+            self.by_key(side)._check()
+        assert sum(self.components().values()) <= self.state_bytes
+
+
+class _Codes:
+    """Tuples lie in a state under the codes of their keys."""
+
+    def __init__(self, key: JoinKey, side: Side) -> None:
+        self._key = key
+        self._side = side
+
+    def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
+        return self._key.codes(self._side, batch)
+
+    def window_codes(self, codes: _Int64s) -> KeyCodes:
+        return KeyCodes(codes, None)
+
+    def make_window(self, capacity: int, max_capacity: int | None = None) -> FifoMultimap:
+        return FifoMultimap(capacity, max_capacity)
+
+    def window_bytes(self, capacity: int) -> tuple[int, int]:
+        return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)
