@@ -147,15 +147,3 @@ class ElasticArray(Generic[_Scalar]):
         assert capacity <= len(self._all), "the caller reserves enough"
         self.values = self._all[:capacity]
         self._reservation.use(self.values.nbytes)
-
-    def __getstate__(self) -> tuple[npt.NDArray[_Scalar], int | None]:
-        return self.values, None if self._reservation is None else self.max_capacity
-
-    def __setstate__(self, state: tuple[npt.NDArray[_Scalar], int | None]) -> None:
-        values, max_capacity = state
-        if max_capacity is None:
-            self._reservation, self.values, self._all = None, values, values
-            return
-        columns = values.shape[1] if values.ndim == 2 else None
-        ElasticArray.__init__(self, len(values), values.dtype, columns=columns, max_capacity=max_capacity)
-        self.values[:] = values

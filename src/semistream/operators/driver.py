@@ -225,6 +225,11 @@ class StepOperator:
             for name, part in self.join.parts.items():
                 if name in saved.header:
                     part.set_state(saved.part(name))
+        except (KeyError, TypeError) as error:
+            self._failed = True
+            raise SnapshotMismatch(
+                f"the snapshot lacks what {self.name} needs ({error!r}): restore one that snapshot() returned"
+            ) from None
         except BaseException:
             self._failed = True
             raise

@@ -1,6 +1,5 @@
 """The FIFO multi-map against its plain twin, under random actions."""
 
-import pickle
 import tracemalloc
 from functools import lru_cache
 
@@ -160,10 +159,6 @@ class MultimapAgainstPlain(RuleBasedStateMachine):
         moved = list(zip(moves.from_slots.tolist(), moves.to_slots.tolist(), strict=True))
         assert moved == self.plain.resize(capacity)
         assert self.fast.capacity == capacity
-
-    @rule()
-    def go_on_with_a_copy(self) -> None:
-        self.fast = pickle.loads(pickle.dumps(self.fast))
 
     @rule()
     def go_on_from_its_saved_state(self) -> None:

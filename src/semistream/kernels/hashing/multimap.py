@@ -20,8 +20,6 @@ Insert, probe, count, expire and delete take O(1) per entry: a key's list grows 
 `semistream.kernels.hashing.hash_directory`; the class below calls the kernels that follow it.
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -305,15 +303,6 @@ class FifoMultimap:
             "q_prev": self._q_prev.values,
             "ends": self._state,
         }
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the directory: it follows from the entries."""
-        return {name: value for name, value in vars(self).items() if name not in ("_directory", "_tags")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._make_directory(self._code.max_capacity if self._code.is_elastic else None)
-        _index_entries(self._directory.values, self._tags.values, self._code.values, self._q_next.values, self._state)
 
     def codes_at(self, slots: _Int32s) -> _Int64s:
         """Return the code of the entry in each slot."""

@@ -75,9 +75,6 @@ class HotBlock:
         self._ranges = raw[codes_end : self.message_start].view(np.int32).reshape(-1, 2)
         self.pages = shape.pages(raw, [self.message_start])
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return HotBlock, (self.raw, self.pages.shape)  # all else are views of it
-
     @property
     def nbytes(self) -> int:
         return int(self.raw.size)

@@ -120,9 +120,6 @@ class RawPages:
         """Return where a buffer of a column begins in every message."""
         return _begins(self, column, number)
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return RawPages, (self.shape, self.raw, self.starts)  # all else follows from these
-
     def batch(self, page: int) -> pa.RecordBatch:
         """Return a message decoded."""
         begin = int(self.starts[page])
@@ -138,9 +135,6 @@ class JoinedPages:
         self._parts = parts
         self._first = np.cumsum([0, *(part.starts.size for part in parts)])
         self.buffers = np.concatenate([np.empty((0, shape.num_buffers), np.uint64), *(part.buffers for part in parts)])
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return JoinedPages, (self.shape, self._parts)  # addresses are of this process
 
     def begins(self, column: int, number: int) -> _Uint64s:
         """Return where a buffer of a column begins in every message."""
