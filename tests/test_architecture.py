@@ -30,8 +30,8 @@ def _python(code: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_importing_the_package_loads_no_engine_and_no_plotting_or_terminal_library() -> None:
-    heavy = ["pyspark", "matplotlib", "typer", "rich", "duckdb", "pandas", "psutil"]
+def test_importing_the_package_loads_no_engine_and_no_plotting_terminal_or_test_library() -> None:
+    heavy = ["pyspark", "matplotlib", "typer", "rich", "duckdb", "pandas", "psutil", "pytest", "hypothesis"]
     done = _python(f"import sys, semistream; print([name for name in {heavy} if name in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
 

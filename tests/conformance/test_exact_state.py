@@ -16,7 +16,7 @@ from semistream.core.saved_state import SavedState, pack_state, unpack_state
 from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
-from tests.conformance.cases import cases, check_results
+from semistream.testing import cases
 from tests.depth import examples
 
 pytestmark = pytest.mark.parametrize("name", ss.algorithm_names())
@@ -107,7 +107,7 @@ def test_any_join_is_the_same_when_taken_over_at_any_step(name: str, data: st.Da
             op = taken_over(op, case.operator(name, table))
             results.extend(op.step())
         op.close()
-    check_results(case, results)
+    case.check(results)
 
 
 def test_the_taker_counts_from_zero(name: str, table: MasterTable) -> None:

@@ -21,10 +21,10 @@ from semistream.operators.cache.cached_config import CachePolicyName
 from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
+from semistream.testing import oracle
+from semistream.testing.conformance import share_key_codes
 from semistream.workloads import stream
-from tests import oracle
 from tests.depth import covering, examples
-from tests.operators.cache.test_front_stage import collide
 from tests.operators.inside import inside
 
 CACHED = ["cmeshjoin", "chybridjoin", "cinlj"]
@@ -324,7 +324,7 @@ def test_random_skewed_joins_with_pauses_and_restarts(name: str, colliding: bool
     results: list[pa.RecordBatch] = []
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         if colliding:
-            collide(patch)
+            share_key_codes(patch)
         layout = draw(st.sampled_from(algorithm(name).layouts), "layout")
         buckets = draw(st.sampled_from([1, 3]), "buckets")
         path = Path(directory) / "r"

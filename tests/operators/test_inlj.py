@@ -8,7 +8,7 @@ import pytest
 
 import semistream as ss
 from semistream.core.errors import InvalidArgument, UnsupportedType
-from tests import oracle
+from semistream.testing import oracle
 
 INT64 = np.iinfo(np.int64)
 

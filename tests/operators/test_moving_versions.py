@@ -17,7 +17,7 @@ from semistream.core.semantics import How
 from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
-from tests import oracle
+from semistream.testing import oracle
 from tests.depth import examples
 
 UNFINISHED = {"ssbj"}

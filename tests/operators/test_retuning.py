@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.operators.driver import StepOperator
-from tests import oracle
+from semistream.testing import oracle
 from tests.depth import examples
 from tests.operators.inside import inside
 

@@ -17,7 +17,7 @@ from semistream.operators.cache.policies.inequality_policy import InequalityPoli
 from semistream.operators.cache.switching import Phase, Switching
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter
-from tests import oracle
+from semistream.testing import oracle
 from tests.operators.inside import inside
 from tests.operators.ssbj_driver import cached_keys, cached_rows, finish, sizes, ssbj, step
 

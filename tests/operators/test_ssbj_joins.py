@@ -14,7 +14,7 @@ from semistream.core.semantics import How
 from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
 from semistream.operators.cache.switching import Phase
 from semistream.operators.driver import StepOperator
-from tests import oracle
+from semistream.testing import oracle
 from tests.depth import covering, examples
 from tests.operators.inside import inside
 from tests.operators.ssbj_driver import cached_keys, feed, finish, ssbj, step

@@ -11,7 +11,7 @@ import semistream as ss
 from semistream.core.errors import TupleTooLarge
 from semistream.operators.cache.balance import Balance
 from semistream.operators.driver import StepOperator
-from tests import oracle
+from semistream.testing import oracle
 from tests.operators.inside import inside
 from tests.operators.ssbj_driver import Int64s, cached_keys, feed, finish, sizes, ssbj, step, stream_of
 

@@ -14,7 +14,7 @@ import semistream as ss
 from semistream.core.errors import BudgetTooSmall, DamagedTable, InvalidArgument, SemistreamError
 from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable
-from tests import oracle
+from semistream.testing import oracle
 from tests.operators.inside import inside
 
 STREAM = pa.schema([("id", pa.int64()), ("number", pa.int64())])

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from semistream.core.errors import InvalidArgument
 
-__all__ = ["Between", "Comparison", "Condition", "between", "compare"]
+__all__ = ["Between", "Closed", "Comparator", "Comparison", "Condition", "between", "compare"]
 
 Comparator: TypeAlias = Literal["<", "<=", ">", ">="]
 Closed: TypeAlias = Literal["both", "low", "high", "neither"]

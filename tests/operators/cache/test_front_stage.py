@@ -14,13 +14,13 @@ import semistream as ss
 from semistream.core.conditions import Condition
 from semistream.core.metrics import Metrics
 from semistream.core.semantics import How, JoinSpec
-from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
 from semistream.operators.cache.cached_config import CachedConfig, CachePolicyName
 from semistream.operators.cache.front_stage import FrontStage
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid
 from semistream.operators.window.stream_buffer import Arrivals
-from tests import oracle
+from semistream.testing import oracle
+from semistream.testing.conformance import share_key_codes
 from tests.depth import examples
 
 SMALLEST = np.iinfo(np.int64).min
@@ -173,21 +173,8 @@ def test_keys_that_share_a_code_are_told_apart(
     join: tuple[pa.Table, pa.RecordBatch, list[str], How, Condition | None, int],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        collide(patch)
+        share_key_codes(patch)
         check_answers(*join)
-
-
-def collide(patch: pytest.MonkeyPatch) -> None:
-    """Let all hashed keys have one of two codes."""
-    plain = KeyCoder.codes
-
-    def codes(self: KeyCoder, columns: Sequence[pa.Array]) -> KeyCodes:
-        exact = plain(self, columns)
-        return (
-            exact if self.exact else KeyCodes(np.where(exact.code == SMALLEST, SMALLEST, exact.code & 1), exact.valid)
-        )
-
-    patch.setattr(KeyCoder, "codes", codes)
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])

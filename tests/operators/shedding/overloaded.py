@@ -17,7 +17,7 @@ from semistream.operators.driver import StepOperator
 from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, UPFRONT_STRATEGIES, LoadShedding, Strategy
 from semistream.operators.shedding.overload import Overload
 from semistream.storage import MasterTable
-from tests import oracle
+from semistream.testing import oracle
 
 STRATEGIES: dict[str, frozenset[Strategy]] = {
     "hybridjoin": ALL_STRATEGIES,

@@ -14,7 +14,7 @@ from semistream.core.errors import BudgetTooSmall
 from semistream.core.semantics import How, Order
 from semistream.operators.shedding.load_shedding import Strategy
 from semistream.storage import MasterTable
-from tests import oracle
+from semistream.testing import oracle
 from tests.depth import covering, examples
 from tests.operators.shedding.overloaded import (
     COMBINATIONS,

@@ -12,7 +12,7 @@ from semistream.core.semantics import Order
 from semistream.operators.driver import StepOperator
 from semistream.operators.shedding.load_shedding import Strategy
 from semistream.storage import MasterTable
-from tests import oracle
+from semistream.testing import oracle
 from tests.depth import slow_unless
 from tests.operators.inside import inside
 from tests.operators.shedding.overloaded import (

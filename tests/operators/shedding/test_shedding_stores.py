@@ -14,7 +14,7 @@ from semistream.core.errors import DamagedSpool, InvalidArgument, OperatorMisuse
 from semistream.core.semantics import How, Order
 from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES, LoadShedding, Strategy
 from semistream.storage import MasterTable
-from tests import oracle
+from semistream.testing import oracle
 from tests.depth import covering
 from tests.operators.inside import inside
 from tests.operators.shedding.overloaded import (

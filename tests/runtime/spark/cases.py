@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from semistream.storage import MasterTable, open_table
-from tests.oracle import Row, multiset
+from semistream.testing.oracle import Row, multiset
 from tests.storage.cases import read_all
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1

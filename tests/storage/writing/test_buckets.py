@@ -13,7 +13,7 @@ from semistream.kernels.keys.key_codes import KeyCoder, bucket_ids
 from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
-from tests import oracle
+from semistream.testing import oracle
 from tests.storage.cases import by_arrival, make_rows, read_all
 
 BUCKETS = 5

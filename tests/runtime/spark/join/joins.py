@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import semistream as ss
 from semistream.storage import MasterTable
-from tests import oracle
-from tests.oracle import Row, multiset
+from semistream.testing import oracle
+from semistream.testing.oracle import Row, multiset
 
 HOWS = ("inner", "left", "semi", "anti")
 MEMORY = "48MB"

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark pr
 import semistream as ss
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
-from tests import oracle
-from tests.oracle import Row, multiset
+from semistream.testing import oracle
+from semistream.testing.oracle import Row, multiset
 from tests.runtime.spark.join.joins import HOWS, MEMORY, UTC, customers, expected, frame, orders, rows_of, staged
 
 

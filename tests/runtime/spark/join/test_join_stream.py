@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import semistream as ss
 from semistream.storage import MasterTable
-from tests.oracle import Row, multiset
+from semistream.testing.oracle import Row, multiset
 from tests.runtime.spark.join.joins import MEMORY, customers, expected, orders, staged, write_files
 
 

@@ -1,4 +1,4 @@
-"""The join as a dictionary of Python rows: slow, obvious, and what every operator is compared with."""
+"""The join as a dictionary of Python rows: slow and obvious. Every operator is compared with it."""
 
 import math
 from collections import Counter
@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from semistream.core.conditions import Between, Condition
 
-Row = tuple[Any, ...]
+__all__ = ["Row", "join", "multiset", "rows_of"]
 
+Row = tuple[Any, ...]
 
 _NAN = object()
 

@@ -1,0 +1,428 @@
+"""What every operator promises, as tests that a subclass runs for its algorithm."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semistream.core.contract import Operator
+from semistream.core.errors import (
+    BudgetTooSmall,
+    DamagedTable,
+    OperatorMisuse,
+    SchemaMismatch,
+    SemistreamError,
+    SnapshotMismatch,
+)
+from semistream.core.semantics import How, Order
+from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
+from semistream.operators.driver import StepOperator
+from semistream.operators.registry import algorithm
+from semistream.runtime.local import operator, run
+from semistream.storage import MasterTable, PageReader, ReadAhead, stage
+from semistream.testing import oracle
+from semistream.testing.cases import HOWS, Case, cases, long_rows, null_keys, odd_column_name, renamed_keys
+
+__all__ = ["OperatorConformance", "share_key_codes"]
+
+MASTER = pa.table({"id": list(range(500)), "city": [f"city {n}" for n in range(500)]})
+STREAM = pa.record_batch({"id": [n * 7 % 600 for n in range(300)], "amount": [float(n) for n in range(300)]})
+MATCHING = sum(n * 7 % 600 < 500 for n in range(300))
+
+
+def _examples(share: float) -> settings:
+    """Return settings for a property: a share of the examples of the profile, and no limit of time."""
+    return settings(
+        max_examples=max(3, round(settings().max_examples * share)),
+        deadline=None,
+        # Every subclass runs the same functions.
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors],
+    )
+
+
+def share_key_codes(patch: pytest.MonkeyPatch) -> None:
+    """Let all keys that are hashed have one of two codes."""
+    hashed = KeyCoder.codes
+    null_code = np.iinfo(np.int64).min
+
+    def codes(self: KeyCoder, columns: Sequence[pa.Array]) -> KeyCodes:
+        exact = hashed(self, columns)
+        if self.exact:
+            return exact
+        return KeyCodes(np.where(exact.code == null_code, null_code, exact.code & 1), exact.valid)
+
+    patch.setattr(KeyCoder, "codes", codes)
+
+
+def _count(batches: Iterable[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in batches)
+
+
+def _check_invariants(op: StepOperator) -> None:
+    report = op.memory()
+    assert report.total_bytes <= report.budget_bytes
+    op.check()
+
+
+def _step(op: StepOperator) -> list[pa.RecordBatch]:
+    """Run one step, and check that the operator keeps to its budget after it."""
+    results = list(op.step())
+    _check_invariants(op)
+    return results
+
+
+class OperatorConformance:
+    """The conformance suite: one test for each promise of an operator.
+
+    Subclass it in a test file, and name the algorithm. It must be registered with `semistream.operators.register`
+    when the tests run::
+
+        from semistream.testing import OperatorConformance
+
+        class TestMyJoin(OperatorConformance):
+            algorithm = "myjoin"
+
+    Attributes
+    ----------
+    algorithm
+        The name of the algorithm.
+    """
+
+    algorithm: ClassVar[str]
+
+    @property
+    def _layout(self) -> str:
+        return algorithm(self.algorithm).layouts[0]
+
+    @pytest.fixture
+    def table(self, tmp_path: Path) -> MasterTable:
+        return stage(MASTER, tmp_path / "master", key="id", layout=self._layout, page_bytes=1024)
+
+    def _make(self, table: MasterTable, memory: int | str = "1MB", **arguments: Any) -> Operator:
+        return operator(self.algorithm, table, STREAM.schema, **{"on": "id", "memory": memory, **arguments})
+
+    def _check_case(self, case: Case, path: Path) -> None:
+        case = dataclasses.replace(case, layout=self._layout)
+        op = case.operator(self.algorithm, case.stage(path / "master"))
+        case.check(list(run(op, case.batches)))
+
+    # --- results: those of the naive join, however the work is cut up and interrupted ---------------------------------
+
+    @_examples(0.6)
+    @given(data=st.data())
+    def test_results_and_counts_are_those_of_the_naive_join(self, data: st.DataObject) -> None:
+        """The stream is offered with random numbers of steps in between, as if it burst and paused."""
+        case = data.draw(cases(self.algorithm))
+        results: list[pa.RecordBatch] = []
+        with case.staged() as table:
+            op = case.operator(self.algorithm, table)
+            for batch in case.batches:
+                taken = op.offer(batch)
+                while taken < batch.num_rows:
+                    results += _step(op)
+                    taken += op.offer(batch.slice(taken))
+                for _ in range(data.draw(st.integers(0, 4))):
+                    results += _step(op)
+            while op.pending:
+                results += _step(op)
+            op.close()
+        case.check(results)
+        assert op.metrics.tuples_in == op.metrics.tuples_answered == _count(case.batches)
+        assert op.metrics.rows_out == _count(results)
+        assert op.metrics.tuples_without_match == len(dataclasses.replace(case, how="anti").expected())
+
+    @_examples(0.6)
+    @given(data=st.data())
+    def test_results_are_the_same_after_restoring_snapshots(self, data: st.DataObject) -> None:
+        case = data.draw(cases(self.algorithm))
+        results: list[pa.RecordBatch] = []
+        with case.staged() as table:
+            op = case.operator(self.algorithm, table)
+            for batch in case.batches:
+                taken = 0
+                while True:
+                    taken += op.offer(batch.slice(taken))
+                    for _ in range(data.draw(st.integers(0, 3))):
+                        results += _step(op)
+                    snapshot, pending = op.snapshot(), op.pending
+                    op.close()
+                    op = case.operator(self.algorithm, table)
+                    op.restore(snapshot)
+                    _check_invariants(op)
+                    assert op.pending == pending
+                    if taken == batch.num_rows:
+                        break
+                    results += _step(op)
+            while op.pending:
+                results += _step(op)
+            op.close()
+        case.check(results)
+
+    @pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
+    @pytest.mark.parametrize("how", HOWS)
+    def test_null_keys_match_nothing_on_either_side(self, how: How, kind: pa.DataType, tmp_path: Path) -> None:
+        self._check_case(null_keys(kind, how), tmp_path)
+
+    @pytest.mark.parametrize("how", HOWS)
+    def test_different_keys_with_one_code_are_told_apart(
+        self, how: How, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        share_key_codes(monkeypatch)
+        stream = pa.record_batch({"id": [f"key {n % 50}" for n in range(400)], "number": range(400)})
+        case = Case(
+            master=pa.table({"id": [f"key {n % 30}" for n in range(60)], "label": range(60)}),
+            batches=[stream.slice(0, 200), stream.slice(200)],
+            key=["id"],
+            on=["id"],
+            how=how,
+        )
+        self._check_case(case, tmp_path)
+
+    @pytest.mark.parametrize("column", ["__number__", "__matched__", "number", "matched", ""])
+    def test_any_column_name_may_be_used(self, tmp_path: Path, column: str) -> None:
+        case = dataclasses.replace(odd_column_name(column), layout=self._layout, order="stream")
+        table = case.stage(tmp_path / "m")
+        op = case.operator(self.algorithm, table)
+        op.offer(case.batches[0])
+        snapshot = op.snapshot()
+        op.close()
+        op = case.operator(self.algorithm, table)
+        op.restore(snapshot)
+        assert oracle.rows_of(op.drain()) == [(2, 1, 6), (1, 2, 5)]
+        op.close()
+
+    def test_projected_columns_and_renamed_keys(self, tmp_path: Path) -> None:
+        case = dataclasses.replace(renamed_keys(), layout=self._layout)
+        op = case.operator(self.algorithm, case.stage(tmp_path / "m"))
+        results = pa.Table.from_batches(list(run(op, case.batches)))
+        assert results.to_pylist() == [{"buyer": 2, "zip": "2", "cust": 2}] * 2
+        assert results.schema.field("buyer").type == pa.int32()
+
+    # --- offer, step, drain, close ------------------------------------------------------------------------------------
+
+    def test_the_operator_satisfies_the_protocol(self, table: MasterTable) -> None:
+        op = self._make(table)
+        assert isinstance(op, Operator)
+        assert op.name == self.algorithm
+        op.close()
+
+    def test_a_step_with_nothing_pending_reads_no_page(self, table: MasterTable) -> None:
+        op = self._make(table)
+        assert list(op.step()) == []
+        assert list(op.drain()) == []
+        assert op.metrics.pages_read == 0
+        op.close()
+
+    def test_an_empty_batch_is_accepted_and_changes_nothing(self, table: MasterTable) -> None:
+        op = self._make(table)
+        assert op.offer(STREAM.slice(0, 0)) == 0
+        assert op.pending == 0
+        assert _count(run(op, [STREAM.slice(0, 0), STREAM, STREAM.slice(0, 0)])) == MATCHING
+
+    def test_offering_goes_on_after_a_drain(self, table: MasterTable) -> None:
+        op = self._make(table)
+        for _ in range(3):
+            assert op.offer(STREAM) == STREAM.num_rows
+            assert _count(op.drain()) == MATCHING
+            assert op.pending == 0
+        op.close()
+
+    def test_a_full_stream_buffer_refuses_rows_and_says_how_many_it_took(self, table: MasterTable) -> None:
+        op = self._make(table, memory="256KB")
+        big = pa.concat_batches([STREAM] * 200)
+        taken = op.offer(big)
+        assert 0 < taken < big.num_rows
+        assert op.pending == taken
+        assert op.metrics.offers_refused == 1
+        op.close()
+
+    def test_batches_that_declare_nullability_otherwise_are_joined_together(self, table: MasterTable) -> None:
+        strict = pa.schema([field.with_nullable(False) for field in STREAM.schema])
+        op = self._make(table)
+        for batch in (STREAM, pa.RecordBatch.from_arrays(STREAM.columns, schema=strict)):
+            assert op.offer(batch) == STREAM.num_rows
+        assert _count(op.drain()) == 2 * MATCHING
+        op.close()
+
+    def test_results_must_be_read_before_the_next_call(self, table: MasterTable) -> None:
+        op = self._make(table)
+        op.offer(STREAM)
+        unread = op.step()
+        for call in (op.step, op.snapshot, lambda: op.offer(STREAM), lambda: list(op.drain())):
+            with pytest.raises(OperatorMisuse, match="exhaust the iterator"):
+                call()
+        first = _count(unread)
+        assert first + _count(op.drain()) == MATCHING
+        op.close()
+
+    def test_a_closed_operator_says_so(self, table: MasterTable) -> None:
+        op = self._make(table)
+        op.close()
+        op.close()
+        with pytest.raises(OperatorMisuse, match="closed"):
+            op.offer(STREAM)
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def test_rows_wait_in_memory_of_the_operator_not_of_the_batch(self, table: MasterTable) -> None:
+        op = self._make(table)
+        before = pa.total_allocated_bytes()
+        big = pa.concat_batches([STREAM] * 1000)
+        op.offer(big.slice(0, 10))
+        del big
+        assert pa.total_allocated_bytes() - before < 100_000
+        op.close()
+
+    def test_a_budget_below_the_least_names_the_least_and_the_least_works(self, table: MasterTable) -> None:
+        with pytest.raises(
+            BudgetTooSmall, match=r"memory=1000 bytes is too small .* give at least (\d+) bytes"
+        ) as caught:
+            self._make(table, memory=1000)
+        least = 1000
+        while True:  # the least depends a little on the budget itself
+            try:
+                op = self._make(table, memory=least)
+                break
+            except BudgetTooSmall as error:
+                named = int(str(error).split("at least ")[1].split(" bytes")[0])
+                assert named > least
+                least = named
+        results = []
+        for batch in run(op, [STREAM]):
+            assert op.memory().total_bytes <= least
+            results.append(batch)
+        assert _count(results) == MATCHING
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(("rows", "page_bytes", "width"), [(2000, 512, 5), (20_000, 4096, 50), (300, 65_536, 5000)])
+    @pytest.mark.parametrize("layout", ["heap", "clustered"])
+    def test_the_least_memory_that_is_named_does(
+        self, rows: int, page_bytes: int, width: int, layout: str, tmp_path: Path
+    ) -> None:
+        if layout not in algorithm(self.algorithm).layouts:
+            pytest.skip(f"{self.algorithm} is not for a {layout}")
+        content = pa.table({"k": np.arange(rows), "c": ["x" * width + str(n) for n in range(rows)]})
+        table = stage(content, tmp_path / "master", key="k", layout=layout, page_bytes=page_bytes)
+        orders = pa.record_batch({"n": range(50), "k": range(50)})
+        with pytest.raises(
+            BudgetTooSmall, match=r"memory=1000 bytes is too small .*: give at least \d+ bytes"
+        ) as caught:
+            operator(self.algorithm, table, orders.schema, on="k", how="left", memory=1000)
+        least = caught.value.least_bytes
+        assert least is not None
+        op = operator(self.algorithm, table, orders.schema, on="k", how="left", memory=least)
+        assert _count(run(op, [orders])) == 50
+
+    @pytest.mark.parametrize("order", ["any", "stream"])
+    @pytest.mark.parametrize("how", ["inner", "semi"])
+    def test_long_rows_among_short_ones_do_not_break_the_budget(self, tmp_path: Path, order: Order, how: How) -> None:
+        """Results under construction count, however long their rows are."""
+        case = dataclasses.replace(long_rows(how, order), layout=self._layout)
+        op = case.operator(self.algorithm, case.stage(tmp_path / "long"))
+        before = pa.total_allocated_bytes()
+        op.offer(case.batches[0])
+        seen = 0
+        while op.pending:
+            for batch in op.step():
+                seen += batch.num_rows
+                assert batch.nbytes <= case.memory // 16 + 50_000
+                assert pa.total_allocated_bytes() - before <= case.memory
+            assert op.memory().total_bytes <= case.memory
+        op.close()
+        assert seen == 1000
+
+    def test_what_is_read_at_once_is_no_more_than_the_report_counts(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The report goes by the plan; the memory to read into is allocated apart from it."""
+        reading: list[int] = []
+        make_read_ahead = ReadAhead.__init__
+
+        def noting(self: ReadAhead, reader: PageReader, buffer_bytes: int) -> None:
+            reading.append(ReadAhead.bytes_for(len(reader.header), buffer_bytes))
+            make_read_ahead(self, reader, buffer_bytes)
+
+        monkeypatch.setattr(ReadAhead, "__init__", noting)
+        wide = pa.table(
+            {"id": range(200), "label": ["w" * 3000] * 200}
+        )  # pages are large beside what is kept for a row
+        table = stage(wide, tmp_path / "wide", key="id", layout=self._layout, page_bytes=4096)
+        op = self._make(table, memory="2MB")
+        assert all(nbytes <= op.memory().components["disk buffer"] for nbytes in reading)
+        op.close()
+
+    # --- bad input ----------------------------------------------------------------------------------------------------
+
+    def test_a_batch_of_another_schema_is_refused_and_nothing_is_taken(self, table: MasterTable) -> None:
+        op = self._make(table)
+        op.offer(STREAM)
+        other_type = pa.record_batch({"id": ["1"], "amount": [1.0]})
+        other_name = pa.record_batch({"id": [1], "amounts": [1.0]})
+        for batch, complaint in ((other_type, "'id' arrived as string, declared was int64"), (other_name, "amounts")):
+            with pytest.raises(SchemaMismatch, match=complaint):
+                op.offer(batch)
+        assert _count(op.drain()) == MATCHING
+        op.close()
+
+    def test_a_damaged_page_fails_the_step_and_the_operator_stays_failed(self, table: MasterTable) -> None:
+        data = next(Path(table.path).glob("data/*b00000.arrow"))
+        content = bytearray(data.read_bytes())
+        content[len(content) // 2] ^= 1
+        data.write_bytes(content)
+        op = self._make(table)
+        op.offer(STREAM)
+        with pytest.raises(DamagedTable, match=data.name):
+            list(op.drain())
+        with pytest.raises(OperatorMisuse, match="restore its last snapshot"):
+            op.offer(STREAM)
+        op.close()
+
+    def test_an_unknown_option_is_named(self, table: MasterTable) -> None:
+        with pytest.raises(SemistreamError, match="speed"):
+            self._make(table, speed=11)
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def test_a_snapshot_of_another_join_is_refused(self, table: MasterTable) -> None:
+        op = self._make(table)
+        op.offer(STREAM)
+        snapshot = op.snapshot()
+        op.close()
+        left = self._make(table, how="left")
+        with pytest.raises(SnapshotMismatch, match="how 'inner', this operator 'left'"):
+            left.restore(snapshot)
+        newer = self._make(table.append(MASTER.slice(0, 1)))
+        with pytest.raises(SnapshotMismatch, match="version 1, this operator 2"):
+            newer.restore(snapshot)
+        used = self._make(table)
+        used.offer(STREAM)
+        with pytest.raises(OperatorMisuse, match="nothing yet"):
+            used.restore(snapshot)
+        for op in (left, newer, used):
+            op.close()
+
+    def test_a_snapshot_restores_into_a_larger_budget_and_not_into_a_smaller_one(self, table: MasterTable) -> None:
+        op = self._make(table, memory="1MB")
+        many = pa.concat_batches([STREAM] * 100)
+        op.offer(many)
+        assert _count(op.step()) > 0
+        op.offer(many)
+        snapshot = op.snapshot()
+        rest = _count(op.drain())
+        op.close()
+        larger = self._make(table, memory="8MB")
+        larger.restore(snapshot)
+        assert _count(larger.drain()) == rest
+        larger.close()
+        smaller = self._make(table, memory="160KB")
+        with pytest.raises(BudgetTooSmall, match="the memory it was taken with"):
+            smaller.restore(snapshot)
+        with pytest.raises(OperatorMisuse, match="failed"):  # it may hold a part of the tuples
+            list(smaller.drain())
+        smaller.close()
