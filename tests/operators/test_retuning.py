@@ -238,7 +238,7 @@ class TestLessMemory:
         while inside(driver.op).stream.room_tuples > 20:
             driver.offer((400, 60))
         driver.op.retune(memory=80_000)
-        assert driver.op.memory().components["stream buffer"] > inside(driver.op).plan.stream_buffer_bytes
+        assert driver.op.memory().components["stream buffer"] > inside(driver.op)._plan.stream_buffer_bytes
         assert driver.op.offer(pa.record_batch({"id": [1], "text": ["x"]}).cast(SCHEMA)) == 0
         assert not inside(driver.op).is_within_target
         driver.run([])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.core.semantics import How
 from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
+from semistream.operators import PartitionSsbj
 from semistream.operators.cache.switching import Phase
 from semistream.operators.driver import StepOperator
 from semistream.testing import oracle
@@ -83,7 +84,7 @@ def test_results_are_those_of_the_naive_join(
     table = stage(tmp_path / "r", layout)
     assert table.num_pages > 3
     op = make(table, disk_phase, how=how, order=order)
-    assert (inside(op).scan is None) == (layout == "clustered" and disk_phase == "auto")
+    assert isinstance(inside(op), PartitionSsbj) == (layout == "clustered" and disk_phase == "auto")
     results = feed(op, STREAM, tuples_per_step=15) + finish(op)
     op.close()
     check(results, expected(how), order)

@@ -112,15 +112,15 @@ class TestTrap1EvictionOncePerTenthScan:
     def test_the_literal_reading_evicts_everything(
         self, table: ss.MasterTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        saw = Switching.observe_pages
+        observe_pages = Switching.observe_pages
 
-        def saw_and_evict(self: Switching, run: pa.RecordBatch, codes: KeyCodes) -> None:
-            saw(self, run, codes)
+        def observe_and_evict(self: Switching, run: pa.RecordBatch, codes: KeyCodes) -> None:
+            observe_pages(self, run, codes)
             if self.cycle % 10 == 0:
                 self._evict()
 
         monkeypatch.setattr(InequalityPolicy, "no_longer_worth", literal_eviction)
-        monkeypatch.setattr(Switching, "observe_pages", saw_and_evict)
+        monkeypatch.setattr(Switching, "observe_pages", observe_and_evict)
         with pytest.raises(AssertionError, match=r"assert not \[10"):
             self.scenario(table)
 
@@ -144,7 +144,7 @@ class LiteralSwitching(Switching):
                 sets.add(np.searchsorted(codes, [code]), run, np.array([row]))
             sets.move_in()
 
-    def saw(self, run: pa.RecordBatch, codes: KeyCodes) -> None:
+    def observe_pages(self, run: pa.RecordBatch, codes: KeyCodes) -> None:
         inequality = self._front_stage.inequality
         assert inequality is not None
         waiting = self._window.count(codes.code)

@@ -89,7 +89,7 @@ def test_the_older_a_tuple_in_the_queue_the_rarer_is_its_partition(
     """
     shedding = ss.SheddingConfig()
     op = operator(name, zipf_table, SCHEMA, shedding, how="semi", memory=MEMORY[name], b=2)
-    assert isinstance(op, Hybridjoin | Chybridjoin)
+    assert isinstance(op.join, Hybridjoin | Chybridjoin)
     codes = inside(op).disk.codes
     keys = codes.stream_codes(pa.record_batch({"id": np.arange(ROWS)})).code
     partition_probability = np.bincount(codes.window_codes(keys).code, weights=PROBABILITY)

@@ -327,9 +327,10 @@ def test_a_state_of_the_old_form_without_pending_tuples_begins_anew(tmp_path: Pa
     query = Query(make_plan(table, "meshjoin"))
     query.batch(stream_rows(300, 1), query.tick())
     in_the_old_form(query.stores[0], pending=0)
-    before = set(query.stores[0].content)
     query.batch(stream_rows(300, 2), query.tick())
-    assert not before & set(query.stores[0].content), "what the old form kept is removed"
+    header = BucketState(query.stores[0], identity_of(query.plan)).header
+    assert header is not None
+    assert header.chunks == set(query.stores[0].content), "what the old form kept is removed"
 
 
 def test_a_version_that_was_removed_fails_the_batch(tmp_path: Path) -> None:
