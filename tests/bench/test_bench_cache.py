@@ -9,15 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semistream.bench.framework.kinds import measurements_of
 from semistream.bench.framework.measurement import VALUE, key_of
 from semistream.bench.framework.plot import plot_result
 from semistream.bench.framework.result_file import read_result
-from semistream.bench.framework.runner import Run, run_spec
+from semistream.bench.framework.runner import Run, measurements_of, run_spec
 from semistream.bench.framework.spec import load_spec
-from semistream.bench.framework.staged import staged_workload
+from semistream.bench.framework.store import staged_workload
 from semistream.bench.framework.targets import judge_targets
-from semistream.bench.measurements.cache import HitRatios, Hits, interval_optimum, measure_hits, static_optimum
+from semistream.bench.measurements.joins.cache_hits import (
+    HitRatios,
+    Hits,
+    interval_optimum,
+    measure_hits,
+    static_optimum,
+)
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.operators.driver import StepOperator

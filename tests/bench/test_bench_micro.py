@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from semistream.bench.framework.kinds import measurements_of
 from semistream.bench.framework.measurement import VALUE, Point, key_of
 from semistream.bench.framework.result_file import Result, read_result
-from semistream.bench.framework.runner import Run, run_spec
+from semistream.bench.framework.runner import Run, measurements_of, run_spec
 from semistream.bench.framework.spec import load_spec
-from semistream.bench.framework.staged import staged_workload
+from semistream.bench.framework.store import staged_workload
 from semistream.bench.framework.targets import judge_targets
 from semistream.bench.measurements.micro.multimap import OPERATIONS
 from semistream.bench.measurements.micro.raw_scan import BLOCK_BYTES, fastest_block_bytes, raw_scan_s, table_files

@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from semistream.bench.framework.kinds import measurements_of
 from semistream.bench.framework.measurement import MACHINE, key_of
 from semistream.bench.framework.plot import plot_result
 from semistream.bench.framework.provenance import collect_provenance
 from semistream.bench.framework.result_file import Finished, Result, read_result, write_result
-from semistream.bench.framework.runner import Run, run_spec
+from semistream.bench.framework.runner import Run, measurements_of, run_spec
 from semistream.bench.framework.spec import load_spec
 from semistream.bench.framework.targets import judge_targets
 from semistream.bench.measurements.two_streams.auction_files import BIDS, AuctionFiles

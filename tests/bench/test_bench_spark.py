@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from semistream.bench.framework.kinds import measurements_of
 from semistream.bench.framework.measurement import MACHINE, Point, key_of
 from semistream.bench.framework.plot import plot_result
 from semistream.bench.framework.provenance import collect_provenance
 from semistream.bench.framework.result_file import Finished, Result, read_result
+from semistream.bench.framework.runner import measurements_of
 from semistream.bench.framework.spec import load_spec
 from semistream.bench.framework.targets import Judged, judge_targets
 from semistream.bench.measurements.spark import plan_times, warm_tables
@@ -74,7 +74,7 @@ def test_every_plan_is_measured_and_the_result_is_drawn(tmp_path: Path) -> None:
 def test_listing_measurements_needs_no_spark() -> None:
     code = """
 import sys
-from semistream.bench.framework.kinds import measurements_of
+from semistream.bench.framework.runner import measurements_of
 from semistream.bench.framework.spec import load_spec
 print([len(measurements_of(load_spec(name), "full")) for name in ("spark", "punctuated-spark")])
 print("pyspark" in sys.modules)

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semistream.bench.framework.kinds import measurements_of
 from semistream.bench.framework.measurement import Point, key_of
 from semistream.bench.framework.plot import plot_result
 from semistream.bench.framework.result_file import Result, read_result
-from semistream.bench.framework.runner import Run, run_spec
+from semistream.bench.framework.runner import Run, measurements_of, run_spec
 from semistream.bench.framework.spec import load_spec
 from semistream.bench.framework.targets import judge_targets
 from semistream.bench.measurements.cost.bursty_part import BurstyPart

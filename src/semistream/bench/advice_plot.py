@@ -1,4 +1,4 @@
-"""Draws advice: the predicted rate of every algorithm against memory, what is recommended marked."""
+"""Draws advice: the predicted rate of every algorithm against memory, with the recommendation marked."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from semistream.cost.clock import Clock
 __all__ = ["draw_advice"]
 
 _POINTS = 9
-_SPAN = 8.0  # from an eighth of the recommended memory to eight times as much, or to the memory given
+_SPAN = 8.0  # from an eighth to eight times the recommended memory, or to the given memory
 
 
 def draw_advice(advice: Advice, path: Path) -> None:
@@ -57,7 +57,7 @@ def _best_of_each_algorithm(advice: Advice) -> list[Alternative]:
 
 
 def _curve(alternative: Alternative, memories: list[int], clock: Clock) -> list[tuple[float, float]]:
-    """Return (megabytes, tuples per second) where the algorithm can work and something limits it."""
+    """Return (megabytes, tuples per second) where the algorithm can run and its rate has a limit."""
     points = []
     for memory_bytes in memories:
         try:

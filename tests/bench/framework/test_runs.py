@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from semistream.bench.framework import provenance, runner
-from semistream.bench.framework.kinds import KINDS
 from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
 from semistream.bench.framework.plot import plot_result
 from semistream.bench.framework.provenance import Provenance, collect_provenance
 from semistream.bench.framework.result_file import Result, read_result, write_result
-from semistream.bench.framework.runner import Progress, Run, run_spec
+from semistream.bench.framework.runner import KINDS, Progress, Run, run_spec
 from semistream.bench.framework.spec import Spec, load_spec
 from semistream.core.errors import InvalidArgument
 from semistream.cost.clock import HDD

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from semistream.bench.framework import spec as spec_module
-from semistream.bench.framework.kinds import KINDS, measurements_of
 from semistream.bench.framework.measurement import key_of
+from semistream.bench.framework.runner import KINDS, measurements_of
 from semistream.bench.framework.spec import Spec, figure_ids, load_spec, spec_ids
 from semistream.bench.framework.targets import targets_of
-from semistream.bench.measurements.joins.rate import RateMeasurement, rate_cell
+from semistream.bench.measurements.joins.cell import rate_cell
+from semistream.bench.measurements.joins.rate import RateMeasurement
 from semistream.core.errors import InvalidArgument
 
 IDS = figure_ids()

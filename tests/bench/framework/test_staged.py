@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from semistream.bench.framework.staged import staged_workload
+from semistream.bench.framework.store import staged_workload
 from semistream.core.errors import ConcurrentWrite
 from semistream.storage import MasterTable
 from semistream.storage.files.store import LocalStore

@@ -9,19 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semistream.bench.framework.kinds import measurements_of
 from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
-from semistream.bench.framework.runner import Run
+from semistream.bench.framework.runner import Run, measurements_of
 from semistream.bench.framework.spec import Axis, Spec
-from semistream.bench.framework.staged import staged_workload
+from semistream.bench.framework.store import staged_workload
 from semistream.bench.measurements.cost import cost_validation
 from semistream.bench.measurements.cost.cost_validation import CostValidation
 from semistream.bench.measurements.joins.arrivals import measure_times_for
-from semistream.bench.measurements.joins.open_cell import OpenCell, open_cell
-from semistream.bench.measurements.joins.overload_rates import OutsideStore, Shedder
-from semistream.bench.measurements.joins.overloaded import overloaded_rate
-from semistream.bench.measurements.joins.page_reads import PageReads
-from semistream.bench.measurements.joins.rate import rate_cell
+from semistream.bench.measurements.joins.cell import OpenCell, open_cell, rate_cell
+from semistream.bench.measurements.joins.overload_rates import OutsideStore, Shedder, overloaded_rate
+from semistream.bench.measurements.joins.page_use import PageReads
 from semistream.bench.measurements.joins.saturated import Work
 from semistream.bench.measurements.joins.steady import SteadyState, WarmUp
 from semistream.core.budget import MemoryReport
@@ -75,7 +72,7 @@ def figure(kind: str, x_name: str, series: dict[str, Any], **parameters: Any) ->
     spec = Spec(
         id="S9-1",
         paper="S9",
-        lines="",
+        place="",
         title="",
         kind=kind,
         about="",

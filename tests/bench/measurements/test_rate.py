@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from semistream.bench.framework.kinds import measurements_of
 from semistream.bench.framework.measurement import MACHINE, Point
 from semistream.bench.framework.plot import plot_result
 from semistream.bench.framework.result_file import Result
-from semistream.bench.framework.runner import Run, run_spec
+from semistream.bench.framework.runner import Run, measurements_of, run_spec
 from semistream.bench.framework.spec import Spec, load_spec
-from semistream.bench.framework.staged import staged_workload
+from semistream.bench.framework.store import staged_workload
 from semistream.bench.measurements.joins.arrivals import Times
-from semistream.bench.measurements.joins.prepared_stream import PreparedStream
 from semistream.bench.measurements.joins.rate import RateMeasurement
+from semistream.bench.measurements.joins.saturated import PreparedStream
 from semistream.bench.measurements.joins.steady import Effort, WarmUp, make_operator, measure_steady
 from semistream.cost.clock import HDD
 from semistream.operators import algorithm, algorithm_names

@@ -9,8 +9,7 @@ import pytest
 
 import semistream as ss
 from semistream.bench.measurements.joins import saturated, steady
-from semistream.bench.measurements.joins.prepared_stream import PreparedStream
-from semistream.bench.measurements.joins.saturated import Saturated, Work
+from semistream.bench.measurements.joins.saturated import PreparedStream, Saturated, Work
 from semistream.bench.measurements.joins.steady import make_operator
 from semistream.core.errors import EmptyTable, InvalidArgument
 from semistream.core.metrics import Metrics

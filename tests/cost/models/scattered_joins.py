@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from semistream.bench.measurements.joins.prepared_stream import PreparedStream
-from semistream.bench.measurements.joins.saturated import Saturated
+from semistream.bench.measurements.joins.saturated import PreparedStream, Saturated
 from semistream.core.semantics import JoinSpec
 from semistream.cost.join_case import JoinCase, StreamShape, TableShape
 from semistream.cost.key_distribution import KeyDistribution

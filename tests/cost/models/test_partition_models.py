@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from semistream.bench.measurements.joins.prepared_stream import PreparedStream
-from semistream.bench.measurements.joins.saturated import Saturated
+from semistream.bench.measurements.joins.saturated import PreparedStream, Saturated
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.clock import HDD
 from semistream.cost.join_case import StreamShape

@@ -1,4 +1,4 @@
-"""Every algorithm in this process, each on the sales as fast as it takes them."""
+"""Every algorithm in this process, each at its own speed."""
 
 import time
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from semistream.workloads import SALES_SCHEMA
 __all__ = ["local_backend"]
 
 _BATCH_ROWS = 16_384
-# They read a page for almost every tuple that no cache answers.
+# They read a page for almost every tuple that their cache does not answer.
 _LOOKUP_ALGORITHMS = ("inlj", "cinlj")
 
 
 def local_backend(spec: DemoSpec, folder: Path, progress: Progress) -> AbstractContextManager[Backend]:
-    """Give the back end; nothing has to be started."""
+    """Return the back end; there is nothing to start."""
     return nullcontext(Backend(_stage, _joins, _notes))
 
 
@@ -68,8 +68,8 @@ def _notes(spec: DemoSpec, runs: tuple[JoinRun, ...]) -> tuple[str, ...]:
     looked_up = min(run.tuples for run in runs)
     return (
         f"Every algorithm ran in one process; INLJ and CINLJ got the first {looked_up:,} sales.",
-        "The table was just written, so its pages come from the operating system's page cache: these are warm rates, "
-        "and a table that has to come from the disk is read more slowly.",
-        "Seconds are those inside the operator. MESHJOIN's curve is flat at first because a tuple is complete only "
-        "when it has met every page: nothing is answered before the first full scan of the table.",
+        "The table was just written, so its pages come from the operating system's page cache: these are warm rates. "
+        "A table on disk is read more slowly.",
+        "Seconds are those inside the operator. MESHJOIN's curve is flat at first: a tuple is complete after it has "
+        "met every page, so nothing is answered before the first full scan of the table.",
     )

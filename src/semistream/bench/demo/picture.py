@@ -25,17 +25,17 @@ _RUN_COLORS = {
     "semistream": "#14588c",
 }
 _OTHER_RUN_COLOR = "#777777"
-# None of the runs' colours: a component belongs to several. Neighbours differ in hue.
+# Other colours than those of the runs, because several runs have the same component. Neighbours differ in hue.
 _COMPONENT_COLORS = (
     *("#6a4c93", "#b79fd6", "#2f8f8b", "#9fd6d2", "#8c3b60", "#d99bb8", "#6b705c", "#c8b88a"),
     *("#8a5a44", "#d9a38a", "#3d5a80", "#98b4d4", "#a3b18a", "#e0c341", "#4a4e69", "#c9ada7"),
 )
 _REST, _REST_COLOR = "other", "#b8b8b8"
-_MARKED_POINTS = 60  # of a timeline whose single points can be told apart: micro-batches
+_MARKED_POINTS = 60  # a shorter timeline, of micro-batches, marks its points
 
 
 def color_of(name: str) -> str:
-    """Return the colour that a run has in the whole report."""
+    """Return the colour of a run in the whole report."""
     return _RUN_COLORS.get(name, _OTHER_RUN_COLOR)
 
 
@@ -89,7 +89,7 @@ def _draw_cache(axes: "Axes", result: DemoResult) -> None:
 
 
 def _draw_memory(axes: "Axes", result: DemoResult) -> None:
-    runs = [run for run in result.runs if run.components]  # the others do not tell
+    runs = [run for run in result.runs if run.components]  # the others do not report them
     shown = [_large_components(run, result.budget_bytes) for run in runs]
     names = list(dict.fromkeys(name for components in shown for name in components))
     names.sort(key=lambda name: name == _REST)
@@ -109,7 +109,7 @@ def _draw_memory(axes: "Axes", result: DemoResult) -> None:
 
 
 def _large_components(run: JoinRun, budget_bytes: int) -> dict[str, int]:
-    """Return the components that can be seen in a bar; the others together."""
+    """Return the components that are visible in a bar, and the sum of the others."""
     large = {name: size for name, size in run.components.items() if size >= budget_bytes // 100}
     rest = sum(run.components.values()) - sum(large.values())
     return {**large, _REST: rest} if rest else large

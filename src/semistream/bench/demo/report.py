@@ -1,4 +1,4 @@
-"""The demonstration as one HTML page, picture included."""
+"""The demonstration as one HTML page with a picture."""
 
 import base64
 import html
@@ -46,7 +46,7 @@ COLUMNS = (
 
 
 def cells_of(run: JoinRun, budget_bytes: int) -> tuple[str, ...]:
-    """Return the figures of a run under `COLUMNS`; a dash where the join does not tell."""
+    """Return the figures of a run under `COLUMNS`; a dash for those that the join does not report."""
     metrics, memory_bytes, output = run.metrics, run.memory_bytes, run.output
     return (
         run.name,

@@ -1,4 +1,4 @@
-"""Generates the workload, has a back end join it, and compares every output with DuckDB's batch join."""
+"""Generates the workload, lets a back end join it, and compares every output with DuckDB's batch join."""
 
 import tempfile
 import time
@@ -25,13 +25,13 @@ __all__ = [
     "run_demo",
 ]
 
-# Small, but memory is short and keys come again, so that caches fill, evict and are resized here too.
+# Small, but memory is short and keys repeat, so that caches fill, evict and are resized here too.
 _WARM_UP = DemoSpec(master_rows=20_000, stream_tuples=20_000, lookup_tuples=500, budget_share=0.5)
 _COLUMNS = "key, sale, quantity, epoch_us(time), supplier, price, weight, payload"
 
 
 class Point(NamedTuple):
-    """How far a join was at a time."""
+    """The progress of a join at one time."""
 
     seconds: float
     answered: int
@@ -39,7 +39,7 @@ class Point(NamedTuple):
 
 
 class Fingerprint(NamedTuple):
-    """Rows and the sum of their hashes: equal for equal multisets, and for others almost never."""
+    """Rows and the sum of their hashes: equal for equal multisets, and almost never for others."""
 
     rows: int
     hash_sum: int
@@ -47,18 +47,18 @@ class Fingerprint(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRun:
-    """The figures of one join, and where its rows are.
+    """The figures of one join, and its output.
 
     Attributes
     ----------
     tuples
-        How many sales it got, from the front of the stream.
+        Number of sales that it got, from the front of the stream.
     joined
-        A Parquet file, or a pattern for several; they go when the demonstration is over.
+        A Parquet file, or a pattern for several; removed at the end of the demonstration.
     service_rate
         Tuples answered per second of work; waiting for sales is no work.
     metrics, memory_bytes, components
-        Counters, the most memory held, and its components; None and empty if the join does not tell.
+        Counters, the most memory held, and its components; None and empty if the join does not report them.
     paced
         Whether sales came at their own times.
     output, expected
@@ -85,7 +85,7 @@ class JoinRun:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoResult:
-    """The runs, remarks on them, and the table that they read."""
+    """The runs with remarks, and the table that they read."""
 
     spec: DemoSpec
     table_bytes: int
@@ -97,13 +97,13 @@ class DemoResult:
 
     @property
     def exact(self) -> bool:
-        """Whether every output is."""
+        """Whether every output is exact."""
         return all(run.exact for run in self.runs)
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Makes a master table of the products, left-joins the sales with it in several ways, and comments on the runs."""
+    """Stages the products as a master table, left-joins the sales with it in several ways, and comments on the runs."""
 
     stage: Callable[[Workload, Progress], MasterTable]
     joins: Callable[[Workload, MasterTable, int, Progress], Iterator[JoinRun]]
@@ -111,7 +111,7 @@ class Backend:
 
 
 OpenBackend = Callable[[DemoSpec, Path, Progress], AbstractContextManager[Backend]]
-"""Starts a back end, which keeps files of its own in the folder."""
+"""Starts a back end, which keeps its files in the folder."""
 
 
 def run_demo(spec: DemoSpec, folder: Path, open_backend: OpenBackend, progress: Progress) -> DemoResult:

@@ -1,4 +1,4 @@
-"""Local Spark: a bursty stream joined as it comes, then its front as fast as it is taken, beside Spark's own join."""
+"""Local Spark: a bursty live stream, then its first half at full speed, beside Spark's own join."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ __all__ = ["spark_backend"]
 def spark_backend(spec: DemoSpec, folder: Path, progress: Progress) -> Iterator[Backend]:
     """Start Spark, and stop it at the end."""
     progress("starting Spark", 0, 1)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have the packages of this process
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = (
         SparkSession.builder.master(f"local[{spec.cores}]")
@@ -82,7 +82,7 @@ def _joins(
         return ss.join(sales, table, on="key", how="left", memory=budget_bytes, columns=columns)
 
     def ours_again(sales: DataFrame) -> DataFrame:
-        # Equal joins share a cache, and the live one has seen these sales. With all columns named it is another join.
+        # Equal joins share a cache, and the live join has seen these sales. Naming all columns makes it another join.
         return ours(sales, [name for name in table.schema.names if name not in table.key])
 
     def sparks_own(sales: DataFrame) -> DataFrame:
@@ -153,7 +153,7 @@ def _watch(query: StreamingQuery, name: str, output: Path, tuples: int, paced: b
 
 
 def _held_bytes(batch: ss.JoinMetrics) -> int:
-    """Return what the tasks of the executor held together."""
+    """Return the bytes that all tasks of the executor held."""
     return sum(task.memory_bytes for task in batch.tasks)
 
 
@@ -162,7 +162,7 @@ def _notes(spec: DemoSpec, runs: tuple[JoinRun, ...]) -> tuple[str, ...]:
     return (
         f"Spark Structured Streaming joined the live sales as they came, {spec.rate:,} a second on average and in "
         f"bursts, in {len(live.timeline) - 1} micro-batches.",
-        f"The first {ours.tuples:,} sales again, as fast as they are taken: semistream {ours.service_rate:,.0f} a "
+        f"The first {ours.tuples:,} sales again, at full speed: semistream {ours.service_rate:,.0f} a "
         f"second, Spark's own join {sparks_own.service_rate:,.0f}: {ours.service_rate / sparks_own.service_rate:.1f} "
         "times as many. Spark's own join reads the whole table in every micro-batch, so its time grows with the table; "
         "ours grows with the different keys of the micro-batch, and begins with an empty cache.",

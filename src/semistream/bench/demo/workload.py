@@ -17,7 +17,7 @@ _ROW_GROUP_ROWS = 1 << 18
 
 
 class Progress(Protocol):
-    """Shows that ``done`` of ``total`` are done of one thing, and a line about it if there is one."""
+    """Shows that ``done`` of ``total`` are done of one task, and a line about it if given."""
 
     def __call__(self, what: str, done: int, total: int, line: str = "") -> None: ...
 
@@ -31,9 +31,9 @@ class DemoSpec:
     lookup_tuples
         Tuples for INLJ and CINLJ, which look up tuples one by one; only in one process.
     rate
-        Mean arrivals per second; bursts go far above it. In one process sales come as fast as they are taken.
+        Mean arrivals per second; bursts go far above it. In one process sales come as fast as the join takes them.
     missing_share
-        The share of sales whose product is not in the table.
+        The share of sales without a product in the table.
     budget_share
         Memory of a join, as a share of the table's bytes.
     cores
@@ -58,14 +58,14 @@ class DemoSpec:
 
     @property
     def arrivals(self) -> Bursts:
-        """When sales happen; the longest swing between busy and quiet is about a third of the run."""
+        """The times of sales; the longest swing between busy and quiet is about a third of the run."""
         period_s = max(1.0, self.stream_tuples / self.rate / 3)
         return Bursts(self.rate, burstiness=self.burstiness, period_s=period_s, seed=self.seed)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Products and sales as Parquet files, in a folder for whatever is made of them."""
+    """Products and sales as Parquet files, in a folder for all files of the run."""
 
     spec: DemoSpec
     folder: Path

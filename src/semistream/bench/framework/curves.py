@@ -18,14 +18,14 @@ class Curve:
     y: tuple[float, ...]
 
     def at(self, x: float) -> float | None:
-        """Return the value at the nearest x, when there is one within 2%; None otherwise."""
+        """Return the value at the nearest x within 2%, or None."""
         nearest = min(self.x, key=lambda known: abs(known - x), default=None)
         if nearest is None or abs(nearest - x) > 0.02 * max(abs(x), abs(nearest)) + 1e-12:
             return None
         return self.y[self.x.index(nearest)]
 
     def near(self, x: float) -> float | None:
-        """Return the value at x, on the line between its neighbours if it was not measured; None outside of them.
+        """Return the value at x, interpolated if it was not measured; None outside of the curve.
 
         Examples
         --------
@@ -38,7 +38,7 @@ class Curve:
 
 
 class Curves:
-    """All curves of what is named by ``shown``: a clock, another value of the points, or one of their details."""
+    """All curves of one value, named by ``shown``: a clock, another value of the points, or one of their details."""
 
     def __init__(self, points: Iterable[Point], shown: str) -> None:
         values: dict[tuple[str, str], dict[float, float]] = {}
@@ -55,14 +55,14 @@ class Curves:
 
     @property
     def groups(self) -> list[str]:
-        """The groups, in the order in which they were measured."""
+        """The groups, in order of measurement."""
         return list(dict.fromkeys(group for group, _ in self._curves))
 
     @property
     def series(self) -> list[str]:
-        """The series, in the order in which they were measured."""
+        """The series, in order of measurement."""
         return list(dict.fromkeys(series for _, series in self._curves))
 
     def of(self, group: str, series: str) -> Curve | None:
-        """Return a curve; None when it was not measured."""
+        """Return a curve, or None if it was not measured."""
         return self._curves.get((group, series))

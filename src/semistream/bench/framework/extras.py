@@ -1,4 +1,4 @@
-"""Optional packages: imported where they are used, with a clear line when they are absent."""
+"""Imports optional packages where they are used; an absent one is an error of one clear line."""
 
 from importlib import import_module
 from types import ModuleType

@@ -1,39 +1,51 @@
-"""What a run is made of: measurements that are run one by one, kept, and not repeated."""
+"""Measurements, the parts of a run: run one by one, kept, and not repeated."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from semistream.core.errors import InvalidArgument
 from semistream.cost.clock import MACHINE
 from semistream.storage import MasterTable
 from semistream.workloads import Workload
 
-__all__ = ["MACHINE", "VALUE", "Context", "Measurement", "PlacedMeasurement", "Point", "key_of"]
+__all__ = [
+    "MACHINE",
+    "VALUE",
+    "Context",
+    "Measurement",
+    "PlacedMeasurement",
+    "Point",
+    "check_above",
+    "check_least",
+    "in_turns",
+    "key_of",
+]
 
 VALUE = "value"
-"""What a point shows where no clock plays a part."""
+"""The name of a point's value that depends on no clock."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured, or predicted, for one series at one place of the x axis.
+    """A measured or predicted point of one series.
 
     Attributes
     ----------
     series
-        Such as an algorithm; with a panel of its own for each ``group``, if there are several.
+        Such as an algorithm. Each ``group`` has its own panel.
     x
-        A number, in the unit of the x axis.
+        The place on the x axis, in its unit.
     y
-        Values by the name of what they are: a clock, another measure, or `VALUE`. `MACHINE` is this machine's clock,
-        without what passed for want of a core; other clocks are disk profiles.
+        Values by name: a clock, another measure, or `VALUE`. `MACHINE` is this machine's clock, without the time spent
+        waiting for a core; other clocks are disk profiles.
     details
-        What else was measured, with units in the names.
+        Other measured values, with units in their names.
     """
 
     series: str
@@ -47,24 +59,24 @@ class Point:
 
 
 class Context(NamedTuple):
-    """What a measurement may use.
+    """The means of a measurement.
 
     Attributes
     ----------
     table
         Returns the staged master table of a workload, by its layout and page size.
     data_dir
-        For what has to lie on disk meanwhile.
+        The folder for files.
     shared_data
-        The folder with real data sets; None when there is none.
+        The folder of real data sets, if there is one.
     report
-        Is told what is being done.
+        Called with a line about the current work.
     resource
-        Returns what is opened once and used by several measurements, by its name: a session, a yardstick. It is made
-        when it is first asked for, and closed when the run ends.
+        Returns a resource that several measurements share, such as a session, by name. It is opened at its first use
+        and closed at the end of the run.
     remembered
-        Returns what is worked out once and used by several measurements, by its name: plain JSON values, kept with
-        the finished measurements, so that a resumed run has the same.
+        Returns plain JSON values that several measurements share, by name. They are computed once and kept with the
+        finished measurements, so that a resumed run has the same.
     """
 
     table: "Callable[[Workload, str, int], MasterTable]"
@@ -77,14 +89,14 @@ class Context(NamedTuple):
 
 
 class Measurement(Protocol):
-    """A part of a run that is measured as a whole: a frozen dataclass of plain values, which decide its outcome.
+    """A part of a run that is measured as a whole: a frozen dataclass of the plain values that decide its outcome.
 
     Attributes
     ----------
     name
-        For people, in few words; ``--only`` chooses by it.
+        A short text; ``--only`` chooses by it.
     weight
-        About how many seconds it takes.
+        Its approximate time in seconds.
     """
 
     @property
@@ -100,23 +112,64 @@ class Measurement(Protocol):
 
 @runtime_checkable
 class PlacedMeasurement(Measurement, Protocol):
-    """A measurement that several figures share, each showing something else of it.
+    """A measurement that several figures share; each shows other values of it.
 
     Attributes
     ----------
     cell
-        What decides the outcome.
+        The values that decide the outcome.
     """
 
     @property
     def cell(self) -> Any: ...
 
     def placed(self, points: Sequence[Point]) -> list[Point]:
-        """Return the points of this figure, from those that `run` returned for any of them."""
+        """Return the points of this figure, from the points of `run`."""
         ...
 
 
 def key_of(measurement: Measurement) -> str:
-    """Return a name for all that decides the outcome but the seed; what has the same key is measured once."""
+    """Return a name for all that decides the outcome, except the seed; one key is measured once."""
     decisive: Any = measurement.cell if isinstance(measurement, PlacedMeasurement) else measurement
     return f"{type(measurement).__name__} {json.dumps(asdict(decisive), sort_keys=True)}"
+
+
+def check_least(parameters: Mapping[str, Any], **least: float) -> None:
+    """Raise `InvalidArgument` if a parameter is below its least value.
+
+    Examples
+    --------
+    >>> check_least({"rows": 10}, rows=1000)
+    Traceback (most recent call last):
+    semistream.core.errors.InvalidArgument: rows=10 must be at least 1000
+    """
+    for name, limit in least.items():
+        if parameters[name] < limit:
+            raise InvalidArgument(f"{name}={parameters[name]} must be at least {limit}")
+
+
+def check_above(parameters: Mapping[str, Any], **limits: float) -> None:
+    """Raise `InvalidArgument` unless a parameter is above its limit."""
+    for name, limit in limits.items():
+        if not parameters[name] > limit:
+            raise InvalidArgument(f"{name}={parameters[name]} must be above {limit}")
+
+
+def in_turns(
+    sides: Mapping[str, Callable[[], T]], repeats: int, report: Callable[[str], None] = lambda message: None
+) -> dict[str, list[T]]:
+    """Run every side once in each of ``repeats`` rounds, and return their results.
+
+    In turns, other work on the machine slows all sides of a comparison alike.
+
+    Examples
+    --------
+    >>> in_turns({"ours": lambda: 1, "theirs": lambda: 2}, repeats=2)
+    {'ours': [1, 1], 'theirs': [2, 2]}
+    """
+    found: dict[str, list[T]] = {name: [] for name in sides}
+    for repeat in range(repeats):
+        for name, measure in sides.items():
+            report(f"{name}: run {repeat + 1} of {repeats}")
+            found[name].append(measure())
+    return found

@@ -1,4 +1,4 @@
-"""Draws a result file: a panel for each group and clock, and how far targets are met. Nothing is measured here."""
+"""Draws a result file: a panel for each group and clock, and the targets. Nothing is measured here."""
 
 import math
 import os
@@ -28,8 +28,8 @@ _COLORS = (
 )
 _MARKERS = "osD^vPX*<>"
 _WIDTH, _HEIGHT = 5.2, 3.4
-_MOST_IN_A_PANEL = 6  # series in the legend of a panel; more share one
-_CHARACTERS = 60  # of ticks that fit below a panel
+_MOST_IN_A_PANEL = 6  # series in the legend of a panel; more get one legend for all panels
+_CHARACTERS = 60  # of all ticks below a panel
 _PREDICTED, _MEASURED = " predicted", " measured"
 _VERDICT_COLORS = {True: "#2a7f62", False: "#c44536", None: "#8a8a8a"}
 
@@ -78,12 +78,12 @@ def _drawable(point: Point) -> Point:
 
 
 def _base(series: str) -> str:
-    """Return what a measured series and its prediction share."""
+    """Return the name that a measured series and its prediction share."""
     return series.removesuffix(_PREDICTED).removesuffix(_MEASURED)
 
 
 def _panels(points: list[Point]) -> dict[str, list[str]]:
-    """Return the clocks of every group, in the order in which they came."""
+    """Return the clocks of every group, in order of appearance."""
     panels: dict[str, dict[str, None]] = {}
     for point in points:
         panels.setdefault(point.group, {}).update(dict.fromkeys(point.y))
@@ -91,7 +91,7 @@ def _panels(points: list[Point]) -> dict[str, list[str]]:
 
 
 def _columns(panels: dict[str, list[str]]) -> int:
-    """Return how many panels stand side by side: where groups have two clocks, these do."""
+    """Return the number of panels side by side; the two clocks of a group stand side by side."""
     clocks = max(len(clocks) for clocks in panels.values())
     if clocks <= 2 and len(panels) > 6:
         return 4
@@ -150,7 +150,7 @@ def _draw_legend(figure: "SubFigure", all_axes: "Iterable[Axes]") -> None:
 
 
 def _draw_bars(axes: "Axes", spec: Spec, points: list[Point], clock: str, styles: dict[str, int]) -> None:
-    """Draw series that were measured at one place of the x axis alone."""
+    """Draw series that have only one x."""
     values = [point.y[clock] for point in points]
     bars = axes.barh(
         range(len(points)),
@@ -170,7 +170,7 @@ def _draw_bars(axes: "Axes", spec: Spec, points: list[Point], clock: str, styles
 
 
 def _draw_targets(axes: "Axes", judged: Sequence[Judged]) -> None:
-    """Draw every line as a multiple of its limit; to the right of 1 it is met."""
+    """Draw every line as a multiple of its limit; it is met to the right of 1."""
     lines = list(reversed(judged))
     margins = [_margin(line) for line in lines]
     axes.barh(range(len(lines)), margins, color=[_VERDICT_COLORS[line.met] for line in lines], height=0.7)
@@ -184,9 +184,9 @@ def _draw_targets(axes: "Axes", judged: Sequence[Judged]) -> None:
     for row, (line, margin) in enumerate(zip(lines, margins, strict=True)):
         axes.text(max(margin, 1.0), row, f" {line.value:.3g} ({line.target.bound})", va="center", fontsize=8)
     axes.set_xlabel(
-        "how far the target is met (1 = just met, to the right = better)"
+        "multiple of the target (1 = just met, to the right = better)"
         if all(line.met is not None for line in lines)
-        else "multiple of the target (grey = no verdict: not the size that the target speaks of)",
+        else "multiple of the target (grey = no verdict: not the size of the target)",
         fontsize=9,
     )
     axes.spines[["top", "right"]].set_visible(False)

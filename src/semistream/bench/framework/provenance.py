@@ -1,4 +1,4 @@
-"""Where a figure comes from: commit, machine, versions, seed and date. No host name and no path."""
+"""The origin of a figure: commit, machine, versions, seed and date. No host name and no path."""
 
 import hashlib
 import os
@@ -25,13 +25,13 @@ class Provenance:
     Attributes
     ----------
     commit
-        Of the checkout that ran; None for an installed package.
+        The commit of the checkout; None for an installed package.
     commit_is_clean
         Whether the checkout had no changes beyond the commit.
     load_average
-        Processes that wanted a core in the minute before: what else the machine was doing.
+        Processes that wanted a core in the minute before.
     changes
-        A digest of the package, where the checkout had changes: tells one state of them from another.
+        A digest of the package, if the checkout had changes.
     """
 
     date: str
@@ -50,7 +50,7 @@ class Provenance:
 
 
 def collect_provenance(seed: int) -> Provenance:
-    """Return the provenance of what this process measures now.
+    """Return the provenance of measurements in this process, now.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def _commit() -> tuple[str | None, bool | None]:
     package = Path(semistream.__file__).parent
     try:
         commit = _git(package, "rev-parse", "HEAD")
-        # A package installed into another project's checkout is not part of that project's commit.
+        # A package installed into the checkout of another project does not belong to its commit.
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         return commit, _git(package, "status", "--porcelain", "--", ".") == ""
     except (OSError, subprocess.CalledProcessError):

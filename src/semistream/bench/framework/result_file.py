@@ -21,12 +21,12 @@ _FORMAT = 2
 
 @dataclass(frozen=True)
 class Finished:
-    """A measurement that is done.
+    """A finished measurement.
 
     Attributes
     ----------
     seconds
-        What it took, whether in this run or in that of another benchmark.
+        Its time, in this run or in one of another benchmark.
     """
 
     name: str
@@ -37,18 +37,18 @@ class Finished:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured.
+    """The points of a benchmark, with their origin.
 
     Attributes
     ----------
     benchmark
         The id of its spec.
     spec
-        As it was run: with the parameters of ``scale`` alone.
+        The spec as run, with the parameters of ``scale`` alone.
     finished
-        The measurements that are done, in the order of the spec.
+        The finished measurements, in the order of the spec.
     missing
-        The names of the measurements that are not done.
+        The names of the other measurements.
     """
 
     benchmark: str
@@ -60,22 +60,22 @@ class Result:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all measurements are done."""
+        """Whether all measurements are finished."""
         return not self.missing
 
     @property
     def name(self) -> str:
-        """Benchmark and scale, as files and sections are named."""
+        """Benchmark and scale, as in names of files and sections."""
         return self.benchmark if self.scale == "full" else f"{self.benchmark}-{self.scale}"
 
     @property
     def points(self) -> list[Point]:
-        """The points of all measurements that are done."""
+        """The points of all finished measurements."""
         return [point for done in self.finished for point in done.points]
 
     @property
     def spec_as_run(self) -> Spec:
-        """The spec as it was run."""
+        """The spec as run."""
         return Spec.from_run(self.spec, self.scale)
 
     def to_json(self) -> str:
@@ -124,7 +124,7 @@ def read_result(path: str | os.PathLike[str]) -> Result:
     Raises
     ------
     InvalidArgument
-        When the file is absent, or is not a result file of this format.
+        The file is absent, or is no result file of this format.
     """
     name = os.fspath(path)
     try:
@@ -157,10 +157,10 @@ def read_result(path: str | os.PathLike[str]) -> Result:
 
 
 def _is_sound(result: Result) -> bool:
-    """Whether values are of their types: what reads a result relies on them."""
+    """Whether all values have their types: readers of a result rely on them."""
     spec, provenance, points = result.spec_as_run, result.provenance, result.points
     texts: list[object] = [result.benchmark, result.scale, spec.id, spec.title, spec.kind, spec.about, spec.paper]
-    texts += [spec.lines, provenance.date, provenance.semistream, provenance.cpu, provenance.commit or ""]
+    texts += [spec.place, provenance.date, provenance.semistream, provenance.cpu, provenance.commit or ""]
     texts += result.missing
     for axis in (spec.x, spec.y):
         texts += [axis.label, axis.unit, *axis.ticks, *axis.labels, *axis.labels.values()]

@@ -1,34 +1,73 @@
-"""Runs a spec measurement by measurement; what is finished is kept, and need not be measured again."""
+"""Runs a spec measurement by measurement, and keeps finished ones so that they need not be measured again."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from semistream.bench.framework.kinds import measurements_of
 from semistream.bench.framework.measurement import Context, Measurement, PlacedMeasurement, Point, key_of
 from semistream.bench.framework.provenance import Provenance, collect_provenance
 from semistream.bench.framework.result_file import Finished, Result
 from semistream.bench.framework.spec import Spec
-from semistream.bench.framework.staged import staged_workload
-from semistream.bench.framework.store import MeasurementStore, code_of, machine_of
+from semistream.bench.framework.store import MeasurementStore, code_of, machine_of, staged_workload
 from semistream.core.errors import InvalidArgument
 from semistream.storage import MasterTable
 from semistream.workloads import Workload
 
-__all__ = ["Progress", "Run", "run_spec"]
+__all__ = ["KINDS", "Kind", "Progress", "Run", "measurements_of", "run_spec"]
+
+Kind = Callable[[Spec, Mapping[str, Any]], list[Measurement]]
+"""Returns the measurements of a spec, from the parameters of a scale, without measuring or reading."""
+
+KINDS = {
+    "rate": "joins.rate:rate_measurements",
+    "page use": "joins.page_use:page_use_measurements",
+    "processing time": "joins.times:processing_time_measurements",
+    "waiting time": "joins.times:waiting_time_measurements",
+    "memory for rate": "cost.memory_for_rate:memory_for_rate_measurements",
+    "cost validation": "cost.cost_validation:cost_validation_measurements",
+    "shedding": "joins.overload_rates:shedding_measurements",
+    "growing table": "joins.growing_table:growing_table_measurements",
+    "sales by product": "stream_plots:sales_measurements",
+    "arrivals over time": "stream_plots:arrivals_measurements",
+    "two streams": "two_streams.figures:two_streams_measurements",
+    "tuning": "cost.tuning:tuning_measurements",
+    "cache": "joins.cache_hits:cache_measurements",
+    "micro": "micro.parts:micro_measurements",
+    "spark": "spark.plan_times:spark_measurements",
+    "punctuated": "two_streams.experiments:punctuated_measurements",
+    "punctuated on Spark": "two_streams.on_spark:punctuated_spark_measurements",
+}
+"""Module and function of each kind, below `semistream.bench.measurements`; imported when used, as some need Spark."""
+
+
+def measurements_of(spec: Spec, scale: str) -> list[Measurement]:
+    """Return the measurements of a spec at ``scale``.
+
+    Examples
+    --------
+    >>> from semistream.bench.framework.spec import load_spec
+    >>> len(measurements_of(load_spec("S0-5a"), "quick"))
+    4
+    """
+    if spec.kind not in KINDS:
+        raise InvalidArgument(f"{spec.id} has the unknown kind {spec.kind!r}: use one of {', '.join(KINDS)}")
+    module, _, function = KINDS[spec.kind].partition(":")
+    kind: Kind = getattr(import_module(f"semistream.bench.measurements.{module}"), function)
+    return kind(spec, spec.parameters(scale))
 
 
 class Progress(NamedTuple):
-    """How far a run is.
+    """The progress of a run.
 
     Attributes
     ----------
     share_done
-        Of the work, by the weights of the measurements.
+        The finished share of the work, by the weights of the measurements.
     left_s
-        What the rest will take, by how long the finished measurements took; None before the first.
+        Estimated time of the rest; None before the first finished measurement.
     """
 
     message: str
@@ -37,22 +76,22 @@ class Progress(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How specs are run.
+    """The settings of a run.
 
     Attributes
     ----------
     data_dir
-        Where master tables and finished measurements are kept.
+        The folder of master tables and finished measurements.
     real_data
-        The folder with real data sets; None when there is none.
+        The folder of real data sets, if there is one.
     only
-        Parts of the names of the measurements to make; all of them by default.
+        Parts of the names of the measurements to make; all by default.
     measure_again
-        Whether finished measurements of earlier runs are left aside.
+        Whether to ignore finished measurements of earlier runs.
     tell
-        Is told how far the run is.
+        Called with the progress.
     keep
-        Is given the result so far after every measurement.
+        Called with the result so far after every measurement.
     """
 
     data_dir: Path
@@ -64,7 +103,7 @@ class Run(NamedTuple):
     keep: Callable[[Result], None] = lambda result: None
 
     def store(self) -> MeasurementStore:
-        """Return the finished measurements; specs that are run together share one."""
+        """Return the store of finished measurements, which specs of one run share."""
         provenance = collect_provenance(self.seed)
         return MeasurementStore(self.data_dir / "measurements", provenance, only_new=self.measure_again)
 
@@ -88,12 +127,12 @@ def run_spec(
     resumed: Result | None = None,
     store: MeasurementStore | None = None,
 ) -> Result:
-    """Measure what ``spec`` asks for at ``scale``, and return the points.
+    """Run the measurements of ``spec`` at ``scale``, and return their points.
 
     Parameters
     ----------
     resumed
-        An earlier result of the same spec, whose measurements are not repeated.
+        An earlier result of the same spec; its measurements are not repeated.
     store
         Finished measurements, of this spec and others.
     """
@@ -129,7 +168,7 @@ def run_spec(
 
 
 class _Measuring:
-    """Runs measurements, and holds what several of them use until all are done."""
+    """Runs measurements, and keeps the resources that they share until all are done."""
 
     def __init__(self, run: Run, store: MeasurementStore) -> None:
         self._run = run
@@ -190,7 +229,7 @@ def _finished(resumed: Result, spec: Spec, scale: str, provenance: Provenance) -
 
 
 class _Estimate:
-    """How long the remaining measurements will take, by how long the finished ones took."""
+    """Estimates the time of the remaining measurements from the time of the finished ones."""
 
     def __init__(self, measurements: Sequence[Measurement]) -> None:
         self._all = self._left = sum(measurement.weight for measurement in measurements)

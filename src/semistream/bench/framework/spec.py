@@ -1,6 +1,6 @@
-"""Spec files: what a benchmark measures, what it shows, and how large it is at each scale.
+"""Spec files: the measurements, axes and sizes of a benchmark at each scale.
 
-A benchmark of ours has a file in ``specs``, a figure of a paper one in ``specs/papers``; both are read the same way.
+Our benchmarks are in ``specs``, the figures of the papers in ``specs/papers``; both are read the same way.
 """
 
 import json
@@ -17,7 +17,7 @@ from semistream.core.errors import InvalidArgument
 __all__ = ["SCALES", "Axis", "Spec", "figure_ids", "load_spec", "read_toml", "spec_ids"]
 
 SCALES = ("quick", "full", "laptop", "paper")
-"""Seconds; the size that targets speak of; for figures minutes, and the papers' own sizes."""
+"""Seconds; the size of the targets; for figures minutes, and the papers' own sizes."""
 
 _DEFAULTS = "papers/defaults.toml"
 
@@ -29,13 +29,13 @@ class Axis:
     Attributes
     ----------
     name
-        Of the parameter that varies along it; the y axis has none.
+        The parameter that varies along it; empty for the y axis.
     factor
-        What values of the parameter are multiplied by to be in ``unit``.
+        Converts values of the parameter to ``unit``.
     labels
-        Instead of ``label``, for groups or values that show something else.
+        Other labels, by the name of a group or a value.
     ticks
-        Names of the places 0, 1, 2 and so on, where they are no numbers.
+        Names of the places 0, 1, 2 and so on, if x is no number.
     """
 
     label: str
@@ -60,24 +60,24 @@ class Axis:
 
 @dataclass(frozen=True)
 class Spec:
-    """What is measured, drawn and judged under one name.
+    """A benchmark or a figure of a paper.
 
     Attributes
     ----------
     id
         The name of a benchmark; for a figure the paper and its number there, such as S0-5a.
     kind
-        Which measurements it is made of; see `semistream.bench.framework.kinds`.
+        The kind of its measurements; see `semistream.bench.framework.runner`.
     about
-        What it shows; for a figure what the paper says that it shows.
-    paper, lines
-        Of a figure: the paper, and where it describes the figure.
+        What it shows; for a figure in the paper's view.
+    paper, place
+        Of a figure: the paper, and the section that describes it.
     series
         The settings of every series, by its name.
     scales
-        The parameters at each scale, those included that all scales share.
+        All parameters at each scale, including those that the scales share.
     has_lines
-        Whether the points of a series are joined by a line.
+        Whether a line joins the points of a series.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Spec:
     scales: Mapping[str, Mapping[str, Any]]
     series: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paper: str = ""
-    lines: str = ""
+    place: str = ""
     needs_spark: bool = False
     has_lines: bool = True
 
@@ -105,7 +105,7 @@ class Spec:
 
     @property
     def scale_of_targets(self) -> str:
-        """The scale that is measured unless another is asked for."""
+        """The default scale."""
         return "laptop" if self.is_figure else "full"
 
     def parameters(self, scale: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Spec:
         return replace(self, scales={**self.scales, scale: {**known, **values}})
 
     def has_size_of_targets(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether a run with ``parameters`` is of the size that the targets speak of; lists may be shorter."""
+        """Whether a run with ``parameters`` has the size of the targets; lists may be shorter."""
         wanted = self.scales.get(self.scale_of_targets, {})
         return set(parameters) == set(wanted) and all(
             value == wanted[name]
@@ -138,7 +138,7 @@ class Spec:
         )
 
     def as_run(self, scale: str) -> dict[str, Any]:
-        """Return the spec as it stands in a result file: with the parameters of one scale."""
+        """Return the spec for a result file: with the parameters of one scale."""
         content = {name: value for name, value in asdict(self).items() if name != "scales"}
         as_read: dict[str, Any] = json.loads(json.dumps({**content, "parameters": self.parameters(scale)}))
         return as_read
@@ -146,7 +146,8 @@ class Spec:
     @staticmethod
     def from_run(content: Mapping[str, Any], scale: str) -> "Spec":
         """Return what `as_run` was called on, with that one scale."""
-        parts = {name: value for name, value in content.items() if name not in ("parameters", "x", "y")}
+        # `lines` stands in older result files.
+        parts = {name: value for name, value in content.items() if name not in ("parameters", "x", "y", "lines")}
         return Spec(**parts, x=_axis(content["x"]), y=_axis(content["y"]), scales={scale: content["parameters"]})
 
 
@@ -201,7 +202,7 @@ def load_spec(spec_id: str) -> Spec:
 
 
 def read_toml(text: str, source: str) -> dict[str, Any]:
-    """Return what a TOML file says; ``source`` names it in errors."""
+    """Return the content of a TOML file; ``source`` names it in errors."""
     toml = _toml()
     try:
         content: dict[str, Any] = toml.loads(text)
@@ -236,7 +237,7 @@ def _is_part(values: list[Any], wanted: list[Any]) -> bool:
 
 
 def _order(figure_id: str) -> tuple[str, int, str]:
-    """Return what figures are sorted by: the paper, then the number and the letter."""
+    """Return the sort key of a figure: the paper, then the number and the letter."""
     paper, _, figure = figure_id.partition("-")
     digits = "".join(character for character in figure if character.isdigit())
     return paper, int(digits or 0), figure

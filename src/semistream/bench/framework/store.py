@@ -1,20 +1,25 @@
-"""Finished measurements in the data folder, so that benchmarks share what they have in common."""
+"""The data folder of benchmarks: finished measurements and staged master tables, shared by all that need the same."""
 
 import hashlib
 import json
+import re
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from semistream.bench.framework.measurement import Point
 from semistream.bench.framework.provenance import Provenance
 from semistream.bench.framework.result_file import write_whole
+from semistream.core.errors import SemistreamError, TableExists
+from semistream.storage import MasterTable, open_table, stage
+from semistream.workloads import Workload
 
-__all__ = ["MeasurementStore", "Stored", "code_of", "machine_of"]
+__all__ = ["MeasurementStore", "Stored", "code_of", "machine_of", "staged_workload"]
 
 
 class Stored(NamedTuple):
-    """What a measurement returned, and how long it took."""
+    """The points of a measurement, and its time."""
 
     points: list[Point]
     seconds: float
@@ -28,7 +33,7 @@ class MeasurementStore:
     folder
         Made at the first `keep`.
     only_new
-        Whether what was there before is measured again.
+        Whether to ignore what was there before.
     """
 
     def __init__(self, folder: Path, provenance: Provenance, *, only_new: bool = False) -> None:
@@ -37,21 +42,21 @@ class MeasurementStore:
         self._new: set[str] | None = set() if only_new else None
 
     def find(self, key: str) -> Stored | None:
-        """Return what was kept under ``key``; None when it has to be measured."""
+        """Return the measurement of ``key``, or None if there is none."""
         content = self._read(key)
         try:
             return (
                 None if content is None else Stored([Point(**each) for each in content["points"]], content["seconds"])
             )
         except (KeyError, TypeError):
-            return None  # not ours: it is measured, and written anew
+            return None  # not ours: it is measured, and overwritten
 
     def keep(self, key: str, points: Sequence[Point], seconds: float) -> None:
-        """Keep what was measured."""
+        """Keep a measurement."""
         self._write(key, {"seconds": seconds, "points": [point.as_dict() for point in points]})
 
     def remembered(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return the JSON values kept under ``key``; they are made and kept when there are none."""
+        """Return the JSON values of ``key``; without any, make and keep them."""
         content = self._read(key)
         if content is None or "values" not in content:
             self._write(key, {"values": make()})
@@ -60,7 +65,7 @@ class MeasurementStore:
         return content["values"]
 
     def _read(self, key: str) -> dict[str, Any] | None:
-        """Return what is kept under ``key``; None when there is nothing, or nothing of these conditions."""
+        """Return the content of ``key``, or None if there is none for these conditions."""
         if self._new is not None and key not in self._new:
             return None
         try:
@@ -82,13 +87,64 @@ class MeasurementStore:
 
 
 def code_of(provenance: Provenance) -> str:
-    """Return which code measured: the commit, or the version of an installed package."""
+    """Return the code that measured: the commit, or the version of an installed package."""
     if provenance.commit is None:
         return f"version {provenance.semistream}"
     return provenance.commit if provenance.commit_is_clean else f"{provenance.commit} with changes {provenance.changes}"
 
 
 def machine_of(provenance: Provenance) -> str:
-    """Return what measured beside the code: the processor, and the versions of the libraries."""
+    """Return the processor and the versions of the libraries."""
     libraries = ", ".join(f"{name} {version}" for name, version in sorted(provenance.libraries.items()))
     return f"{provenance.cpu}, {provenance.cores} cores, Python {provenance.python}, {libraries}"
+
+
+_PERMUTED = re.compile(r"permuted-(\d+-rows)-(seed-\d+)")
+
+
+def staged_workload(
+    data_dir: Path,
+    workload: Workload,
+    *,
+    layout: str,
+    page_bytes: int,
+    progress: Callable[[int], None] | None = None,
+) -> MasterTable:
+    """Return the master table of ``workload`` inside ``data_dir``, staged unless it is there.
+
+    ``progress`` is called with the number of rows staged so far.
+    """
+    path = data_dir / _folder(workload, layout, page_bytes)
+
+    def staged() -> MasterTable:
+        return stage(
+            workload.master(),
+            path,
+            key=workload.key,
+            layout=cast(Literal["heap", "clustered"], layout),
+            page_bytes=page_bytes,
+            progress=progress,
+        )
+
+    if path.exists():
+        try:
+            table = open_table(path)
+        except SemistreamError:
+            try:
+                return staged()  # staging was interrupted; a table that another run stages now is left to it
+            except TableExists:
+                shutil.rmtree(path)
+        else:
+            is_like_it = (table.num_rows, table.page_bytes, table.layout) == (workload.num_rows, page_bytes, layout)
+            if is_like_it and table.schema.equals(workload.master_schema):
+                return table
+            shutil.rmtree(path)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    return staged()
+
+
+def _folder(workload: Workload, layout: str, page_bytes: int) -> str:
+    permuted = _PERMUTED.fullmatch(workload.table_name)
+    if permuted is not None:  # the old name of these tables
+        return f"{layout}-{permuted[1]}-{page_bytes}-bytes-{permuted[2]}"
+    return f"{layout}-{workload.table_name}-{page_bytes}-bytes"

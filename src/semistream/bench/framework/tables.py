@@ -6,8 +6,8 @@ A block of a page stands between two comments, and is written again by `fill_pag
     <!-- table of docs/results/spark.json: this machine, * rows -->
     <!-- end of table -->
 
-After the colon stands ``targets``, for the verdicts, or what the points show (a clock, ``value`` or another). A pattern
-after a comma chooses among the targets, or among the groups of the points.
+After the colon stands ``targets``, for the verdicts, or the name of a value of the points (a clock, ``value`` or
+another). A pattern after a comma chooses among the targets, or among the groups of the points.
 """
 
 import os
@@ -24,7 +24,7 @@ from semistream.core.errors import InvalidArgument
 
 __all__ = ["Table", "fill_page", "filled", "origin", "points_table", "targets_table"]
 
-_MOST_PLACES = 12  # of a curve with more, the last one is shown
+_MOST_PLACES = 12  # a longer curve shows its last place alone
 _VERDICTS = {True: "met", False: "missed", None: "-"}
 _BEGIN, _END = "<!-- table of ", "<!-- end of table -->"
 _BLOCK = re.compile(rf"{_BEGIN}(?P<file>\S+): (?P<view>[^\n]+?) -->\n(?:(?!{_BEGIN}).)*?{_END}", re.DOTALL)
@@ -43,7 +43,7 @@ class Table(NamedTuple):
 
 
 def targets_table(result: Result, chosen: str = "*") -> Table:
-    """Return every target that was measured beside its limit, and the verdict."""
+    """Return every measured target with its limit and the verdict."""
     rows = [
         [line.name, line.target.bound, f"{line.value:.3g}", _VERDICTS[line.met]]
         for line in judge_targets(result)
@@ -53,7 +53,7 @@ def targets_table(result: Result, chosen: str = "*") -> Table:
 
 
 def points_table(result: Result, shown: str, chosen: str = "*") -> Table:
-    """Return a row for every place in groups that fit ``chosen``, with a column for every series."""
+    """Return a row for every place in the groups that match ``chosen``, with a column for every series."""
     axis = result.spec_as_run.x
     points = [point for point in result.points if shown in point.y and fnmatchcase(point.group, chosen)]
     series = list(dict.fromkeys(point.series for point in points))
@@ -76,7 +76,7 @@ def _figure(value: float) -> str:
 
 
 def origin(provenance: Provenance) -> str:
-    """Return where figures come from, in one line."""
+    """Return the origin of figures in one line."""
     commit = (provenance.commit or f"version {provenance.semistream}")[:10]
     changes = "" if provenance.commit_is_clean in (True, None) else " with changes"
     memory_gib = provenance.memory_bytes / 2**30
@@ -87,7 +87,7 @@ def origin(provenance: Provenance) -> str:
 
 
 def filled(text: str, folder: Path) -> str:
-    """Return a page with its tables written again; paths of result files begin at ``folder``."""
+    """Return a page with its tables written again; paths of result files are relative to ``folder``."""
 
     def block(found: re.Match[str]) -> str:
         result = read_result(folder / found["file"])
@@ -112,7 +112,7 @@ def filled(text: str, folder: Path) -> str:
 
 
 def fill_page(page: Path, folder: Path) -> int:
-    """Write the tables of a page again, and return how many there are."""
+    """Write the tables of a page again, and return their number."""
     try:
         as_it_is = page.read_bytes().decode()
     except OSError as error:

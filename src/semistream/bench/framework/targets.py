@@ -1,24 +1,24 @@
-"""Targets: what a benchmark is held against, as data in ``targets/NAME.toml``, and how points meet them.
+"""Targets of benchmarks, as data in ``targets/NAME.toml``, and the rules that compare points with them.
 
-A target speaks of series (``of``, ``over``) in groups, of what is named by ``on``: a clock, another value or a detail.
-Names may be patterns such as ``"*, skew 1"``: each series and group that fits is a line of its own. A list of series,
-or of patterns, stands for the lowest of them at each x.
+A target compares series (``of``, ``over``) in groups. ``on`` names the compared value: a clock, another value or a
+detail. Names may be patterns such as ``"*, skew 1"``: each matching series and group is a line. A list of series, or of
+patterns, stands for the lowest of them at each x.
 
 =============  =====================================================================================================
-kind           the value that is held against ``least`` or ``most``
+kind           the value to compare with ``least`` or ``most``
 =============  =====================================================================================================
 ``value``      of at x
-``ratio``      of / over at x; ``over_on`` is what is taken of over, where it is not ``on``
+``ratio``      of / over at x; ``over_on`` names the value of over, if it is another than ``on``
 ``growth``     of at its last x / at its first
-``crossing``   the x from which on of stays below over; infinity when it is not below in the end
-``reach``      the least x at which of has what over has at ``at``, as a part of ``at``
+``crossing``   the x from which on of stays below over; infinity if it is above in the end
+``reach``      the least x at which of reaches the value of over at ``at``, as a part of ``at``
 ``error``      the predictions' errors over all series, groups and x: ``take`` is median or worst. Details named by
                ``on`` have an error, with its sign, for each clock
-``near best``  the share of all places at which of has at least ``near`` times the most that any series of over has
+``near best``  the share of all places at which of has at least ``near`` times the best series of over
 =============  =====================================================================================================
 
-``at`` is an x, ``"first"``, ``"last"``, ``"every"``: the weakest of all places counts, or ``"each"``: every place is a
-line of its own. A target without a limit is a figure to look at: it is neither met nor missed.
+``at`` is an x, ``"first"``, ``"last"``, ``"every"`` (the weakest of all places counts) or ``"each"`` (every place is a
+line). A target without a limit is informative: it is neither met nor missed.
 """
 
 import math
@@ -47,12 +47,12 @@ class Judged:
     Attributes
     ----------
     value
-        None when it was not measured.
+        None if not measured.
     where
-        Which series, group and place it is of, as far as the target leaves it open.
+        The series, group and place, as far as the target leaves them open.
     met
-        None when nothing was measured, or not all that the line is of; when the target has no limit; or when the run
-        was not of the size that it speaks of.
+        None without a verdict: the line is not measured completely, the target has no limit, or the run has another
+        size than the target.
     """
 
     target: "Target"
@@ -62,30 +62,30 @@ class Judged:
 
     @property
     def name(self) -> str:
-        """The target and what this line is of."""
+        """The target, with the series, group and place of this line."""
         return f"{self.target.text}, {self.where}" if self.where else self.target.text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a benchmark should reach.
+    """A value that a benchmark should reach.
 
     Attributes
     ----------
     text
-        What is held against the limit, in our words.
+        Its description.
     on
-        What is compared: the name of a clock, another value, or a detail of the points.
+        The compared value: the name of a clock, another value, or a detail of the points.
     over_on
-        What of ``over`` is compared; the same as of ``of`` by default.
+        The compared value of ``over``; ``on`` by default.
     over_group
-        The group of ``over``; the same as that of ``of`` by default.
+        The group of ``over``; that of ``of`` by default.
     together
-        Whether all groups that fit are one line: the weakest counts.
+        Whether all matching groups are one line: the weakest counts.
     clock, take
-        With ``error``: whose errors, and which of them counts.
+        With ``error``: the clock of the errors, and the median or the worst of them.
     near
-        With ``near best``: the part of the best that is near it.
+        With ``near best``: the part of the best that counts as near.
     least, most
         The limit: one of them, or none.
 
@@ -140,13 +140,13 @@ class Target:
         return value >= self.limit if self.least is not None else value <= self.limit
 
     def weakest(self, values: dict[str, float]) -> tuple[str, float]:
-        """Return the value that is the least good, with its name."""
+        """Return the worst value, with its name."""
         pick = min if self.least is not None else max
         unknown = [item for item in values.items() if math.isnan(item[1])]
         return unknown[0] if unknown else pick(values.items(), key=lambda item: item[1])
 
     def lines(self, result: Result) -> Iterator[Judged]:
-        """Yield a line for every series and group that was measured."""
+        """Yield a line for every measured series and group."""
         spec = result.spec_as_run
         is_judged = self.has_limit and load_spec(result.benchmark).has_size_of_targets(spec.parameters(result.scale))
         found = False
@@ -158,7 +158,7 @@ class Target:
             yield Judged(self, None)
 
     def _is_whole(self, where: str, result: Result) -> bool:
-        """Whether all is measured that a line is of: one place of two series, or else all of its group, or of all."""
+        """Whether a line is measured completely: one place of two series, or its whole group, or all groups."""
         is_one_place = isinstance(self.at, float | int) and not isinstance(self.of, list)
         if self.kind in ("value", "ratio") and is_one_place and not self.together and not isinstance(self.over, list):
             return True
@@ -170,7 +170,7 @@ class Target:
 
 
 def targets_of(benchmark: str) -> list[Target]:
-    """Return the targets of a benchmark; none where there is no file."""
+    """Return the targets of a benchmark; none without a file."""
     path = files("semistream.bench") / "targets" / f"{benchmark}.toml"
     if not path.is_file():
         return []
@@ -178,7 +178,7 @@ def targets_of(benchmark: str) -> list[Target]:
 
 
 def judge_targets(result: Result) -> list[Judged]:
-    """Return what a result says of the targets of its benchmark; figures of papers have claims instead."""
+    """Compare a result with the targets of its benchmark; figures of papers have claims instead."""
     if result.benchmark not in spec_ids():
         return []
     return [line for target in targets_of(result.benchmark) for line in target.lines(result)]
@@ -251,7 +251,7 @@ def _reach(target: Target, result: Result) -> _Found:
         if wanted is None or len(tried) < 2:
             continue
         enough = [x for x in tried if (of.at(x) or 0.0) >= wanted]
-        # Without any that is enough the whole of it was not either; the value is what was tried last.
+        # If nothing was enough, not even all of it, the value is the last one tried.
         yield ("" if group == target.group else group), min(enough, default=target.at) / target.at
 
 
@@ -297,7 +297,7 @@ _RULES: dict[str, Callable[[Target, Result], _Found]] = {
 
 
 def _ratio(upper: float, lower: float) -> float | None:
-    """Return upper / lower: infinity over nothing, so that no place is left out; None for nothing over nothing."""
+    """Return upper / lower: infinity for x / 0, so that no place is left out; None for 0 / 0."""
     if lower:
         return upper / lower
     return math.copysign(math.inf, upper) if upper else None
@@ -308,7 +308,7 @@ def _fitting(names: Sequence[str], pattern: str) -> list[str]:
 
 
 def _sides(names: Sequence[str], target: Target) -> Sequence[str | list[str]]:
-    """Return what ``of`` stands for; a series is held against itself only in another group, or by something else."""
+    """Return the series of ``of``; a series is compared with itself only in another group or by another value."""
     if isinstance(target.of, list):
         return [target.of]
     is_apart = target.over_group is not None or target.over_on is not None

@@ -1,4 +1,4 @@
-"""Which files the operating system holds in memory."""
+"""Drops files from the operating system's page cache, or reads them into it."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _PIECE_BYTES = 8 << 20
 
 
 def drop_from_page_cache(files: Sequence[Path | str]) -> None:
-    """Let the next read of these files go to the disk."""
+    """Drop files from the page cache, so that the next reads go to the disk."""
     for path in files:
         file = os.open(path, os.O_RDONLY)
         try:
@@ -20,7 +20,7 @@ def drop_from_page_cache(files: Sequence[Path | str]) -> None:
 
 
 def read_into_page_cache(files: Sequence[Path | str]) -> None:
-    """Read files, so that the next read of them need not go to the disk."""
+    """Read files into the page cache, so that the next reads need no disk."""
     for path in files:
         with open(path, "rb", buffering=0) as file:
             while file.read(_PIECE_BYTES):

@@ -29,14 +29,14 @@ _Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class SalesByProduct:
-    """How many tuples the most frequent keys have, counted in a stream.
+    """The share of tuples with the most frequent keys, counted in a stream.
 
     Attributes
     ----------
     keys, tuples
-        Of the stream.
+        Numbers of keys and tuples of the stream.
     shares
-        The shares of the keys at which the share of the tuples is shown.
+        The shares of the keys to show.
     """
 
     series: str
@@ -69,7 +69,7 @@ class SalesByProduct:
         ]
         ranks = np.unique(np.geomspace(1, self.keys, _SHOWN_RANKS).astype(np.int64))
         return points + [
-            # A straight line in logarithms, which the other group does not have.
+            # Logarithms give a straight line.
             Point(
                 series=self.series,
                 x=math.log10(rank),
@@ -92,14 +92,14 @@ class SalesByProduct:
 
 @dataclass(frozen=True, kw_only=True)
 class ArrivalsOverTime:
-    """How many tuples arrive in each interval of a period, and in each of a part of it: bursts inside of bursts.
+    """Arrivals in each interval of a period, and of its busiest part: bursts inside of bursts.
 
     Attributes
     ----------
     intervals
-        How many are shown of the period, and of its part.
+        The number of intervals to show of the period, and of its part.
     part
-        The part is this share of the period: the one in which most tuples arrive.
+        Size of the busiest part, as a share of the period.
     """
 
     series: str
@@ -136,7 +136,7 @@ class ArrivalsOverTime:
         details = {
             "interval_s": interval_s,
             "busiest_to_mean": float(counts.max() / counts.mean()),
-            # The share of the time in which four fifths of the tuples arrive; 0.8 when they come evenly.
+            # The share of the time in which four fifths of the tuples arrive; 0.8 for even arrivals.
             "time_share_of_80_percent": _least_share(counts, 0.8),
         }
         return [

@@ -1,4 +1,4 @@
-"""Claims of the papers, as data, and the rules by which measured points bear them out.
+"""Claims of the papers, as data, and the rules that judge them by measured points.
 
 A claim is of one of these kinds; ``of`` and ``over`` name series of the figure.
 
@@ -56,7 +56,7 @@ class Verdict(Enum):
 
 
 class Finding(NamedTuple):
-    """What was found of one claim on one clock, in few words, and the verdict."""
+    """The measured value for one claim on one clock, as a short text, and the verdict."""
 
     ours: str
     verdict: Verdict
@@ -90,7 +90,7 @@ class Claim:
     paper
         The paper's number, where it gives one: a ratio, a value, or the place of a peak.
     group
-        Of the figure's groups; all by default, the weakest counts.
+        One of the figure's groups; by default all, and the weakest counts.
     """
 
     text: str
@@ -117,7 +117,7 @@ class Claim:
                 raise InvalidArgument(f"a claim of kind {self.kind!r} needs {name}: {self.text!r}")
 
     def judge(self, curves: Curves) -> Finding:
-        """Return what the curves of one clock say of the claim."""
+        """Judge the claim by the curves of one clock."""
         groups = curves.groups if self.group is None else [self.group]
         findings = [self._judge(curves, group) for group in groups]
         if not findings:

@@ -1,4 +1,4 @@
-"""A figure's result beside the paper's claims of it, with a verdict for each clock."""
+"""The result of a figure beside the paper's claims, with a verdict for each clock."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +19,7 @@ MACHINE_CLOCK = MACHINE
 
 
 def claims_of(figure: str) -> list[Claim]:
-    """Return what the paper says of a figure.
+    """Return the paper's claims of a figure.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def claims_of(figure: str) -> list[Claim]:
 
 
 def claimed_figures() -> list[str]:
-    """Return the figures of which claims are recorded."""
+    """Return the figures with claims."""
     return list(_all_claims())
 
 
@@ -44,7 +44,7 @@ def _all_claims() -> dict[str, list[dict[str, Any]]]:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim and what was found of it on the disk's clock and on this machine's."""
+    """A claim, and the findings on the disk's clock and on this machine's."""
 
     claim: Claim
     on_disk: Finding
@@ -76,9 +76,9 @@ class JudgedFigure:
 
 
 def judge(result: Result) -> JudgedFigure:
-    """Return what a result says of its figure's claims.
+    """Judge the claims of a figure by its result.
 
-    Values that depend on no clock are judged once, and what was measured on one clock alone by that one.
+    Values that depend on no clock are judged once, and values on one clock by that clock.
     """
     points = result.points
     plain = Curves(points, VALUE)

@@ -29,8 +29,8 @@ _SHOWN_SCALES = ("laptop", "paper")
 def write_report(results: Sequence[Path], page: Path) -> list[JudgedFigure]:
     """Write the report to ``page``, and a picture beside every result file.
 
-    Why a figure is not reproduced is a finding of people: it is read from ``reasons.toml`` beside the page, which has a
-    text for a figure's id, or for id and scale such as ``S0-5a-paper``.
+    People find out why a figure is not reproduced: ``reasons.toml`` beside the page has a text for a figure's id, or
+    for id and scale such as ``S0-5a-paper``.
     """
     judged = {path: judge(result) for path, result in _newest(results)}
     if not judged:
@@ -116,7 +116,7 @@ def _section(figure: JudgedFigure, reasons: Mapping[str, str], pictures: Mapping
     yield f"### {result.name}"
     yield ""
     unfinished = "" if result.is_complete else " The run is not finished."
-    yield f"{spec.title}. {spec.paper} ll. {spec.lines}: {spec.about}{unfinished}"
+    yield f"{spec.title}. {spec.paper}, {spec.place}: {spec.about}{unfinished}"
     yield ""
     if figure.has_clocks:
         yield f"| the paper | {DISK_CLOCK} | verdict | {MACHINE_CLOCK} | verdict |"

@@ -13,9 +13,7 @@ from typing import Any, get_args
 from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point, key_of
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.cost.join_case import has_model, join_case, predicted
-from semistream.bench.measurements.joins.groups import groups_of
-from semistream.bench.measurements.joins.open_cell import OpenCell, cell_without, open_cell
-from semistream.bench.measurements.joins.rate import RateCell
+from semistream.bench.measurements.joins.cell import OpenCell, RateCell, cell_without, groups_of, open_cell
 from semistream.bench.measurements.joins.steady import SteadyState
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated
 from semistream.cost.advice.advice import Alternative

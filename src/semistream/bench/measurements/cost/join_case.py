@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from semistream.bench.measurements.joins.open_cell import OpenCell
+from semistream.bench.measurements.joins.cell import OpenCell
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.cost.clock import Clock

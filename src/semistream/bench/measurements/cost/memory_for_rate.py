@@ -13,8 +13,7 @@ from semistream.bench.framework.measurement import Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.cost.join_case import has_model, predicted
 from semistream.bench.measurements.cost.memory_search import LeastMemory, MemorySearch
-from semistream.bench.measurements.joins.open_cell import OpenCell, cell_without, open_cell
-from semistream.bench.measurements.joins.rate import RateCell
+from semistream.bench.measurements.joins.cell import OpenCell, RateCell, cell_without, open_cell
 from semistream.cost.clock import HDD
 
 __all__ = ["MemoryForRate", "memory_for_rate_measurements"]

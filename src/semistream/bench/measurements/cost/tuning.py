@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from semistream.bench.framework.measurement import Context, Measurement, Point
-from semistream.bench.framework.parameters import check_above, check_least
+from semistream.bench.framework.measurement import Context, Measurement, Point, check_above, check_least
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.cost.bursty_part import TICKS_OF_PERIOD, BurstyPart
 from semistream.bench.measurements.cost.replayed import Timeline, replayed

@@ -1,7 +1,7 @@
-"""How long tuples wait and are worked on when they arrive more slowly than the operator could answer them.
+"""Waiting and processing times of tuples that arrive more slowly than the operator could answer them.
 
-Time is that of the 7200 rpm disk, by I/O alone, or of this machine. Means follow from the number of tuples in the
-system, once that has come to rest at the arrival rate.
+The clock is that of the 7200 rpm disk, by I/O alone, or of this machine. Means follow from the number of tuples in the
+system, once it is stable at the arrival rate.
 """
 
 import time
@@ -20,28 +20,28 @@ __all__ = ["StepSeconds", "Times", "disk_step_s", "machine_step_s", "measure_tim
 StepSeconds = Callable[[StepCost], float]
 
 # In full windows of tuples that need the disk: the window settles, then the means are taken. At 80% of the rate
-# MESHJOIN answers 0.8 of a full window in a scan, and the scan is measured whole, with its seek. Partitions that
-# are asked for about equally are read everywhere all the time, so that fewer tuples show the same means.
+# MESHJOIN answers 0.8 of a full window in a scan, and a whole scan is measured, with its seek. A join that reads
+# partitions reads all of them all the time, so that fewer tuples give the same means.
 _SETTLING_WINDOWS = 1.0
 _MEASURED_WINDOWS = 0.8
 _MOST_MEASURED_TUPLES = 100_000
-_MOST_WINDOWS = 8  # when nearly all tuples go through a cache
+_MOST_WINDOWS = 8  # if nearly all tuples go through a cache
 _MOST_S = 120.0  # the emergency brake
-_KEPT_UP = 0.9  # of the arrivals were taken: a step that is under way holds some of them back
+_KEPT_UP = 0.9  # of the arrivals were taken: a step in progress holds some of them back
 
 
 @dataclass(frozen=True)
 class Times:
-    """What a tuple goes through at a given arrival rate, in seconds of the clock that it was measured with.
+    """Mean times of a tuple at a given arrival rate, in seconds of one clock.
 
     Attributes
     ----------
     is_settled
-        Whether there was time enough for the number of tuples in the system to come to rest.
+        Whether the number of tuples in the system became stable.
     in_system_s
         From arrival to answer.
     waiting_s
-        In the stream buffer, or before it; None when the operator does not tell it apart.
+        In the stream buffer, or before it; None if the operator does not count the tuples in its buffer.
     processing_s
         From leaving the stream buffer to the answer.
     """
@@ -55,12 +55,12 @@ class Times:
 
 
 def disk_step_s(step: StepCost) -> float:
-    """Return what the reads of a step take on the 7200 rpm disk."""
+    """Return the time of a step's reads on the 7200 rpm disk."""
     return HDD.work_s(step.before, step.after)
 
 
 def machine_step_s(step: StepCost) -> float:
-    """Return what a step took on this machine."""
+    """Return the time of a step on this machine."""
     return step.elapsed_s
 
 
@@ -77,13 +77,13 @@ def measure_times(
     Parameters
     ----------
     op
-        Warm, and with a backlog, which shrinks to what the rate asks for.
+        Warm, and with a backlog, which shrinks to that of the rate.
     least_tuples
-        How many tuples to run for at least; an operator that keeps no window runs for these.
+        The least number of tuples to run for; an operator without a window runs for these.
     is_scan
-        Whether the operator reads the table from end to end, and has to be measured over a whole scan.
+        Whether the operator reads the table from end to end, so that a whole scan must be measured.
     step_cost_s
-        Whose seconds they are.
+        The clock: the time of a step.
     """
     if arrivals_per_s <= 0:
         return None
@@ -115,10 +115,9 @@ def measure_times_for(
     measured_s: float,
     step_cost_s: StepSeconds = disk_step_s,
 ) -> Times:
-    """Return the mean times over so many seconds of the clock, and close the operator.
+    """Return the mean times over this many seconds of the clock, and close the operator.
 
-    The rate may be one that the operator cannot keep up with: tuples wait ever longer then, the more the longer it is
-    measured, and what was measured counts as not settled.
+    If the operator cannot keep up with the rate, tuples wait ever longer, and the times count as not settled.
     """
     replay = Replay(op, batches, arrivals_per_s, step_cost_s=step_cost_s)
     results = iter(replay)
@@ -156,7 +155,7 @@ def _times(replay: Replay, arrivals_per_s: float, is_settled: bool) -> Times:
 def _run(
     replay: Replay, results: Iterator[pa.RecordBatch], op: StepOperator, disk_tuples: float, most_tuples: int
 ) -> bool:
-    """Go on until so many tuples were answered by the disk phase, and return whether there was time for it."""
+    """Run until the disk phase has answered this many tuples, and return whether there was time for it."""
     until_disk_tuples = op.metrics.tuples_through_disk + disk_tuples
     until_tuples = replay.tuples_counted + most_tuples
     until_s = time.perf_counter() + _MOST_S

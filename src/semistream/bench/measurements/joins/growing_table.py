@@ -1,7 +1,7 @@
-"""The kind ``growing table``: the service rate while R doubles under a running join (S2 Fig. 9e).
+"""The kind ``growing table``: the service rate while R doubles under a running join (S2, Fig. 9(e)).
 
-Rows are appended as a new version of the table. The join answers what it has with the old version, moves to the new
-one, and fills its cache anew.
+Rows are appended as a new version of the table. The join answers its pending tuples with the old version, moves to the
+new one, and fills its cache again.
 """
 
 import shutil
@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
-from semistream.bench.measurements.joins.prepared_stream import PreparedStream
-from semistream.bench.measurements.joins.saturated import Saturated, Work
+from semistream.bench.measurements.joins.saturated import PreparedStream, Saturated, Work
 from semistream.bench.measurements.joins.steady import make_operator
 from semistream.core.metrics import Metrics
 from semistream.cost.clock import HDD
@@ -34,13 +33,13 @@ class GrowingTable:
     Attributes
     ----------
     rows
-        Of R in the beginning.
+        Rows of R in the beginning.
     memory_share
         The budget, as a share of the bytes of R in the end.
     windows
-        How many windows of work are shown of each size of R.
+        Number of windows of work to show for each size of R.
     window_scans
-        A window's work: how often the bytes of R, as it is in the beginning, are read.
+        The work of a window, in scans of R as it is in the beginning.
     """
 
     series: str
@@ -62,7 +61,7 @@ class GrowingTable:
 
     def run(self, context: Context) -> list[Point]:
         folder = context.data_dir / f"growing-{self.algorithm}-{self.rows}"
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that was interrupted
+        shutil.rmtree(folder, ignore_errors=True)  # of an interrupted run
         try:
             table = stage(
                 master_table(self.rows, seed=context.seed),
@@ -107,7 +106,7 @@ class GrowingTable:
 
 
 def _move(op: StepOperator, table: MasterTable) -> Work:
-    """Let the operator answer what it has with the old version, and go on with the new one."""
+    """Move the operator to a new version, after it has answered its pending tuples with the old one."""
     before = Metrics(**op.metrics.as_dict())
     started_s, started_cpu_s = time.perf_counter(), time.process_time()
     op.move_to(table)
@@ -118,7 +117,7 @@ def _move(op: StepOperator, table: MasterTable) -> Work:
 
 
 def _more_rows(rows: int, seed: int) -> pa.RecordBatchReader:
-    """Return as many rows again, with the keys that follow."""
+    """Return as many rows again, with the following keys."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in master_table(rows, seed=seed + 1):

@@ -1,8 +1,8 @@
-"""The kind ``shedding``: how many tuples are answered while more arrive than can be (S2 Figs. 7 and 8).
+"""The kind ``shedding``: tuples answered per second while more arrive than a join can answer (S2, Figs. 7 and 8).
 
-Tuples arrive at a multiple of the rate that a join has without shedding. What is shed is joined later and does not
-count. On the clock of the 7200 rpm disk, tuples that are shed to disk are written, and read again, in blocks, each
-after a seek; the network costs that disk nothing. What the model of shedding predicts there stands beside.
+Tuples arrive at a multiple of the join's rate without shedding. Shed tuples are joined later and do not count. On the
+clock of the 7200 rpm disk, tuples shed to disk are written and read again in blocks, each after a seek; the network
+costs that disk nothing. The predictions of the shedding model are shown too.
 """
 
 from collections import deque
@@ -16,17 +16,25 @@ from semistream.bench.framework.measurement import MACHINE, Context, Measurement
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.cost.join_case import join_case
 from semistream.bench.measurements.joins.arrivals import StepSeconds, disk_step_s, machine_step_s
-from semistream.bench.measurements.joins.groups import groups_of
-from semistream.bench.measurements.joins.open_cell import OpenCell, cell_without, open_cell
-from semistream.bench.measurements.joins.overloaded import overloaded_rate
-from semistream.bench.measurements.joins.rate import RateCell
+from semistream.bench.measurements.joins.cell import OpenCell, RateCell, cell_without, groups_of, open_cell
 from semistream.core.errors import InvalidArgument
+from semistream.core.metrics import Metrics
 from semistream.cost.clock import HDD
 from semistream.cost.models.shedding import MODELLED, predict_shedding
+from semistream.operators.driver import StepOperator
 from semistream.operators.shedding.load_shedding import SheddingConfig
+from semistream.runtime.local import Replay
 from semistream.runtime.local.replay import StepCost
 
-__all__ = ["OutsideStore", "OverloadRates", "Place", "Shedder", "shedding_measurements"]
+__all__ = [
+    "OutsideStore",
+    "OverloadRates",
+    "OverloadedRate",
+    "Place",
+    "Shedder",
+    "overloaded_rate",
+    "shedding_measurements",
+]
 
 _BLOCK_BYTES = 1 << 20  # of shed tuples, written or read at once
 _OF_SHEDDER = ("strategy", "to", "lookup_position", "spool_bytes")
@@ -34,7 +42,7 @@ _OWN = (*_OF_SHEDDER, "unshed", "overload", "settling_scans", "scans")
 
 
 class OutsideStore:
-    """Stands for the network: keeps shed tuples outside of the join's memory, and gives them back in order."""
+    """Stands in for the network: keeps shed tuples outside of the join's memory, and returns them in order."""
 
     def __init__(self) -> None:
         self._batches: deque[pa.RecordBatch] = deque()
@@ -57,7 +65,7 @@ class Shedder:
     Attributes
     ----------
     strategy, lookup_position, spool_bytes
-        Of `SheddingConfig`; the larger the spool, the more of the budget its index takes.
+        As in `SheddingConfig`; the index of a larger spool takes more of the budget.
     to
         ``"disk"`` or ``"network"``.
     """
@@ -84,7 +92,7 @@ class Shedder:
         )
 
     def clocks(self, opened: OpenCell) -> dict[str, StepSeconds]:
-        """Return what a step takes, by the name of the clock."""
+        """Return the time of a step, by the name of the clock."""
         tuple_bytes = sum(column.bit_width for column in opened.workload.stream_schema.types) / 8
         return {HDD.name: lambda step: self._disk_step_s(step, tuple_bytes), MACHINE: machine_step_s}
 
@@ -95,7 +103,7 @@ class Shedder:
 
 
 class Place(NamedTuple):
-    """A place on the x axis: arrivals, in service rates without shedding, and how load is shed; None sheds none."""
+    """A place on the x axis: arrivals, as a multiple of the service rate without shedding, and the shedder, if any."""
 
     x: float
     overload: float
@@ -103,7 +111,7 @@ class Place(NamedTuple):
 
 
 class _Unshed(NamedTuple):
-    """The join without shedding, by the name of the clock: its rate, and the seconds of a scan's worth of reads."""
+    """The join without shedding, by the name of the clock: its rate, and the time of a scan's worth of reads."""
 
     tuples_per_s: dict[str, float]
     scan_s: dict[str, float]
@@ -116,12 +124,12 @@ class OverloadRates:
     Attributes
     ----------
     cell, unshed
-        The join that sheds load, and the one whose service rate, without shedding, is the unit of the arrivals.
+        The join that sheds load, and the join whose service rate without shedding is the unit of the arrivals.
     places
         Those without a shedder show the arrivals.
     settling_scans, scans
-        Each rate is taken over the time in which the join without shedding reads R's bytes ``scans`` times, after the
-        time of ``settling_scans``, in which a cache fills.
+        The time before a rate is measured, in which a cache fills, and the time of the measurement: in scans of R by
+        the join without shedding.
     """
 
     series: str
@@ -153,7 +161,7 @@ class OverloadRates:
         return points
 
     def _predicted(self, opened: OpenCell, place: Place, context: Context, unshed: _Unshed) -> Iterator[Point]:
-        """Yield what the model of shedding says on the disk's clock, where there is one."""
+        """Yield the prediction of the shedding model on the disk's clock, if the algorithm has one."""
         if place.shedder is None or self.cell.algorithm not in MODELLED:
             return
         prediction = predict_shedding(
@@ -217,8 +225,8 @@ def shedding_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Mea
     """Return a measurement for every series.
 
     Parameters are those of a cell; those of `Shedder`; ``overload``; ``settling_scans`` and ``scans`` of
-    `OverloadRates`; and ``unshed``, the parameters in which the join without shedding differs. A series without a
-    strategy shows the arrivals. Lists span groups.
+    `OverloadRates`; and ``unshed``, other parameters of the join without shedding. A series without a strategy shows
+    the arrivals. Lists span groups.
     """
     measurements: list[Measurement] = []
     for group, there in groups_of(parameters):
@@ -242,3 +250,51 @@ def shedding_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Mea
 def _place(parameters: Mapping[str, Any], x: float) -> Place:
     own = {name: parameters[name] for name in _OF_SHEDDER if name in parameters}
     return Place(x, parameters["overload"], Shedder(**own) if "strategy" in own else None)
+
+
+@dataclass(frozen=True)
+class OverloadedRate:
+    """The work of an overloaded operator.
+
+    Attributes
+    ----------
+    counted
+        The growth of its counters in the measured part.
+    seconds
+        The measured part, on the chosen clock.
+    """
+
+    counted: Metrics
+    seconds: float
+
+    @property
+    def tuples_per_s(self) -> float:
+        """Tuples answered; those shed and not yet joined do not count."""
+        return self.counted.tuples_answered / self.seconds
+
+
+def overloaded_rate(
+    op: StepOperator,
+    batches: Iterator[pa.RecordBatch],
+    arrivals_per_s: float,
+    measured_s: float,
+    step_cost_s: StepSeconds = disk_step_s,
+    settling_s: float | None = None,
+) -> OverloadedRate:
+    """Measure ``op`` for ``measured_s`` seconds, after ``settling_s`` (by default as many), and close it."""
+    settling_s = measured_s if settling_s is None else settling_s
+    replay = Replay(op, batches, arrivals_per_s, step_cost_s=step_cost_s)
+    results = iter(replay)
+    before: Metrics | None = None
+    began_s = 0.0
+    try:
+        for _ in results:
+            if before is None:
+                if replay.now_s >= settling_s:
+                    before, began_s = Metrics(**op.metrics.as_dict()), replay.now_s
+            elif replay.now_s >= began_s + measured_s:
+                break
+        assert before is not None, "the stream has no end"
+        return OverloadedRate(op.metrics.since(before), replay.now_s - began_s)
+    finally:
+        results.close()

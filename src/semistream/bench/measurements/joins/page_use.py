@@ -1,33 +1,37 @@
-"""Figures of the kind ``page use``: how often a join reads the pages of R, by their position in it (S1 Fig. 3)."""
+"""The kind ``page use``: how often a join reads each page of R, by its position (S1, Fig. 3)."""
 
+import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from semistream.bench.framework.measurement import Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
-from semistream.bench.measurements.joins.open_cell import cell_without, open_cell
-from semistream.bench.measurements.joins.page_reads import PageReads
-from semistream.bench.measurements.joins.rate import RateCell
+from semistream.bench.measurements.joins.cell import RateCell, cell_without, open_cell
 from semistream.bench.measurements.joins.saturated import Saturated
+from semistream.core.errors import InvalidArgument
+from semistream.storage import MasterTable
+from semistream.storage.files.random_file import LocalFile, RandomFile
+from semistream.storage.files.store import LocalStore
 
-__all__ = ["PageUse", "page_use_measurements"]
+__all__ = ["PageReads", "PageUse", "page_use_measurements"]
 
 _OWN = ("sections", "warm_up_scans", "measured_scans")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageUse:
-    """One algorithm on R; MESHJOIN, which reads all pages alike, is the level to compare with.
+    """One algorithm on R; MESHJOIN reads all pages equally often and is the level to compare with.
 
     Attributes
     ----------
     sections
-        Into how many parts of equal size R is divided along its pages; each gives a point.
+        Number of parts of equal size that R is divided into; each gives a point.
     warm_up_scans, measured_scans
-        How often R's bytes are read before reads are counted, and while they are.
+        Scans of R before reads are counted, and while they are.
     """
 
     series: str
@@ -77,3 +81,77 @@ def page_use_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Mea
         PageUse(series=series, cell=cell_without({**parameters, **settings}, _OWN), **own)
         for series, settings in spec.series.items()
     ]
+
+
+class PageReads:
+    """Counts the reads of each page of a local table from its files.
+
+    Attributes
+    ----------
+    table
+        The same table; reads through it are counted.
+    counts
+        Reads per page, in the order of ``table.pages``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from semistream.storage import PageReader, stage
+    >>> staged = stage(pa.table({"k": list(range(1000))}), tempfile.mkdtemp(), key="k", page_bytes=2048)
+    >>> reads = PageReads(staged)
+    >>> with PageReader(reads.table) as reader:
+    ...     rows = reader.read(1, 2).num_rows
+    >>> reads.counts[:4].tolist()
+    [0, 1, 1, 0]
+    """
+
+    def __init__(self, table: MasterTable) -> None:
+        if not isinstance(table.store, LocalStore):
+            raise InvalidArgument(f"{table.path} is no local table: stage it into a folder of this machine")
+        self._pages = table.pages
+        self.counts = np.zeros(table.num_pages, dtype=np.int64)
+        self.table = copy.copy(table)
+        self.table.store = _CountedStore(table.store.root, self._offsets_by_path(), self.counts)
+
+    def _offsets_by_path(self) -> "dict[str, _FilePages]":
+        bounds = self._pages.file_bounds
+        return {
+            file.path: _FilePages(int(bounds[number]), self._pages.offset[bounds[number] : bounds[number + 1]])
+            for number, file in enumerate(self._pages.files)
+        }
+
+
+@dataclass(frozen=True)
+class _FilePages:
+    """The number of a file's first page, and the offsets of its pages."""
+
+    first: int
+    offsets: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _CountedStore(LocalStore):
+    pages: dict[str, _FilePages] = field(default_factory=dict)
+    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def open(self, name: str) -> RandomFile:
+        known = self.pages.get(name)
+        return super().open(name) if known is None else _CountedFile(self.locate(name), known, self.counts)
+
+
+class _CountedFile(LocalFile):
+    def __init__(self, path: str, pages: _FilePages, counts: npt.NDArray[np.int64]) -> None:
+        super().__init__(path)
+        self._pages = pages
+        self._counts = counts
+
+    def read_into(self, offset: int, view: memoryview) -> int:
+        self._count(offset, len(view))
+        return super().read_into(offset, view)
+
+    def _count(self, offset: int, length: int) -> None:
+        # Reads of pages begin at a page; those of the file's header and footer do not.
+        begin, end = np.searchsorted(self._pages.offsets, (offset, offset + length))
+        if begin < end and self._pages.offsets[begin] == offset:
+            self._counts[self._pages.first + begin : self._pages.first + end] += 1

@@ -1,38 +1,94 @@
-"""An operator that never lacks tuples, and what it does meanwhile."""
+"""An operator that never lacks tuples, fed from a stream that is made before it is measured with."""
 
 import math
 import os
 import statistics
 import time
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from semistream.bench.measurements.joins.prepared_stream import PreparedStream
+import pyarrow as pa
+
 from semistream.core.contract import Operator
 from semistream.core.metrics import Metrics
 from semistream.cost.calibration.stopwatch import Aside, Stopwatch
 from semistream.cost.calibration.yardstick import Yardstick
 from semistream.operators.feeder import Feeder
 
-__all__ = ["Saturated", "Work"]
+__all__ = ["PreparedStream", "Saturated", "Work"]
 
 _TURN_S = 0.15  # between measurements of a yardstick
 
 
+class PreparedStream:
+    """A generated stream; the time of its making is not measured.
+
+    An operator reads ahead while tuples are made. Large blocks keep this free gain small.
+
+    Parameters
+    ----------
+    batches
+        The stream, generated as it is read.
+    block_tuples
+        Number of tuples made at once.
+
+    Attributes
+    ----------
+    making
+        The time of making them, to be subtracted from measurements around it.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], block_tuples: int = 1 << 20) -> None:
+        self._batches = iter(batches)
+        self._block_tuples = block_tuples
+        self._ready: deque[pa.RecordBatch] = deque()
+        self.making = Aside()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if not self._ready:
+            self._make_block()
+        if not self._ready:
+            raise StopIteration
+        return self._ready.popleft()
+
+    @property
+    def making_s(self) -> float:
+        return self.making.elapsed_s
+
+    @property
+    def making_cpu_s(self) -> float:
+        return self.making.cpu_s
+
+    def _make_block(self) -> None:
+        before = Aside.now()
+        made = 0
+        for batch in self._batches:
+            self._ready.append(batch)
+            made += batch.num_rows
+            if made >= self._block_tuples:
+                break
+        self.making = self.making.plus(before)
+
+
 @dataclass(frozen=True)
 class Work:
-    """What was done in a while.
+    """The work of an operator over some time.
 
     Attributes
     ----------
     counted
-        By how much the operator's counters grew.
+        The growth of its counters.
     elapsed_s, cpu_s
-        Of the operator, all its threads included; making the stream and measuring a yardstick are not part of it.
+        Time of the operator with all its threads, without making the stream and measuring a yardstick.
     waited_s
-        How much of the elapsed time passed for want of a core, because of other processes.
+        The part of the elapsed time spent waiting for a core, because of other processes.
     yardstick_s
-        What a step of the yardstick took meanwhile, on average; None without one.
+        The mean time of a step of the yardstick meanwhile; None without one.
     """
 
     counted: Metrics
@@ -43,9 +99,9 @@ class Work:
 
     @property
     def undisturbed_s(self) -> float:
-        """What the work takes on a machine without other work: elapsed time but for what passed for want of a core.
+        """The time of the work on a machine without other work: elapsed time less the wait for a core.
 
-        However much that was, so much CPU time takes some time on all cores.
+        It is never less than the CPU time spread over all cores.
         """
         return max(self.elapsed_s - self.waited_s, self.cpu_s / (os.cpu_count() or 1), 1e-9)
 
@@ -59,7 +115,7 @@ class Work:
 
 
 class _Turn(NamedTuple):
-    """The times of `Work`, of a part of it."""
+    """The times of a part of `Work`."""
 
     elapsed_s: float
     cpu_s: float
@@ -72,8 +128,8 @@ class Saturated:
     Parameters
     ----------
     most_pending
-        Offer no more than this. An operator that only ever looks up its next few tuples is as busy with a short
-        backlog, and a short one can be worked off afterwards.
+        The most tuples to have pending. An operator that only looks up its next few tuples is as busy with a short
+        backlog, which can be worked off afterwards.
 
     Attributes
     ----------
@@ -97,10 +153,7 @@ class Saturated:
         most_s: float = math.inf,
         yardstick: Yardstick | None = None,
     ) -> Work:
-        """Work until so much was read, so many tuples were answered, or time is up.
-
-        A yardstick is measured in turns with the work.
-        """
+        """Work until this many bytes are read or tuples answered, or time is up; in turns with a yardstick."""
         started_s = time.perf_counter()
         metrics = self.op.metrics
         before = Metrics(**metrics.as_dict())
@@ -125,7 +178,7 @@ class Saturated:
         )
 
     def _turn(self, until_bytes: float, until_tuples: float, most_s: float) -> _Turn:
-        """Work until so much was read or answered in all, or time is up."""
+        """Work until these totals of bytes or tuples are reached, or time is up."""
         aside_s, aside_cpu_s = self._aside()
         making, stopwatch = self._stream.making, Stopwatch()
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
@@ -154,5 +207,5 @@ class Saturated:
         self._aside_cpu_s += time.thread_time() - started_cpu_s
 
     def _aside(self) -> tuple[float, float]:
-        """Return what was not the operator's work so far, in seconds and in seconds of CPU time."""
+        """Return the time so far that was not the operator's, elapsed and of the CPU."""
         return self._aside_s + self._stream.making_s, self._aside_cpu_s + self._stream.making_cpu_s

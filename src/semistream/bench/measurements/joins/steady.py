@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from semistream.bench.measurements.joins.prepared_stream import PreparedStream
-from semistream.bench.measurements.joins.saturated import Saturated, Work
+from semistream.bench.measurements.joins.saturated import PreparedStream, Saturated, Work
 from semistream.core.budget import MemoryReport
 from semistream.cost.calibration.yardstick import Yardstick
 from semistream.cost.clock import PROFILES, DiskProfile
@@ -31,7 +30,7 @@ _MOST_PARTS = 9
 
 
 def is_lookup(algorithm: str) -> bool:
-    """Whether the algorithm reads a page for every tuple, and so answers a few thousand a second."""
+    """Whether the algorithm reads a page for every tuple, and so answers only a few thousand a second."""
     return algorithm in ("inlj", "cinlj")
 
 
@@ -45,7 +44,7 @@ def make_operator(
 ) -> StepOperator:
     """Return an operator for ``workload``, the synthetic one by default.
 
-    It finds no page of the table in the page cache, and leaves none there.
+    It finds no page of the table in the page cache, and leaves none.
     """
     drop_pages(table)
     workload = workload or synthetic(table.num_rows, zipf_exponent=0.0)
@@ -57,14 +56,14 @@ def make_operator(
 
 @dataclass(frozen=True)
 class WarmUp:
-    """How the steady state was reached.
+    """The way to the steady state.
 
     Attributes
     ----------
     is_steady
-        Whether it was, before time was up.
+        Whether it was reached in time.
     cache_shares
-        The share through the cache over successive windows of work.
+        The share through the cache in successive windows of work.
     """
 
     tuples: int
@@ -82,7 +81,7 @@ class DiskClock:
     tuples_per_s
         By I/O alone.
     tuples_per_s_with_cpu
-        With this machine's CPU time added, as if nothing overlapped.
+        With this machine's CPU time added, without overlap.
     """
 
     io_s: float
@@ -92,22 +91,22 @@ class DiskClock:
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much work warm-up and measurement are.
+    """The amount of work of warm-up and measurement.
 
     Attributes
     ----------
     measured_windows
-        How many windows are measured. A window is a scan; three for SSBJ, which moves keys in every third; half a
+        Number of measured windows. A window is a scan; three scans for SSBJ, which moves keys in every third; half a
         scan's worth of partitions for operators that read one at a time.
     lookup_tuples, lookup_backlog_tuples
-        Tuples that an operator that looks every tuple up is measured with, and is kept busy with.
+        For operators that look every tuple up: the tuples to measure with, and the backlog.
     share_tolerance, io_tolerance
-        The operator is warm when its share through the cache, and its bytes per tuple, change by less than these from
+        The operator is warm if its share through the cache, and its bytes per tuple, change by less than these from
         one window to the next.
     most_warm_up_scans, most_warm_up_tuples
-        Warm-up ends after these in any case; the second is for look-ups.
+        The longest warm-up; in tuples for look-ups.
     least_measured_s
-        The measured part is repeated until all took so long; the one of median speed counts.
+        The measurement is repeated for this long; the one of median speed counts.
     most_warm_up_s, most_measured_s
         The emergency brake.
     """
@@ -126,12 +125,12 @@ class Effort:
 
 @dataclass(frozen=True)
 class SteadyState:
-    """What an operator did once it was warm.
+    """The work of a warm operator.
 
     Attributes
     ----------
     peak
-        The most that the operator reported after any step, warm-up included.
+        The largest memory report after any step, including the warm-up.
     """
 
     work: Work
@@ -140,7 +139,7 @@ class SteadyState:
 
     @property
     def tuples_per_s(self) -> float:
-        """On this machine, as if nothing else ran on it."""
+        """On this machine, without other work."""
         return self.work.tuples / self.work.undisturbed_s
 
     @property
@@ -164,7 +163,7 @@ def measure_steady(
     effort: Effort,
     yardstick: Yardstick | None = None,
 ) -> SteadyState:
-    """Return what ``op`` does when it never lacks tuples; it is left open, warm and with a backlog."""
+    """Measure ``op`` while it never lacks tuples; it is left open, warm and with a backlog."""
     name = op.name
     saturated = Saturated(op, batches, effort.lookup_backlog_tuples if is_lookup(name) else None)
     warm_up = _warm_up(effort, name, saturated, table)
@@ -179,7 +178,7 @@ def measure_steady(
 
 
 def _warm_up(effort: Effort, name: str, saturated: Saturated, table: MasterTable) -> WarmUp:
-    """Run until two successive windows of work agree: three once tuples go through a cache, which fills slowly."""
+    """Run until two successive windows of work agree, or three if tuples go through a cache, which fills slowly."""
     began_s = time.perf_counter()
     windows: list[Work] = []
     is_steady = False
@@ -187,12 +186,12 @@ def _warm_up(effort: Effort, name: str, saturated: Saturated, table: MasterTable
         left_s = effort.most_warm_up_s - (time.perf_counter() - began_s)
         windows.append(saturated.run(bytes_read=bytes_read, tuples=tuples, most_s=left_s))
         if time.perf_counter() - began_s >= effort.most_warm_up_s:
-            break  # a window that time cut short says nothing
+            break  # a window cut short by time proves nothing
         is_steady = _agree(windows, effort)
         if is_steady:
             break
     else:
-        # Its window is full after the first scan, and nothing that it holds changes from then on.
+        # Its window is full after the first scan, and its rate does not change from then on.
         is_steady = name == "meshjoin"
     return WarmUp(
         tuples=sum(window.tuples for window in windows),
@@ -203,7 +202,7 @@ def _warm_up(effort: Effort, name: str, saturated: Saturated, table: MasterTable
 
 
 def _windows(effort: Effort, name: str, table: MasterTable) -> Iterator[tuple[int | None, int | None]]:
-    """Yield the work of successive windows, as bytes or tuples, until there is no more to be done in warm-up."""
+    """Yield the work of successive windows of the warm-up, as bytes or tuples."""
     if is_lookup(name):
         done, tuples = 0, effort.lookup_tuples // 2
         while done < effort.most_warm_up_tuples:
@@ -217,14 +216,14 @@ def _windows(effort: Effort, name: str, table: MasterTable) -> Iterator[tuple[in
 
 def _window_bytes(name: str, table: MasterTable) -> int:
     if not is_scan(name, table.layout):
-        return table.num_bytes // 2  # a tuple waits for its partition about half as long as for a whole scan
-    # SSBJ moves keys to its cache in every third scan only.
+        return table.num_bytes // 2  # a tuple waits for its partition about half a scan
+    # SSBJ moves keys to its cache only in every third scan.
     return 3 * table.num_bytes if name == "ssbj" else table.num_bytes
 
 
 def _measured_bytes(effort: Effort, name: str, table: MasterTable) -> int:
     windows_bytes = effort.measured_windows * _window_bytes(name, table)
-    # A window of SWEEPJOIN reads up to the whole table, and windows shrink and grow again: several are a mean.
+    # A window of SWEEPJOIN reads up to the whole table, and windows shrink and grow: the mean takes several.
     return 8 * windows_bytes if name == "sweepjoin" else windows_bytes
 
 
@@ -239,6 +238,6 @@ def _agree(windows: list[Work], effort: Effort) -> bool:
 
 
 def _disk_clock(profile: DiskProfile, work: Work) -> DiskClock:
-    # An operator that read nothing at all is charged one seek, so that its rate is a number.
+    # An operator that read nothing is charged one seek, so that its rate is a number.
     io_s = max(profile.seek_s, profile.io_s(work.counted.seeks, work.counted.bytes_read))
     return DiskClock(io_s, work.tuples / io_s, work.tuples / (io_s + work.cpu_s))

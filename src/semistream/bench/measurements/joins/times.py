@@ -1,7 +1,7 @@
-"""The kinds ``processing time`` and ``waiting time``: what tuples go through at a given rate of arrivals.
+"""The kinds ``processing time`` and ``waiting time``: mean times of tuples at a given arrival rate.
 
-S1 Figs. 7a and 7b, S2 Fig. 6. A tuple waits until the join takes it out of the stream buffer; from there to its answer
-it is processed (S1 ll. 376-428).
+S1, Figs. 7(a) and 7(b); S2, Fig. 6. A tuple waits until the join takes it out of the stream buffer; from there to its
+answer it is processed (S1, section 3).
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +18,7 @@ from semistream.bench.measurements.joins.arrivals import (
     measure_times,
     measure_times_for,
 )
-from semistream.bench.measurements.joins.open_cell import OpenCell, cell_without, open_cell
-from semistream.bench.measurements.joins.rate import RateCell
+from semistream.bench.measurements.joins.cell import OpenCell, RateCell, cell_without, open_cell
 from semistream.bench.measurements.joins.steady import SteadyState, measure_steady
 from semistream.core.errors import BudgetTooSmall
 from semistream.cost.clock import HDD
@@ -41,9 +40,9 @@ class ProcessingTime:
     Attributes
     ----------
     arrival_share
-        Of the service rate on the same clock.
+        Arrivals, as a share of the service rate on the same clock.
     least_tuples
-        How many tuples the means are over at least.
+        The least number of tuples for the means.
     """
 
     series: str
@@ -84,8 +83,8 @@ class WaitingTime:
     Attributes
     ----------
     settling_s, measured_s
-        Seconds of each clock: before the means are taken, and while they are. An algorithm that cannot keep up has a
-        backlog that grows all the while.
+        Seconds of each clock before the means are taken, and while they are. The backlog of an algorithm that cannot
+        keep up grows all the while.
     """
 
     series: str

@@ -37,19 +37,19 @@ WORKLOADS: dict[str, Callable[..., Workload]] = {
     "ship_weather": _ship_weather,
     "tpch": _tpch,
 }
-"""Functions that return a workload. Their arguments are parameters of a spec, but for those that the run gives."""
+"""Functions that return a workload. Their arguments are parameters of a spec, except those that the run gives."""
 
 _GIVEN_BY_THE_RUN = ("seed", "real_data", "data_dir")
 
 
 class WorkloadChoice(NamedTuple):
-    """A workload that is made when it is measured."""
+    """The name and arguments of a workload, which is made when it is measured."""
 
     name: str
     arguments: dict[str, Any]
 
     def make(self, seed: int, real_data: Path | None, data_dir: Path | None = None) -> Workload:
-        """Return the workload; one of real data needs their folder, and one that is generated as files another."""
+        """Return the workload; real data need ``real_data``, and files that are generated ``data_dir``."""
         function = WORKLOADS[self.name]
         wanted = signature(function).parameters
         given = {"seed": seed, "real_data": real_data, "data_dir": data_dir}
@@ -60,7 +60,7 @@ class WorkloadChoice(NamedTuple):
 
 
 def choose_workload(parameters: Mapping[str, Any]) -> WorkloadChoice:
-    """Return the workload that ``parameters`` name, with those of its arguments that they have.
+    """Return the workload that ``parameters`` name, with its arguments among them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The multi-map kernels against their plain twins, and uniform keys against one key that holds 5%."""
+"""The multi-map kernels against their plain twins, with uniform keys and with one key that has 5% of the tuples."""
 
 import gc
 import time
@@ -12,15 +12,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from semistream.bench.framework.measurement import VALUE, Context, Point
-from semistream.bench.framework.turns import in_turns
+from semistream.bench.framework.measurement import VALUE, Context, Point, in_turns
 from semistream.bench.measurements.micro.plain_multimap import PlainFifoMultimap
 from semistream.kernels.hashing.multimap import FifoMultimap
 
 __all__ = ["OPERATIONS", "MultimapTimes"]
 
 OPERATIONS = ("first fill", "insert", "probe, hits", "probe, misses", "count", "expire", "delete")
-"""What is measured, at the places 0, 1, 2 and so on of the x axis."""
+"""The measured operations, at the places 0, 1, 2 and so on of the x axis."""
 
 _HOT_SHARES = {"uniform keys": 0.0, "one key with 5%": 0.05}
 
@@ -54,7 +53,7 @@ class MultimapTimes:
     Attributes
     ----------
     plain_entries
-        Of the plain twin, which is slow to fill.
+        Entries of the plain twin, which is slow to fill.
     """
 
     entries: int
@@ -131,7 +130,7 @@ def _times(make: Callable[[int], _Multimap], keys: _Keys) -> _Times:
     with _no_collection():
         measure("first fill", keys.fill.size, lambda: multimap.insert(keys.fill))
         measure("expire", portion, lambda: multimap.expire(portion))
-        # Into memory that was in use before: what a window does for ever after.
+        # Into memory that was in use before, as in a window at work.
         measure("insert", portion, lambda: multimap.insert(keys.portion))
         measure("probe, hits", portion, lambda: multimap.probe(keys.portion))
         measure("probe, misses", portion, lambda: multimap.probe(keys.absent))

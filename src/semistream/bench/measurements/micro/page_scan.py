@@ -1,12 +1,11 @@
-"""Page scans with checksums verified, and decoded too, against plain reading of the same files."""
+"""Page scans, verified and decoded, against plain reading of the same files."""
 
 import time
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
-from semistream.bench.framework.measurement import VALUE, Context, Point
-from semistream.bench.framework.turns import in_turns
+from semistream.bench.framework.measurement import VALUE, Context, Point, in_turns
 from semistream.bench.measurements.micro.raw_scan import (
     disk_bytes_read,
     plain_block_bytes,
@@ -30,9 +29,9 @@ class PageScan:
     Attributes
     ----------
     cache
-        Of the operating system: ``cold``, so that every page comes from the disk, or ``warm``.
+        State of the page cache: ``cold``, so that every page comes from the disk, or ``warm``.
     x
-        Where it is drawn.
+        Its place on the x axis.
     """
 
     cache: Literal["cold", "warm"]
@@ -92,7 +91,7 @@ def _run_pages(table: MasterTable) -> int:
 
 
 def _page_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "drop_behind"]) -> float:
-    """Read and verify every page once and return the seconds it took."""
+    """Read and verify every page once and return the seconds."""
     if io == "drop_behind":
         drop_pages(table)
     started_s = time.perf_counter()
@@ -109,7 +108,7 @@ def _page_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "dr
 
 
 def _decoding_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "drop_behind"]) -> float:
-    """Read, verify and decode every page once, as MESHJOIN does, and return the seconds it took."""
+    """Read, verify and decode every page once, as MESHJOIN does, and return the seconds."""
     if io == "drop_behind":
         drop_pages(table)
     runs = _runs(table, run_pages)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from semistream.bench.framework.measurement import Measurement
-from semistream.bench.framework.parameters import check_least
+from semistream.bench.framework.measurement import Measurement, check_least
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.micro.multimap import MultimapTimes
 from semistream.bench.measurements.micro.page_scan import PageScan
@@ -18,8 +17,8 @@ __all__ = ["micro_measurements"]
 def micro_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
     """Return the page scans, the multi-map, a service rate for every budget, and the resident memory.
 
-    The ticks of the x axis name the operations of the multi-map and the states of the page cache; budgets are shares
-    of R, and so lie between the first two ticks.
+    The ticks of the x axis are the operations of the multi-map and the states of the page cache. Budgets are shares of
+    R and lie between the first two ticks.
     """
     check_least(parameters, rows=1000, repeats=1, page_bytes=1024, multimap_entries=1, plain_entries=1)
     shares = [*parameters["budget_shares"], parameters["resident_share"]]

@@ -1,4 +1,4 @@
-"""Plain sequential reading of a table's files, as fast as it goes: the baseline of all scans."""
+"""Plain sequential reading of a table's files, as fast as possible: the baseline of all scans."""
 
 import os
 import time
@@ -30,7 +30,7 @@ def table_files(table: MasterTable) -> list[str]:
 
 
 def disk_bytes_read() -> int | None:
-    """Return how many bytes this process has fetched from disks, the page cache apart; None if not known."""
+    """Return the bytes that this process has fetched from disks, without the page cache; None if unknown."""
     try:
         with open("/proc/self/io") as counters:
             return next(int(line.split()[1]) for line in counters if line.startswith("read_bytes:"))
@@ -39,15 +39,15 @@ def disk_bytes_read() -> int | None:
 
 
 def share_read_from_disk(table: MasterTable, before: int | None) -> list[float]:
-    """Return the share of the table fetched since `disk_bytes_read` was ``before``; nothing if not known."""
+    """Return the share of the table fetched since `disk_bytes_read` was ``before``; nothing if unknown."""
     after = disk_bytes_read()
     return [] if before is None or after is None else [(after - before) / table.num_bytes]
 
 
 def raw_scan_s(paths: Sequence[str], block_bytes: int, *, cold: bool) -> float:
-    """Read all files once into one buffer and return the seconds it took.
+    """Read all files once into one buffer and return the seconds.
 
-    A cold scan begins with nothing in the page cache and leaves nothing there.
+    A cold scan begins with an empty page cache and leaves nothing there.
     """
     if cold:
         drop_from_page_cache(paths)
@@ -61,7 +61,7 @@ def raw_scan_s(paths: Sequence[str], block_bytes: int, *, cold: bool) -> float:
             while got := os.preadv(fd, [buffer], offset):
                 offset += got
                 if cold:
-                    # A unit of the cache goes only when it lies inside the range, hence the overlap.
+                    # A unit of the cache is dropped only if it lies inside the range, hence the overlap.
                     start = max(0, offset - got - _LARGEST_FOLIO_BYTES)
                     os.posix_fadvise(fd, start, offset - start, os.POSIX_FADV_DONTNEED)
         finally:
@@ -70,7 +70,7 @@ def raw_scan_s(paths: Sequence[str], block_bytes: int, *, cold: bool) -> float:
 
 
 def fastest_block_bytes(paths: Sequence[str], *, cold: bool) -> int:
-    """Return the block size with which plain reading is fastest; each is tried twice, in turns."""
+    """Return the fastest block size of plain reading; each is tried twice, in turns."""
     tried_s = [
         {block_bytes: raw_scan_s(paths, block_bytes, cold=cold) for block_bytes in BLOCK_BYTES} for _ in range(2)
     ]
@@ -78,7 +78,7 @@ def fastest_block_bytes(paths: Sequence[str], *, cold: bool) -> int:
 
 
 def plain_block_bytes(context: Context, table: MasterTable, *, cold: bool) -> int:
-    """Return the block size of plain reading that all measurements of a table share: the fastest."""
+    """Return the fastest block size of plain reading, which all measurements of a table share."""
     context.report("choosing the block size of plain reading")
     key = f"block size of plain {'cold' if cold else 'warm'} reading, table {table.table_id}"
     chosen: int = context.remembered(key, lambda: fastest_block_bytes(table_files(table), cold=cold))

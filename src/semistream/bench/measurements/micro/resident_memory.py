@@ -1,6 +1,6 @@
 """Resident memory of a process that runs MESHJOIN for more than a scan, against its budget.
 
-It is measured in a process of its own: ``python -m semistream.bench.measurements.micro.resident_memory TABLE
+The join runs in a separate process: ``python -m semistream.bench.measurements.micro.resident_memory TABLE
 BUDGET_SHARE SEED`` warms up, joins, and prints one JSON object.
 """
 
@@ -33,12 +33,12 @@ _WARM_UP_ROWS = 5000
 
 @dataclass(frozen=True, kw_only=True)
 class ResidentMemory:
-    """By how much the process grows while it joins, and the operator's budget.
+    """The growth of the process during the join, and the operator's budget.
 
     Attributes
     ----------
     budget_share
-        Of the table's bytes.
+        The budget, as a share of the table's bytes.
     """
 
     budget_share: float
@@ -108,9 +108,9 @@ class _PeakRss:
 
 
 def probe(table: MasterTable, budget_share: float, seed: int) -> dict[str, object]:
-    """Run the join and return what was measured."""
+    """Run the join and return the measured values."""
     _warm_up(seed)
-    # In memory before the first sample: the stream is not part of what the operator holds.
+    # In memory before the first sample: the stream does not belong to the operator.
     batches = list(stream(min(_STREAM_TUPLES, table.num_rows), key_domain=table.num_rows, seed=seed))
     kernel_counts = _reset_high_water_mark()
     with _PeakRss() as rss:
@@ -149,16 +149,16 @@ def _run(table: MasterTable, budget_share: float, batches: list[pa.RecordBatch])
 
 
 def _warm_up(seed: int) -> None:
-    """Compile the kernels and load what is loaded at first use."""
+    """Compile the kernels, and load all that is loaded at first use."""
     with tempfile.TemporaryDirectory() as folder:
         table = stage(master_table(_WARM_UP_ROWS, seed=seed), f"{folder}/table", key="key", layout="heap")
         _run(table, 0.5, list(stream(_WARM_UP_ROWS, key_domain=_WARM_UP_ROWS, seed=seed)))
 
 
 def _reset_high_water_mark() -> bool:
-    """Begin anew with the kernel's own peak; False where that is not possible.
+    """Reset the kernel's own peak; return whether that is possible.
 
-    ``ru_maxrss`` cannot be used: a process inherits it from the one that started it.
+    ``ru_maxrss`` does not serve: a process inherits it from its parent.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")

@@ -7,8 +7,7 @@ from itertools import cycle
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
-from semistream.bench.framework.measurement import VALUE, Context, Point
-from semistream.bench.framework.turns import in_turns
+from semistream.bench.framework.measurement import VALUE, Context, Point, in_turns
 from semistream.bench.measurements.micro.raw_scan import (
     disk_bytes_read,
     plain_block_bytes,
@@ -31,7 +30,7 @@ _STREAM_TUPLES = 4_000_000
 
 
 class _Cycle(NamedTuple):
-    """One scan of R under the join; seconds alone for a plain scan."""
+    """One scan of R by the join; a plain scan has seconds alone."""
 
     seconds: float
     answered: int = 0
@@ -46,7 +45,7 @@ class ServiceRate:
     Attributes
     ----------
     budget_share
-        Of the table's bytes.
+        The budget, as a share of the table's bytes.
     """
 
     budget_share: float
@@ -122,7 +121,7 @@ def _timed_cycle(op: StepOperator, feeder: Feeder) -> _Cycle:
 
 
 def _run_cycle(op: StepOperator, feeder: Feeder) -> int:
-    """Step through one scan of R with the stream buffer kept full, and return the rows that came out."""
+    """Step through one scan of R with a full stream buffer, and return the number of result rows."""
     rows = 0
     for _ in range(op.steps_per_cycle or 0):
         feeder.fill(op)

@@ -1,4 +1,4 @@
-"""A stream of files: one micro-batch's rows at a time are put where Spark's file source finds them."""
+"""A stream of files: the rows of one micro-batch at a time are put where Spark's file source finds them."""
 
 import os
 import shutil
@@ -26,9 +26,9 @@ class FileFeed:
     Parameters
     ----------
     parts
-        Files of a batch: each is read by a task of its own.
+        Files of a batch; each is read by one task.
     first
-        The number of the first sale: feeds that differ in it alone have the same hot keys and other sales.
+        The number of the first sale. Another number gives other sales with the same hot keys.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class FileFeed:
         self._next = 0
 
     def add_batch(self) -> None:
-        """Put the next batch where the query finds it."""
+        """Put the next batch into the folder that the query watches."""
         part_rows = -(-self.batch_rows // self._parts)
         paths = [self._made / f"{self._next:06d}-{part}.parquet" for part in range(self._parts)]
         if not all(path.exists() for path in paths):
@@ -69,7 +69,7 @@ class FileFeed:
         self._next += 1
 
     def add_batches(self, count: int) -> None:
-        """Put the first ``count`` batches there at once, for a query that takes them one by one."""
+        """Put the first ``count`` batches there at once, for a query that reads them one by one."""
         self.rewind()
         for _ in range(count):
             self.add_batch()
@@ -80,7 +80,7 @@ class FileFeed:
         return np.asarray(pa.concat_tables(tables)["key"], dtype=np.int64)
 
     def source(self, spark: "SparkSession", *, one_by_one: bool = False) -> "DataFrame":
-        """Return the stream: all that is there in a micro-batch, or one batch of the feed in each."""
+        """Return the stream; a micro-batch reads all that is there, or one batch of the feed."""
         reader = spark.readStream.schema("key bigint, sale bigint, quantity int")
         if one_by_one:
             reader = reader.option("maxFilesPerTrigger", self._parts)

@@ -1,4 +1,4 @@
-"""Measures one plan: a query that is given one micro-batch after the other."""
+"""Measures one plan: a query that gets one micro-batch after the other."""
 
 import os
 import re
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from semistream.bench.measurements.page_cache import drop_from_page_cache, read_into_page_cache
 from semistream.bench.measurements.spark.feed import FileFeed
 from semistream.bench.measurements.spark.plans import OURS, Plan
-from semistream.bench.measurements.spark.session import checkpoint_in
-from semistream.bench.measurements.spark.settings import SparkSettings
+from semistream.bench.measurements.spark.session import SparkSettings, checkpoint_in
 from semistream.bench.measurements.spark.tables import MasterForms
 from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
 
@@ -28,16 +27,16 @@ _HOST = re.compile(r"\(\S+ executor ")
 
 @dataclass
 class MicroBatches:
-    """How the micro-batches of a query went.
+    """The micro-batches of a query.
 
     Attributes
     ----------
     batch_s
-        What each measured micro-batch took from trigger to commit, as Spark tells it.
+        Time of each measured micro-batch from trigger to commit, as Spark reports it.
     observed
-        What the join counted in the measured batches, for ours.
+        Counters of our join in the measured batches.
     failure
-        Why the plan did not run, in a line; there are no times then.
+        Why the plan did not run, in one line; there are no times then.
     """
 
     load_average: float
@@ -67,21 +66,21 @@ class _Query:
         self._last_batch = -1
 
     def run_batch(self) -> tuple[float, dict[str, Any]]:
-        """Give it a batch, and return what Spark says it took, in seconds, and what was observed."""
+        """Give the query a batch, and return Spark's time in seconds and the observed counters."""
         for _ in range(_MOST_ATTEMPTS):
             told = self._give_batch()
             if told[0]["numInputRows"] == self._feed.batch_rows:
                 return told[0]["durationMs"]["triggerExecution"] / 1000, _observed(told[0])
-            # Spark looked between two files of the batch and made two micro-batches of them: no time to go by.
+            # Spark looked between two files of the batch and made two micro-batches of them: their times do not count.
         raise AssertionError(f"a batch of the feed was {_MOST_ATTEMPTS} times not a micro-batch")
 
     def _give_batch(self) -> list[Any]:
-        """Return what is told of the micro-batches that a batch of the feed became."""
+        """Add a batch of the feed, and return the progress of its micro-batches."""
         self._feed.add_batch()
         self._query.processAllAvailable()
         deadline_s = time.monotonic() + _MOST_START_S
         while True:
-            # The progress of a batch is told a little after the batch.
+            # Spark reports the progress of a batch a little later.
             told = [
                 progress
                 for progress in self._query.recentProgress
@@ -114,14 +113,14 @@ def measure_plan(
     measured_batches: int | None = None,
     after_batch: Callable[[], None] = lambda: None,
 ) -> MicroBatches:
-    """Return the times of a plan; a slow one is measured on fewer batches, and one that fails says why.
+    """Return the times of a plan; a slow plan is measured on fewer batches, and a failed one has the reason.
 
     Parameters
     ----------
     is_cold
-        Whether the table's files are taken out of the page cache before every measured batch.
+        Whether to drop the table's files from the page cache before every measured batch.
     warm_up_batches, measured_batches
-        Instead of those of the settings.
+        Override those of the settings.
     """
     from pyspark.errors import PySparkException
 
@@ -131,7 +130,7 @@ def measure_plan(
     found = MicroBatches(round(os.getloadavg()[0], 2))
     query = None
     if plan.name == OURS and not is_cold:
-        # A table of Spark's may have driven it out. Spark's plans read all of their files in every batch.
+        # Spark's tables may have evicted it. Spark's plans read all of their files in every batch.
         read_into_page_cache(master.our_files())
     with checkpoint_in(feed.folder) as checkpoint:
         try:
@@ -159,6 +158,6 @@ def measure_plan(
 
 
 def _in_a_line(error: Exception) -> str:
-    """Return what went wrong, without the host's name."""
+    """Return the error in one line, without the name of the host."""
     line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return _HOST.sub("(executor ", line)[:300]

@@ -9,7 +9,7 @@ from semistream.bench.framework.measurement import MACHINE, Context, Measurement
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.spark.micro_batches import measure_plan
 from semistream.bench.measurements.spark.plans import COLD_PLANS, OURS, PLANS, plan_named
-from semistream.bench.measurements.spark.settings import SparkSettings
+from semistream.bench.measurements.spark.session import SparkSettings
 from semistream.bench.measurements.spark.staggered import StaggeredCompletion
 from semistream.bench.measurements.spark.warm_tables import warm_tables, worker_bytes
 from semistream.core.errors import InvalidArgument
@@ -27,9 +27,9 @@ class PlanTimes:
     Attributes
     ----------
     first_sale
-        Where its stream begins: with sales that no query has joined before. Our cache has seen their kind, not them.
+        Begin of its stream: sales that no query has joined before. Our cache knows their hot keys, and not them.
     cold_batches
-        How many are measured with the table's files out of the page cache; 0 for a measurement with warm files.
+        Number of batches measured with the table's files out of the page cache; 0 for warm files.
     """
 
     rows: int

@@ -1,4 +1,4 @@
-"""The plans that are compared: ours, all that Spark can be made to do, and pipelines that only pass rows through."""
+"""The compared plans: ours, all that Spark can be made to run, and pipelines that only pass rows through."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ __all__ = ["COLD_PLANS", "OURS", "PLANS", "Plan", "plan_named"]
 
 OURS = "semistream"
 COLD_PLANS = (OURS, "stream broadcast")
-"""Those that are measured with the table out of the page cache, too."""
+"""Plans that are also measured with the table out of the page cache."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a stream is joined with the master table.
+    """A way to join a stream with the master table.
 
     Attributes
     ----------
     note
-        What it is, in a line.
+        Its description in one line.
     typical_only
-        Whether it is measured at the typical size of a micro-batch alone: it takes long, whatever the size.
+        Whether it is measured only at the typical size of a micro-batch: it takes long at any size.
     """
 
     name: str

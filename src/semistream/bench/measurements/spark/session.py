@@ -1,18 +1,47 @@
-"""The Spark session of benchmarks: the same settings for every plan."""
+"""The Spark session of benchmarks and their settings, the same for every plan."""
 
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
+from semistream.core.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["bench_session", "checkpoint_in"]
+__all__ = ["SparkSettings", "bench_session", "checkpoint_in"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSettings:
+    """The parameters that all measurements of the benchmark share; ``specs/spark.toml`` explains each."""
+
+    memory_share: float
+    skew: float
+    cores: int
+    driver_memory: str
+    page_bytes: int
+    parquet_buckets: int
+    warm_up_batches: int
+    measured_batches: int
+    cache_rows: int
+    cache_batch_rows: int
+    slow_batch_s: float
+    slow_batches: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.memory_share <= 1:
+            raise InvalidArgument(f"memory_share={self.memory_share} must be above 0 and at most 1")
+        if self.measured_batches < 1 or self.slow_batches < 1:
+            raise InvalidArgument(
+                f"measured_batches={self.measured_batches} and slow_batches={self.slow_batches} must be at least 1"
+            )
 
 
 @contextmanager
@@ -20,7 +49,7 @@ def bench_session(work_dir: Path, *, cores: int, driver_memory: str) -> "Iterato
     """Yield a local session, and stop it afterwards."""
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have the packages of this process
     spark = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName("semistream bench")
@@ -47,7 +76,7 @@ def bench_session(work_dir: Path, *, cores: int, driver_memory: str) -> "Iterato
 def checkpoint_in(folder: Path) -> Iterator[Path]:
     """Yield a new folder for the checkpoint of one query, and remove it afterwards.
 
-    Spark may still write state of a query that has ended: the next one must not find it.
+    Spark may still write the state of an ended query: the next query must not find it.
     """
     path = Path(mkdtemp(prefix="checkpoint-", dir=folder))
     try:

@@ -1,4 +1,4 @@
-"""Staggered completion beside batch completion on one heap: how many rows a second, and how soon hot rows leave."""
+"""Staggered beside batch completion on one heap: rows per second, and the delay of hot rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +9,7 @@ import numpy as np
 import semistream as ss
 from semistream.bench.framework.measurement import Context, Point
 from semistream.bench.measurements.spark.feed import FileFeed
-from semistream.bench.measurements.spark.session import checkpoint_in
-from semistream.bench.measurements.spark.settings import SparkSettings
+from semistream.bench.measurements.spark.session import SparkSettings, checkpoint_in
 from semistream.bench.measurements.spark.tables import MasterForms
 from semistream.bench.measurements.spark.warm_tables import warm_tables
 from semistream.core.errors import InvalidArgument
@@ -35,7 +34,7 @@ class StaggeredCompletion:
     Attributes
     ----------
     cycle_batches, cycles
-        How many micro-batches a scan takes, and how many scans there are, of which the last two are measured.
+        Number of micro-batches per scan, and of scans; the last two scans are measured.
     """
 
     rows: int
@@ -89,7 +88,7 @@ class StaggeredCompletion:
     def _rate(
         self, spark: "SparkSession", feed: FileFeed, master: MasterForms, completion: str
     ) -> tuple[float, dict[str, Any]]:
-        """Return the rows answered a second in the measured micro-batches, while there is something to read."""
+        """Return the rows answered per second in the measured micro-batches, while there are rows to read."""
         query = self._join(spark, feed, master, completion, lambda frame: frame.writeStream.format("noop"))
         told = [(each, JoinMetrics.from_progress(each)) for each in query.recentProgress]
         measured = [each for each in told if self._first_measured <= each[0]["batchId"] < self._batches]
@@ -106,7 +105,7 @@ class StaggeredCompletion:
         return answered / seconds, details
 
     def _delays(self, spark: "SparkSession", feed: FileFeed, master: MasterForms) -> dict[str, Any]:
-        """Return how many rows left how many micro-batches after they came: those of the hottest keys, and others."""
+        """Return the number of rows by their delay in micro-batches, for the hottest keys and for others."""
         from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
         keys, counts = np.unique(feed.keys(), return_counts=True)
@@ -137,7 +136,7 @@ class StaggeredCompletion:
         completion: str,
         write: "Callable[[DataFrame], Any]",
     ) -> Any:
-        """Join all that the feed has put there, and return the query when it has ended."""
+        """Join all batches of the feed, and return the ended query."""
         memory_bytes = int(master.ours.num_bytes * self.settings.memory_share)
         arguments: dict[str, Any] = {"completion": completion, "cycle_batches": self.cycle_batches}
         stream = feed.source(spark, one_by_one=True)

@@ -1,4 +1,4 @@
-"""The master table in every form that a plan reads, made once into a folder and used again."""
+"""The master table in every form that a plan reads, made once and used again."""
 
 import shutil
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import semistream as ss
-from semistream.bench.measurements.spark.settings import SparkSettings
+from semistream.bench.measurements.spark.session import SparkSettings
 from semistream.core.errors import SemistreamError
 from semistream.storage import MasterTable
 
@@ -43,7 +43,7 @@ class MasterForms:
         return self.spark.table(name)
 
     def heap(self) -> MasterTable:
-        """Return our table as a heap, which is staged at the first call."""
+        """Return our table as a heap, staged at the first call."""
         path = Path(self.ours.path).with_name("heap")
         try:
             return ss.open_table(path)
@@ -72,7 +72,7 @@ def make_forms(
     data_dir: Path,
     report: Callable[[str], None],
 ) -> MasterForms:
-    """Return the table of ``rows`` rows in all forms; what is not in ``data_dir`` yet is made."""
+    """Return the table of ``rows`` rows in all forms, made unless they are in ``data_dir``."""
     ss.register_sources(spark)
     source = (
         spark.read.format("semistream-products")
@@ -87,7 +87,7 @@ def make_forms(
     if not (bucketed / "_SUCCESS").exists():
         report(f"writing {rows:,} rows as Parquet, bucketed and sorted")
         shutil.rmtree(bucketed, ignore_errors=True)
-        # One task a bucket, so that a bucket is one sorted file.
+        # One task per bucket, so that a bucket is one sorted file.
         (
             spark.read.parquet(str(parquet))
             .repartition(settings.parquet_buckets, "key")

@@ -1,4 +1,4 @@
-"""A Spark session with master tables that our join has been used on: opened once, for all measurements of a run."""
+"""A Spark session with master tables and a warm cache of our join, opened once for all measurements of a run."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,8 +12,7 @@ from semistream.bench.framework.measurement import Context
 from semistream.bench.measurements.spark.feed import FileFeed
 from semistream.bench.measurements.spark.micro_batches import measure_plan
 from semistream.bench.measurements.spark.plans import OURS, Plan, plan_named
-from semistream.bench.measurements.spark.session import bench_session
-from semistream.bench.measurements.spark.settings import SparkSettings
+from semistream.bench.measurements.spark.session import SparkSettings, bench_session
 from semistream.bench.measurements.spark.tables import MasterForms, make_forms
 from semistream.storage import stage
 from semistream.workloads import master_table
@@ -35,7 +34,7 @@ class WarmTables:
     Attributes
     ----------
     base_bytes
-        What the Python workers take after a join with a tiny table and a tiny budget, before any other join.
+        Memory of the Python workers after a join with a tiny table and a tiny budget, before any other join.
     """
 
     def __init__(self, spark: "SparkSession", settings: SparkSettings, data_dir: Path, seed: int) -> None:
@@ -57,7 +56,7 @@ class WarmTables:
         return self._forms[rows]
 
     def warmed(self, rows: int, report: _Report) -> MasterForms:
-        """Return the table when our cache has seen sales of the kind that are measured, but other ones.
+        """Return the table, after our cache has seen sales with the same hot keys as the measured ones.
 
         Spark's plans keep nothing between batches that could be warm.
         """
@@ -129,7 +128,7 @@ def warm_tables(context: Context, settings: SparkSettings) -> WarmTables:
 
 
 def worker_bytes() -> int:
-    """Return the resident bytes of all Python workers below this process; what they share is counted once."""
+    """Return the resident bytes of all Python workers below this process; shared memory counts once."""
     psutil = import_extra("psutil", "bench", "the memory of Python workers")
     total = 0
     for process in psutil.Process().children(recursive=True):
@@ -137,5 +136,5 @@ def worker_bytes() -> int:
             if any("pyspark" in argument and "daemon" in argument for argument in process.cmdline()):
                 total += int(process.memory_full_info().pss)
         except psutil.Error:
-            continue  # it has just ended
+            continue  # the process has just ended
     return total

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from semistream.bench.framework.turns import in_turns
+from semistream.bench.framework.measurement import in_turns
 from semistream.bench.measurements.two_streams.saturated import Course, run_saturated
 from semistream.bench.measurements.two_streams.settings import make_join
 from semistream.bench.measurements.two_streams.stream_pairs import StreamPair, stream_pair

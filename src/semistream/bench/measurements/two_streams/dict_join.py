@@ -7,8 +7,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from semistream.bench.framework.measurement import MACHINE, Context, Point
-from semistream.bench.framework.turns import in_turns
+from semistream.bench.framework.measurement import MACHINE, Context, Point, in_turns
 from semistream.bench.measurements.two_streams.settings import make_join
 from semistream.bench.measurements.two_streams.stream_pairs import StreamPair, stream_pair
 from semistream.stream_joins.parts.join_key import SIDES

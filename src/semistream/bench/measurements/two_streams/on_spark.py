@@ -12,9 +12,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import semistream as ss
-from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
+from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point, in_turns
 from semistream.bench.framework.spec import Spec
-from semistream.bench.framework.turns import in_turns
 from semistream.bench.measurements.spark.session import bench_session, checkpoint_in
 from semistream.bench.measurements.two_streams.auction_files import BIDS, AuctionFiles
 from semistream.core.errors import InvalidArgument

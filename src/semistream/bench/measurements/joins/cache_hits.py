@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.bench.framework.measurement import VALUE, Context, Measurement, Point
-from semistream.bench.framework.parameters import check_least
+from semistream.bench.framework.measurement import VALUE, Context, Measurement, Point, check_least
 from semistream.bench.framework.spec import Spec
 from semistream.core.errors import InvalidArgument
 from semistream.operators import algorithm, algorithm_names
@@ -24,16 +23,16 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class Hits(NamedTuple):
-    """What one policy reached.
+    """The hits of one policy.
 
     Attributes
     ----------
     capacity_keys
-        How many keys the cache holds, as the operator says.
+        Number of keys that the cache holds, by the operator's account.
     tuples, hits
-        That passed the cache in the measured part, and that it answered.
+        Tuples that passed the cache in the measured part, and those that it answered.
     optimum
-        The share that the most frequent keys of the measured part have, as many as the cache holds.
+        The share of tuples with the ``capacity_keys`` most frequent keys of the measured part.
     interval_optimum
         The same, with the best keys of each interval; None for a stream without intervals.
     """
@@ -60,7 +59,7 @@ class HitRatios:
     Attributes
     ----------
     x
-        Where it is drawn.
+        Its place on the x axis.
     memory_share
         The operator's budget as a share of the table's bytes.
     cache_share
@@ -68,9 +67,9 @@ class HitRatios:
     warm_up_tuples, measured_tuples
         Stream tuples before hits are counted, and while they are.
     intervals
-        Of the locality stream, over warm-up and measured part together.
+        Intervals of the locality stream, over warm-up and measured part together.
     scan_share
-        Of the polluted stream, whose other tuples are distributed with Zipf exponent 1.
+        Share of scan tuples in the polluted stream; the others have Zipf exponent 1.
     """
 
     algorithm: str
@@ -100,11 +99,11 @@ class HitRatios:
 
     @property
     def interval_tuples(self) -> int | None:
-        """Tuples in an interval of the stream; None where it has none."""
+        """Tuples in an interval of the stream; None without intervals."""
         return -(-self.num_tuples // self.intervals) if self.workload == "locality" else None
 
     def stream(self, seed: int) -> pa.RecordBatchReader:
-        """Return the stream, warm-up included."""
+        """Return the stream, including the warm-up."""
         if self.workload == "locality":
             return locality_stream(self.num_tuples, key_domain=self.rows, intervals=self.intervals, seed=seed)
         if self.workload == "polluted":
@@ -123,7 +122,7 @@ class HitRatios:
         return self.points(found)
 
     def points(self, found: Mapping[str, Hits]) -> list[Point]:
-        """Return what the policies reached, and the optimum of the one whose cache can have the most hits."""
+        """Return the hit ratios of the policies, and the largest of their optima."""
         points = [
             Point(policy, self.x, {VALUE: hits.hits / hits.tuples}, hits._asdict(), self.algorithm)
             for policy, hits in found.items()
@@ -142,7 +141,7 @@ class HitRatios:
 def measure_hits(
     op: StepOperator, batches: Iterable[pa.RecordBatch], warm_up_tuples: int, interval_tuples: int | None = None
 ) -> Hits:
-    """Run an operator over the stream and return how many tuples of the measured part its cache answered."""
+    """Run an operator over the stream and return the hits of its cache in the measured part."""
     keys: list[_Int64s] = []
     passed_before, hits_before = (0, 0) if warm_up_tuples == 0 else (None, 0)
     for batch in batches:
@@ -158,7 +157,7 @@ def measure_hits(
     if passed_before is None or passed_before == _passed(op):
         raise InvalidArgument("the tuples to measure all fit the stream buffer: raise measured_tuples")
     tuples = _passed(op) - passed_before
-    # The tuples that passed in the measured part, which those in the stream buffer at its start belong to.
+    # The tuples that passed in the measured part, including those in the stream buffer at its start.
     measured = np.concatenate(keys)[passed_before : passed_before + tuples]
     capacity = cast(_Cached, op.join).front_stage.capacity_keys
     return Hits(
@@ -173,14 +172,14 @@ def measure_hits(
 
 
 def _passed(op: StepOperator) -> int:
-    """Return how many tuples have left the stream buffer, and so been looked up in the cache."""
+    """Return the number of tuples that left the stream buffer and so were looked up in the cache."""
     return op.metrics.tuples_in - (op.buffered or 0)
 
 
 def static_optimum(keys: _Int64s, capacity_keys: int) -> float:
     """Return the share of tuples that ask for one of the ``capacity_keys`` most frequent keys.
 
-    A cache that never changes cannot have more hits, even if it knows the whole stream beforehand.
+    A cache that never changes cannot have more hits, even if it knows the whole stream.
 
     Examples
     --------
@@ -191,13 +190,12 @@ def static_optimum(keys: _Int64s, capacity_keys: int) -> float:
 
 
 def interval_optimum(keys: _Int64s, capacity_keys: int, first_tuple: int, interval_tuples: int) -> float:
-    """Return the same share for a cache that is filled anew, and best, at the start of every interval.
+    """Return the same share for a cache that gets the best keys at the start of every interval.
 
     Parameters
     ----------
     first_tuple
-        The number of the first of these tuples in its stream, whose intervals begin at multiples of
-        ``interval_tuples``.
+        The number of the first of these tuples in its stream; intervals begin at multiples of ``interval_tuples``.
 
     Examples
     --------
