@@ -81,7 +81,10 @@ class SpillFile:
             self._write(message, offset + HEADER_BYTES)
         except OSError as error:
             with suppress(OSError):
-                os.ftruncate(self._descriptor(), offset) if offset else self.remove()
+                if offset:
+                    os.ftruncate(self._descriptor(), offset)
+                else:
+                    self.remove()
             raise SpoolWriteFailed(
                 f"{self._name} takes no more {self._holds} ({error.strerror}): free space there, give the join more "
                 f"memory, or let {self._disk_option} name another disk"
