@@ -400,7 +400,9 @@ class HotRows:
         self._next_block, self._blocks_to_build = saved.header["next_block"], saved.header["blocks_to_build"]
         self._sketch.set_state(saved.part("sketch"))
         for number in saved.header["blocks"]:
-            self._blocks[number] = HotBlock(saved.array(f"block {number}"), self.shape)
+            raw = saved.array(f"block {number}")
+            if HotBlock.is_sound(raw, self._owner):
+                self._blocks[number] = HotBlock(raw, self.shape)
         for at, nbytes in enumerate(saved.header["waiting"]):
             pages = self.shape.pages(saved.array(f"rows {at}"), [0])
             self._wait(saved.array(f"codes {at}"), saved.array(f"counts {at}"), pages, nbytes)
