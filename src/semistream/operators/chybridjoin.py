@@ -97,7 +97,7 @@ class Chybridjoin(Join):
             reserved_bytes=self._delivery.reserved_bytes + (0 if shedding is None else shedding.memory_bytes),
             b=config.b,
             cache_share=config.cache_share,
-            sheds=shedding is not None,
+            shedding=shedding,
         )
         self.stream = StreamSide(
             spec,
@@ -135,18 +135,10 @@ class Chybridjoin(Join):
     def step(self) -> Iterator[pa.RecordBatch]:
         yield from self._admission.read(self.stream.free_tuples)  # ll. 4-6; w_B (D1)
         if self.stream.tuples_in_window:
-            partition = self.disk.pick(self.stream.window, self._picks_from_oldest())  # l. 7
+            partition = self.disk.pick(self.stream.window)  # l. 7
             yield from self.disk.join(self.stream.window, partition, self.front_stage)  # ll. 12-16, 19-22
-            yield from self.disk.remove(self.stream.window, partition, self._picks_next)  # ll. 8-11 (D2), 17-18
+            yield from self.disk.remove(self.stream.window, partition)  # ll. 8-11 (D2), 17-18
         yield from self._delivery.release(self._oldest_pending)
-
-    def _picks_from_oldest(self) -> int:
-        """Return which tuple of the queue picks the partition, counted from the oldest: one that will not be shed."""
-        return 0 if self.shedding is None else self.shedding.picks_from_oldest(self.stream.tuples_in_window)
-
-    def _picks_next(self, queued: int) -> int | None:
-        """Return which of ``queued`` tuples will pick in the next step; None if undecided."""
-        return 0 if self.shedding is None else self.shedding.will_pick_from_oldest(queued)
 
     # --- the paper's parameters -------------------------------------------------------------------------------------
 
@@ -159,7 +151,4 @@ class Chybridjoin(Join):
         return self.disk.plan.iterations_per_cycle
 
     def check(self) -> None:
-        if self.stream.tuples_in_window:
-            # A tuple leaves in the step that reads its partition, so none that waits has met a row.
-            window = self.stream.window
-            assert not window.matched[window.codes.oldest(len(window))].any()
+        assert not self.stream.has_matched, "a tuple leaves in the step that reads its partition"

@@ -90,7 +90,7 @@ class Hybridjoin(Join):
             self._delivery,
             reserved_bytes=self._delivery.reserved_bytes + (0 if shedding is None else shedding.memory_bytes),
             b=config.b,
-            sheds=shedding is not None,
+            shedding=shedding,
         )
         self.stream = StreamSide(
             spec,
@@ -116,18 +116,10 @@ class Hybridjoin(Join):
     def step(self) -> Iterator[pa.RecordBatch]:
         yield from self._admission.read(self.stream.free_tuples)  # ll. 3-6; w
         if self.stream.tuples_in_window:
-            partition = self.disk.pick(self.stream.window, self._picks_from_oldest())  # l. 7
+            partition = self.disk.pick(self.stream.window)  # l. 7
             yield from self.disk.join(self.stream.window, partition)  # ll. 8-12
-            yield from self.disk.remove(self.stream.window, partition, self._picks_next)  # ll. 13-14
+            yield from self.disk.remove(self.stream.window, partition)  # ll. 13-14
         yield from self._delivery.release(self._oldest_pending)
-
-    def _picks_from_oldest(self) -> int:
-        """Return which tuple of the queue picks the partition, counted from the oldest: one that will not be shed."""
-        return 0 if self.shedding is None else self.shedding.picks_from_oldest(self.stream.tuples_in_window)
-
-    def _picks_next(self, queued: int) -> int | None:
-        """Return which of ``queued`` tuples will pick in the next step; None if undecided."""
-        return 0 if self.shedding is None else self.shedding.will_pick_from_oldest(queued)
 
     # --- the paper's parameters -------------------------------------------------------------------------------------
 
@@ -140,7 +132,4 @@ class Hybridjoin(Join):
         return self.disk.plan.iterations_per_cycle
 
     def check(self) -> None:
-        if self.stream.tuples_in_window:
-            # A tuple leaves in the step that reads its partition, so none that waits has met a row.
-            window = self.stream.window
-            assert not window.matched[window.codes.oldest(len(window))].any()
+        assert not self.stream.has_matched, "a tuple leaves in the step that reads its partition"

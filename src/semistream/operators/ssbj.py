@@ -163,7 +163,7 @@ class ScanningSsbj(Join):
             buffer_bytes=self.plan.stream_buffer_bytes,
             window_bytes=self.plan.window_bytes,
             max_window_bytes=pool_bytes,
-            reclaim=self._give_up_cache,
+            reclaim=lambda: self.balance.give_up_cache(self.switching.empty_cache),
         )
         self.front_stage = FrontStage(
             spec,
@@ -216,14 +216,6 @@ class ScanningSsbj(Join):
         if self.switching.phase is not Phase.SWITCHING:
             self.balance.move_memory()
 
-    def _give_up_cache(self) -> bool:
-        """Let the cache go for a tuple that needs what the cache has gained."""
-        if self.balance.cache_share <= Balance.first_cache_share():
-            return False
-        self.switching.empty_cache()
-        self.balance.restart()
-        return True
-
     @property
     def b(self) -> int:
         return self.plan.b
@@ -267,7 +259,7 @@ class PartitionSsbj(Join):
             buffer_bytes=self.plan.stream_buffer_bytes,
             window_bytes=self.plan.window_bytes,
             max_window_bytes=pool_bytes,
-            reclaim=self._give_up_cache,
+            reclaim=lambda: self.balance.give_up_cache(self.front_stage.evict_all),
         )
         self.front_stage = FrontStage(
             spec,
@@ -306,14 +298,6 @@ class PartitionSsbj(Join):
             self.balance.move_memory()
         yield from self._delivery.release(self.stream.oldest_pending)
 
-    def _give_up_cache(self) -> bool:
-        """Let the cache go for a tuple that needs what the cache has gained."""
-        if self.balance.cache_share <= Balance.first_cache_share():
-            return False
-        self.front_stage.evict_all()
-        self.balance.restart()
-        return True
-
     @property
     def b(self) -> int:
         return self.plan.b
@@ -323,10 +307,7 @@ class PartitionSsbj(Join):
         return self.plan.iterations_per_cycle
 
     def check(self) -> None:
-        if self.stream.tuples_in_window:
-            # A tuple leaves in the step that reads its partition, so none that waits has met a row.
-            window = self.stream.window
-            assert not window.matched[window.codes.oldest(len(window))].any()
+        assert not self.stream.has_matched, "a tuple leaves in the step that reads its partition"
 
 
 class _Tactic(Part):

@@ -76,6 +76,14 @@ class Balance(Part):
         self._front_stage.resize(cache_bytes)
         self._stream.resize(self._pool_bytes - cache_bytes)
 
+    def give_up_cache(self, empty: Callable[[], None]) -> bool:
+        """Let the cache go for a tuple that needs what it has gained, and return whether it had gained any."""
+        if self.cache_share <= self.first_cache_share():
+            return False
+        empty()
+        self.restart()
+        return True
+
     def room_for(self, most: int) -> int:
         """Return how many tuples may enter the window now, of ``most``."""
         return max(0, min(most, self.limit_tuples - self._stream.tuples_in_window))

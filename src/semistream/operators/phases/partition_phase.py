@@ -4,7 +4,7 @@ One partition of a clustered table is read and joined with every tuple that wait
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from semistream.operators.phases.page_sizes import PageSizes
 from semistream.operators.phases.partitions import Partitions
 from semistream.operators.phases.read_counts import ReadCounts
 from semistream.operators.phases.scan_plan import ScanPlanner
+from semistream.operators.shedding.load_shedding import LoadShedding
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.state.tuple_window import TupleWindow, WindowCodes
@@ -71,8 +72,10 @@ class PartitionPhase(Part):
         Memory that others have.
     b
         Pages of a partition; None for a good choice.
-    cache_share, sheds
-        The share of a front stage, and whether load is shed: see `ScanPlanner`.
+    cache_share
+        The share of a front stage: see `ScanPlanner`.
+    shedding
+        Tells which tuple picks a partition while load is shed: one that will not be shed itself.
 
     Attributes
     ----------
@@ -97,7 +100,7 @@ class PartitionPhase(Part):
         reserved_bytes: int,
         b: int | None,
         cache_share: float = 0.0,
-        sheds: bool = False,
+        shedding: LoadShedding | None = None,
     ) -> None:
         table, spec, metrics = inputs.table, inputs.spec, inputs.metrics
         require_key_join(inputs.name, table, spec)
@@ -120,8 +123,9 @@ class PartitionPhase(Part):
             budget_bytes=inputs.budget_bytes,
             reserved_bytes=reserved_bytes,
             cache_share=cache_share,
-            sheds=sheds,
+            sheds=shedding is not None,
         )
+        self._shedding = shedding
         self.plan = planner.plan(b)
         self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)
         self.codes = ByPartition(self._keys, self._partitions, table.buckets)
@@ -171,10 +175,13 @@ class PartitionPhase(Part):
         assert isinstance(window.codes, FifoMultimap)
         return int(window.codes.codes_at(window.codes.oldest(1))[0])
 
-    def pick(self, window: TupleWindow, from_oldest: int) -> int:
+    def pick(self, window: TupleWindow) -> int:
         """Return the partition to read: the one that was begun, while tuples wait for it, or `partition_near`."""
         begun, self._begun = self._begun, None
-        return begun if begun is not None and _waits(window, begun) else self.partition_near(window, from_oldest)
+        if begun is not None and _waits(window, begun):
+            return begun
+        place = 0 if self._shedding is None else self._shedding.lookup_index(len(window))
+        return self.partition_near(window, place)
 
     def partition_near(self, window: TupleWindow, from_oldest: int) -> int:
         """Return the partition that a tuple near this place of the queue waits for, counted from the oldest.
@@ -279,22 +286,16 @@ class PartitionPhase(Part):
         valid = keys_are_valid(run, self._spec.master_keys, pa.array(rows))
         collecting.sets.add(owners[valid], run, rows[valid])
 
-    def remove(
-        self, window: TupleWindow, partition: int, picks_next: Callable[[int], int | None] = lambda queued: 0
-    ) -> Iterator[pa.RecordBatch]:
-        """Let all tuples of the partition leave, matched or not, and begin to read the next.
-
-        ``picks_next`` is given how many tuples are left and returns the place of the one that picks the next
-        partition, counted from the oldest; None if undecided.
-        """
+    def remove(self, window: TupleWindow, partition: int) -> Iterator[pa.RecordBatch]:
+        """Let all tuples of the partition leave, matched or not, and begin to read the next if it is known."""
         slots = window.remove(np.array([partition]))
         unmatched = slots[~window.matched[slots]]
         self._metrics.tuples_answered += slots.size
         self._metrics.tuples_through_disk += slots.size
         self._metrics.tuples_without_match += unmatched.size
         yield from self._delivery.unmatched(window, unmatched)
-        place = picks_next(len(window)) if len(window) else None
-        if place is not None:
+        place = 0 if self._shedding is None else self._shedding.lookup_index_after(len(window))
+        if len(window) and place is not None:
             self._begun = self.partition_near(window, place)
             self._disk_buffer.begin(*self._runs(self._begun)[0])
 

@@ -199,7 +199,7 @@ class LoadShedding:
             )
         self.config = config
         self.is_shedding = False
-        self.tuples_shed = self.tuples_reloaded = self.tuples_dropped = 0
+        self.tuples_shed = self.tuples_reloaded = self.tuples_dropped = self._shed_since_decision = 0
         self._message_bytes = message_bytes
         self._random = np.random.default_rng(config.seed)
         self._unplaced: tuple[pa.RecordBatch, _Int64s] | None = None  # out of the store, and found no room
@@ -255,6 +255,7 @@ class LoadShedding:
         elif buffered == 0:
             reload = room  # D3
         self.is_shedding = shed > 0
+        self._shed_since_decision = 0
         return Decision(shed, min(reload, room, self.tuples_inside))  # D2
 
     def choose(self, count: int, available: int, arrived: int | None = None) -> _Int64s:
@@ -277,6 +278,11 @@ class LoadShedding:
         sample = self._random.choice(new, min(count, new), replace=False, shuffle=False)
         return np.sort(sample).astype(np.int64) + (available - new)
 
+    def lookup_index_after(self, queued: int) -> int | None:
+        """Return which tuple is likely to pick the next partition; None when it is about to be shed itself."""
+        picks = self.lookup_index(queued)
+        return picks if picks >= self._shed_since_decision else None
+
     def lookup_index(self, queued: int) -> int:
         """Return which of ``queued`` tuples picks the partition, counted from the oldest, which is 0."""
         if not self.is_shedding or self.config.strategy != "considering":  # D4
@@ -288,9 +294,11 @@ class LoadShedding:
         if self._store is None:
             self.tuples_dropped += batch.num_rows
             self.tuples_shed += batch.num_rows
+            self._shed_since_decision += batch.num_rows
             return batch.num_rows
         taken = self._store.put(batch, numbers)
         self.tuples_shed += taken
+        self._shed_since_decision += taken
         return taken
 
     def reload(self, count: int, accept: Callable[[pa.RecordBatch, _Int64s], int]) -> int:

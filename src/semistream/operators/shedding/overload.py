@@ -62,7 +62,6 @@ class Overload(Part):
         self._metrics = metrics
         self._w = w
         self._tuples_in_before = metrics.tuples_in
-        self._shed_from_queue_last = 0
         metrics.shed_strategy = shedding.config.strategy
         self._count_from_here()
 
@@ -93,7 +92,6 @@ class Overload(Part):
             room=self._stream.room_tuples,
             may_shed=may_shed and arrived > 0,  # w varies: what was reloaded in silence may be more than 2w later
         )
-        self._shed_from_queue_last = 0
         try:
             if decision.shed and self._shedding.config.strategy == "considering":
                 self._shed_from_queue(decision.shed)
@@ -122,7 +120,6 @@ class Overload(Part):
             taken = self._shedding.shed(batch, numbers)
             window.expire(taken)
             count -= taken
-            self._shed_from_queue_last += taken
             if taken < slots.size:
                 break
 
@@ -137,15 +134,6 @@ class Overload(Part):
                     break
         finally:
             self._stream.remove_buffered(positions[:taken])
-
-    def picks_from_oldest(self, queued: int) -> int:
-        """Return which tuple of the queue picks what is read, counted from the oldest."""
-        return self._shedding.lookup_index(queued)
-
-    def will_pick_from_oldest(self, queued: int) -> int | None:
-        """Return which tuple is likely to pick what is read next; None when it is about to be shed itself."""
-        picks = self._shedding.lookup_index(queued)
-        return picks if picks >= self._shed_from_queue_last else None
 
     def oldest_pending(self) -> int:
         """Return the arrival number before which every tuple is answered."""

@@ -102,6 +102,12 @@ class StreamSide(Part):
         """How many tuples more the window can hold."""
         return self.capacity_tuples - self.tuples_in_window
 
+    @property
+    def has_matched(self) -> bool:
+        """Whether any tuple of the window has met a matching row."""
+        oldest_first = self.window.codes.oldest(self.tuples_in_window) if self._window is not None else ()
+        return bool(len(oldest_first) and self.window.matched[oldest_first].any())
+
     def components(self) -> dict[str, int]:
         hash_bytes, queue_bytes = (0, 0) if self._window is None else (self.window.hash_bytes, self.window.queue_bytes)
         return {"stream buffer": self._buffer.nbytes, "H_S": hash_bytes, "queue": queue_bytes}
