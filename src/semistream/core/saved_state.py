@@ -218,11 +218,11 @@ def unpack_state(content: bytes) -> SavedState:
         arrays = _arrays_in(view, head["arrays"], 24 + size)
         header, exact = head["header"], head["exact"]
         if not isinstance(header, dict) or not isinstance(exact, bool):
-            raise ValueError(f"its header is a {type(header).__name__}")
+            raise _unreadable(f"its header is a {type(header).__name__}")
     except SnapshotMismatch:
         raise
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise SnapshotMismatch(f"the snapshot cannot be read ({error}): {_REMEDY}") from None
+        raise _unreadable(error) from None
     return SavedState(header, arrays, exact=exact)
 
 
@@ -242,10 +242,14 @@ def _arrays_in(content: memoryview, places: list[tuple[str, str, list[int]]], at
     arrays: dict[str, Array] = {}
     for name, dtype, shape in places:
         if name in arrays or not _is_array(dtype, shape):
-            raise ValueError(f"array {name!r} has type {dtype!r} and shape {shape!r}")
+            raise _unreadable(f"array {name!r} has type {dtype!r} and shape {shape!r}")
         count = math.prod(shape)
         arrays[name] = np.frombuffer(content, np.dtype(dtype), count, at).reshape(shape)
         at += arrays[name].nbytes
     if at != len(content):
-        raise ValueError(f"its arrays end at byte {at} of {len(content)}")
+        raise _unreadable(f"its arrays end at byte {at} of {len(content)}")
     return arrays
+
+
+def _unreadable(why: object) -> SnapshotMismatch:
+    return SnapshotMismatch(f"the snapshot cannot be read ({why}): {_REMEDY}")
