@@ -1,6 +1,5 @@
 """Joins of two streams are equal to the batch join, whatever comes when."""
 
-from itertools import accumulate, cycle
 from typing import Any
 
 import pytest
@@ -54,14 +53,10 @@ def test_mjoin(relation: Any, data: st.DataObject) -> None:
         "quota": data.draw(st.sampled_from(["chosen", 1, 3, 1000])),
         "purge_every": data.draw(st.sampled_from(["chosen", 1, 2, 5])),
     }
-    has_clock = data.draw(st.booleans())
     made: list[Mjoin] = []
 
     def make() -> StreamJoin:
-        # By this clock, a piece of work takes any of two times: what is chosen changes all the time.
-        ticks = accumulate(cycle([1e-6, 1e-3, 1e-3]))
-        clock = (lambda: next(ticks)) if has_clock else None
-        made.append(Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", budget, how=how, clock=clock, **options))
+        made.append(Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", budget, how=how, **options))
         return made[-1]
 
     steps, moves, settles = data.draw(_STEPS), data.draw(_MOVES), data.draw(_MOVES)

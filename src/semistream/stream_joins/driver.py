@@ -83,10 +83,10 @@ class StreamJoin(ABC):
         self.metrics = StreamMetrics()
         self.contradicting = ContradictingTuples(contradiction, self.key, self.metrics)
         require_at_least(budget_bytes, self._least_bytes(), self.name)
-        self.queues = InputQueues(self.schemas, self.key.dtype, budget_bytes)
-        self.results = JoinedRows(left, right, self.key, how, budget_bytes, self.metrics)
+        self.queues = InputQueues(self.key, budget_bytes)
+        self.results = JoinedRows(self.key, how, budget_bytes, self.metrics)
         state_bytes = budget_bytes - self._fixed_bytes(budget_bytes)
-        self.state = MemoryState(self.key, self.schemas, how, state_bytes, self.results, self.metrics, self.make_space)
+        self.state = MemoryState(self.key, how, state_bytes, self.results, self.metrics, self.make_space)
         self.parts: Mapping[str, Part] = {"queues": self.queues, "results": self.results, "state": self.state}
 
     def _fixed_bytes(self, budget_bytes: int) -> int:
@@ -95,7 +95,7 @@ class StreamJoin(ABC):
         return JoinedRows.nbytes_for(budget_bytes) + InputQueues.nbytes_for(budget_bytes) + beside
 
     def _least_bytes(self) -> int:
-        least, state_bytes = 0, MemoryState.least_bytes(self.schemas, self.key)
+        least, state_bytes = 0, MemoryState.least_bytes(self.key)
         while least < self._fixed_bytes(least) + state_bytes:
             least = self._fixed_bytes(least) + state_bytes
         return least
@@ -147,7 +147,12 @@ class StreamJoin(ABC):
     def take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
         """Take a run out of a queue, and count it."""
         run = self.queues.take(side, most_rows)
-        self.metrics.record_run(side, len(run), len(run.marks))
+        self.metrics.steps += 1
+        self.metrics.punctuations_in += len(run.marks)
+        if side == LEFT:
+            self.metrics.left_in += len(run)
+        else:
+            self.metrics.right_in += len(run)
         return run
 
     def work_off(self) -> Iterator[PunctuatedBatch]:
@@ -193,7 +198,7 @@ class StreamJoin(ABC):
                 )
         for name, part in self.parts.items():
             part.set_state(saved.part(name))
-        self.metrics.set(saved.header["metrics"])
+        vars(self.metrics).update(saved.header["metrics"])
         held = self.memory()
         if held.total_bytes > held.budget_bytes:
             raise SnapshotMismatch(

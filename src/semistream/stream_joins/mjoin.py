@@ -42,10 +42,10 @@ D4  That a key of the "one" side comes once is used for what it says of the othe
 D5  Keys that both streams have punctuated are forgotten when the ranges of keys fill their share of the memory; the
     paper's punctuated range grows for ever where keys do not lie next to each other. Punctuations that fill their share
     are a fifth event that purges the state.
-D6  Rules 1 and 2 (section 5.3) and the priority of the "one" side are not the default: settings that are left open are
-    chosen from costs (`semistream.stream_joins.metadata.cost_choice`), and the stream by what its next run gains
-    (`semistream.stream_joins.metadata.scheduling`). ``stream_order="priority"``, ``tuple_order="value"`` and
-    ``purge_every=1`` or ``100`` are the paper's.
+D6  Rules 1 and 2 (section 5.3) are not the default: settings that are left open are chosen by a model of the costs
+    (`semistream.stream_joins.metadata.cost_choice`), and for the memory the stream whose next run lets the state grow
+    less goes first. ``stream_order="priority"``, ``tuple_order="value"`` and ``purge_every=1`` or ``100`` are the
+    paper's.
 D7  There is no waiting tuple pool (section 5.1): value-oriented scheduling puts the tuples of one run in order, and
     those that are put behind are worked on before the next run, not when the strategy switches back.
 D8  A run of a clustered stream goes on to the end of its cluster or of its batch, whether or not a tuple of the cluster
@@ -58,7 +58,6 @@ D10 A punctuation is passed on as soon as no tuple of its own stream with such a
     their share of the memory holds, those are never passed on, which loses nothing but what they would tell.
 """
 
-import time
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -75,11 +74,11 @@ from semistream.kernels.keys.code_ranges import CodeRanges
 from semistream.kernels.keys.codes_in_run import repeat_in_run
 from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.metadata.arrival import Arrival, ArrivalOrder
-from semistream.stream_joins.metadata.cost_choice import Clock, CostChoice, Goal, Standing
+from semistream.stream_joins.metadata.cost_choice import CostChoice, Goal, Standing
 from semistream.stream_joins.metadata.propagation import Propagation
 from semistream.stream_joins.metadata.punctuations import ALL_CODES, Punctuations
 from semistream.stream_joins.metadata.scheduling import (
-    GainScheduling,
+    GrowthScheduling,
     PriorityScheduling,
     RandomScheduling,
     StreamOrder,
@@ -115,12 +114,12 @@ class Mjoin(StreamJoin):
     left_arrival, right_arrival
         How the tuples of a stream come: ``"any"``, ``"clustered"`` by key, ``"ascending"`` or ``"descending"``.
     goal
-        What settings that are ``"chosen"`` are chosen for, from measured costs: ``"output"``, rows as fast as can be;
-        ``"memory"``, as little state as can be in a bounded multiple of that time; ``"propagation"``, punctuations of
-        the output as early as can be. See `semistream.stream_joins.metadata.cost_choice`.
+        What settings that are ``"chosen"`` are chosen for: ``"output"``, rows as fast as can be; ``"memory"``, as
+        little state as can be in a bounded multiple of that time; ``"propagation"``, punctuations of the output as
+        early as can be. See `semistream.stream_joins.metadata.cost_choice`.
     stream_order
-        ``"priority"``: the "one" side first, up to ``quota`` tuples; ``"random"``; ``"chosen"``: the stream whose next
-        run gains more, or for ``goal="propagation"`` the priority.
+        ``"priority"``: the "one" side first, up to ``quota`` tuples; ``"random"``; or ``"chosen"``: the priority, but
+        for ``goal="memory"`` the stream whose next run lets the state grow less.
     tuple_order
         ``"sequential"``, or ``"value"``: tuples of a run that a punctuation of the output waits for go first; or
         ``"chosen"``.
@@ -131,13 +130,10 @@ class Mjoin(StreamJoin):
         them stands. Keys that are over because of how a stream arrives count at the end of a run.
     pass_on
         Whether punctuations are passed on.
-    clock
-        Returns seconds, for what is chosen. With None, costs are assumed instead of measured, and the same input
-        in the same steps gives the same choices.
     seed
         Of ``stream_order="random"``.
     part_store
-        Where disk-resident parts of the state lie; None for files in a temporary folder.
+        Where disk-resident parts of the state lie that outlast the join; None for spill files.
 
     Examples
     --------
@@ -174,7 +170,6 @@ class Mjoin(StreamJoin):
         quota: int | Chosen = "chosen",
         purge_every: int | Chosen = "chosen",
         pass_on: bool = True,
-        clock: Clock | None = time.perf_counter,
         seed: int = 0,
         part_store: PartStore | None = None,
     ) -> None:
@@ -194,13 +189,10 @@ class Mjoin(StreamJoin):
         super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
         self._is_one = (relation.startswith("one"), relation.endswith("one"))
         self._passes_on = pass_on
-        self._quota = None if quota == "chosen" else quota
-        self._purge_every = None if purge_every == "chosen" else purge_every
         self._arrivals = (ArrivalOrder(left_arrival), ArrivalOrder(right_arrival))
         self.punctuations = Punctuations(int(budget_bytes * _PUNCTUATION_SHARE))
         self.disk = DiskStages(
             self.key,
-            self.schemas,
             how,
             self.state,
             self.results,
@@ -210,20 +202,17 @@ class Mjoin(StreamJoin):
             part_store,
         )
         self.propagation = Propagation(self.key, self.punctuations, self.state, self.disk, self.results)
-        fixed = {"run_rows": quota, "purge_every": purge_every}
-        if tuple_order != "chosen":
-            fixed["by_value"] = tuple_order == "value"
-        fixed = {setting: value for setting, value in fixed.items() if value != "chosen"}
-        self._chooses = stream_order == "chosen" or len(fixed) < 3
-        self.choice = CostChoice(goal, clock if self._chooses else None, fixed)
+        by_value = tuple_order if tuple_order == "chosen" else tuple_order == "value"
+        given = {"run_rows": quota, "purge_every": purge_every, "by_value": by_value}
+        self.choice = CostChoice(goal, {setting: value for setting, value in given.items() if value != "chosen"})
         self._schedule = self._scheduling(stream_order, goal, seed)
-        self._run: PunctuatedBatch | None = None  # of this step
         self.parts = {
             "left arrival": self._arrivals[LEFT],
             "right arrival": self._arrivals[RIGHT],
             "punctuations": self.punctuations,
             "schedule": self._schedule,
             "choice": self.choice,
+            "propagation": self.propagation,
             "disk": self.disk,
             **self.parts,
         }
@@ -232,31 +221,23 @@ class Mjoin(StreamJoin):
         first = RIGHT if self._is_one == (False, True) else LEFT
         if order == "random":
             return RandomScheduling(seed)
-        if order == "priority" or goal == "propagation":  # tuples of the "one" side hold punctuations back
+        if order == "priority" or goal != "memory":
             return PriorityScheduling(first)
-        return GainScheduling(
-            goal == "memory", first, self.key, self.queues, self.state, self.punctuations, self._is_one
-        )
+        return GrowthScheduling(first, self.key, self.queues, self.state, self.punctuations, self._is_one)
 
-    # --- the loop (section 4; subtasks 1 to 5) ------------------------------------------------------------------
+    # --- the loop (section 4, subtasks 1 to 5) ------------------------------------------------------------------
 
     def step(self) -> Iterator[PunctuatedBatch]:
         """Go once through the loop: a run of tuples of one stream, or while none waits a piece of the later stages."""
-        if self._chooses:
+        if self.choice.is_open:
             queued = sum(self.queued(side) for side in SIDES)
             unpurged, unpassed = self.punctuations.num_unpurged, self.punctuations.num_unpassed
             self.choice.choose(Standing(self.state.held, queued, unpurged, unpassed))
-        yield from self.choice.timed_run(self._turn())
-        if self._run is not None:
-            self.choice.observe_run(len(self._run), len(self._run.marks))
-
-    def _turn(self) -> Iterator[PunctuatedBatch]:
         side = self._schedule.next_side(self.queues.waiting, self.choice.settings.run_rows)  # section 4.1
-        self._run = None
         if side is None:
             yield from self._idle()
             return
-        self._run = run = self._take_run(side)  # subtasks 1 and 4
+        run = self._take_run(side)  # subtasks 1 and 4
         lows, highs = self.key.ranges(run.marks)
         tuples = Tuples.of(run.rows, self.key.codes(side, run.rows))
         excluded = self.punctuations[side].excludes(tuples.codes.code, run.marks.at, lows, highs) & ~tuples.is_null
@@ -282,15 +263,16 @@ class Mjoin(StreamJoin):
     def _take_run(self, side: Side) -> PunctuatedBatch:
         quota, batch = self.choice.settings.run_rows, self.queues[side].first
         rows = self._schedule.run_rows(side, quota)
-        if self._quota is None and len(batch) <= rows + rows // 2:
+        if "run_rows" not in self.choice.fixed and len(batch) <= rows + rows // 2:
             rows = len(batch)  # a short rest of a batch would be a run of its own, with all its fixed costs
         if self._arrivals[side].arrival == "clustered":
             rows = self._end_of_cluster(side, batch, rows)
-        if self._purge_every is not None:  # events 1 and 2 of section 5.2: the last punctuation before a purge
-            last = max(0, self._purge_every - self.punctuations.num_unpurged - 1)
+        if "purge_every" in self.choice.fixed:  # events 1 and 2 of section 5.2: the last punctuation before a purge
+            last = max(0, self.choice.settings.purge_every - self.punctuations.num_unpurged - 1)
             rows = min(rows, int(batch.marks.at[last]) if last < len(batch.marks) else len(batch))
         run = self.take_run(side, rows)
         self._schedule.record_taken(side, len(run), quota)
+        self.choice.observe_run(len(run), len(run.marks))
         return run
 
     def _end_of_cluster(self, side: Side, batch: PunctuatedBatch, rows: int) -> int:
@@ -317,20 +299,21 @@ class Mjoin(StreamJoin):
     # --- the in-memory stage, and dropping on the fly (section 4.3; Figure 7) -----------------------------------
 
     def _join(self, side: Side, tuples: Tuples) -> Iterator[PunctuatedBatch]:
+        """Join tuples with the memory of the other stream and keep those that may still match (Rule 1, steps 2, 3)."""
         if self._is_one[side]:
             tuples = self._without_repeated(side, tuples)  # D4
         now = self.state.time.begin_run()
         yield from self.state.probe(side, tuples)
+        if self._is_one[side]:  # step 2: tuples that matched a key that comes once have met all that they can
+            came = tuples.codes.valid_codes()
+            yield from self._remove(other(side), came)
+            self._comes_not_again(side, came[self.punctuations[other(side)].range.contains(came)])
         kept = self._may_match(side, tuples)
         yield from self.state.drop(side, tuples, ~kept)
         rest = tuples.chosen(kept)
         while (taken := self.state.insert(side, rest, now)) < len(rest):
             rest = rest.after(taken)
             yield from self._overflow()
-        if self._is_one[side]:  # Rule 1, step 2: tuples that matched a key that comes once have met all that they can
-            came = tuples.codes.valid_codes()
-            yield from self._remove(other(side), came)
-            self._comes_not_again(side, came[self.punctuations[other(side)].range.contains(came)])
 
     def _without_repeated(self, side: Side, tuples: Tuples) -> Tuples:
         """Return the tuples without those whose key has come, as far as the state tells."""
@@ -345,7 +328,7 @@ class Mjoin(StreamJoin):
         codes = tuples.codes
         kept = codes.at_valid(~self._is_over(side, codes.valid_codes()))  # D3
         if self._is_one[other(side)]:
-            kept &= ~tuples.matched  # Rule 1, step 3: the one tuple that it matches has come
+            kept &= ~tuples.matched  # step 3: the one tuple that it matches has come
         return kept
 
     def _is_over(self, side: Side, codes: _Int64s) -> _Bools:
@@ -402,15 +385,10 @@ class Mjoin(StreamJoin):
             self.punctuations.require_room()
 
     def _purge(self) -> Iterator[PunctuatedBatch]:
-        """Purge both states by the punctuations since the last time, and measure it."""
+        """Purge both states by the punctuations since the last time."""
         unpurged, purged = self.punctuations.num_unpurged, self.metrics.purged
         if not unpurged:
             return
-        looked_at = unpurged + self.punctuations.num_unpassed
-        yield from self.choice.timed_purge(self._purge_states(), looked_at)
-        self.choice.observe_purge(unpurged, self.metrics.purged - purged)
-
-    def _purge_states(self) -> Iterator[PunctuatedBatch]:
         self.metrics.purges += 1
         for side in SIDES:
             lows, highs = self.punctuations[side].take_unpurged()
@@ -421,6 +399,7 @@ class Mjoin(StreamJoin):
                     self._comes_not_again(other(side), over[self.state.by_key(other(side)).count(over) > 0])
                 yield from self._remove(other(side), over)
         yield from self.propagation.pass_on()
+        self.choice.observe_purge(unpurged, self.metrics.purged - purged)
 
     def _keys_within(self, side: Side, lows: _Int64s, highs: _Int64s) -> _Int64s:
         """Return keys in a state that lie in some ranges; keys that are not there may be among them."""

@@ -61,7 +61,6 @@ class Xjoin(StreamJoin):
         super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
         self.disk = DiskStages(
             self.key,
-            self.schemas,
             how,
             self.state,
             self.results,

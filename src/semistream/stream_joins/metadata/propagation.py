@@ -5,16 +5,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from semistream.core.punctuated_batch import PunctuatedBatch
+from semistream.core.saved_state import SavedState
 from semistream.stream_joins.metadata.punctuations import Punctuations
 from semistream.stream_joins.parts.disk_stages import DiskStages
 from semistream.stream_joins.parts.join_key import SIDES, JoinKey
 from semistream.stream_joins.parts.joined_rows import JoinedRows
 from semistream.stream_joins.parts.memory_state import MemoryState
+from semistream.stream_joins.parts.part import Part
 
 __all__ = ["Propagation"]
 
 
-class Propagation:
+class Propagation(Part):
     """Passes punctuations on.
 
     A punctuation waits for the tuples of its own stream with such a key: none of them may be in the state any more.
@@ -32,8 +34,8 @@ class Propagation:
 
     def pass_on(self) -> Iterator[PunctuatedBatch]:
         """Let punctuations out that no tuple of their stream holds back."""
-        if self._disk.flushes > self._flushes_seen:
-            self._flushes_seen = self._disk.flushes  # tuples have moved to disk, and those of a clean-up may have left
+        if self._disk.flushes != self._flushes_seen:  # tuples have moved to disk, and those of a clean-up may have left
+            self._flushes_seen = self._disk.flushes
             for side in SIDES:
                 self._punctuations[side].unpassed.ask_about_all()
         for side in SIDES:
@@ -54,3 +56,9 @@ class Propagation:
                 done_lows = lows[~waits]
                 done_highs = done_lows if constant.all() else highs[~waits]
                 yield self._results.punctuations(self._key.marks(done_lows, done_highs))
+
+    def state(self) -> SavedState:
+        return SavedState({"flushes_unseen": self._disk.flushes - self._flushes_seen})
+
+    def set_state(self, saved: SavedState) -> None:
+        self._flushes_seen = self._disk.flushes - saved.header["flushes_unseen"]

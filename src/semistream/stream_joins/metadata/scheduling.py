@@ -17,7 +17,7 @@ from semistream.stream_joins.parts.memory_state import MemoryState
 from semistream.stream_joins.parts.part import Part
 from semistream.stream_joins.parts.queues import InputQueues
 
-__all__ = ["GainScheduling", "PriorityScheduling", "RandomScheduling", "StreamOrder", "StreamScheduling"]
+__all__ = ["GrowthScheduling", "PriorityScheduling", "RandomScheduling", "StreamOrder", "StreamScheduling"]
 
 StreamOrder: TypeAlias = Literal["chosen", "random", "priority"]
 
@@ -97,17 +97,14 @@ class PriorityScheduling(StreamScheduling):
         self._taken = list(saved.header.get("taken", self._taken))
 
 
-class GainScheduling(StreamScheduling):
-    """The stream whose next run gains more; at a tie, the one of which fewer tuples were taken.
+class GrowthScheduling(StreamScheduling):
+    """The stream whose next run lets the state grow less; at a tie, the one of which fewer tuples were taken.
 
-    A run gains rows, or, for the memory, tuples that leave the state less those that stay. A look at some of the
-    tuples and punctuations in the queue says how many. After so many tuples of one stream that gained more, the other
-    has a turn all the same: none waits for ever.
+    A look at some of the tuples and punctuations in the queue says how much that is. After so many tuples of one
+    stream, the other has a turn all the same: none waits for ever.
 
     Parameters
     ----------
-    for_memory
-        Whether the memory counts, and not rows.
     first
         The stream that goes first.
     is_one
@@ -116,7 +113,6 @@ class GainScheduling(StreamScheduling):
 
     def __init__(
         self,
-        for_memory: bool,
         first: Side,
         key: JoinKey,
         queues: InputQueues,
@@ -124,7 +120,6 @@ class GainScheduling(StreamScheduling):
         punctuations: Punctuations,
         is_one: tuple[bool, bool],
     ) -> None:
-        self._for_memory = for_memory
         self._order = (first, other(first))
         self._key = key
         self._queues = queues
@@ -140,34 +135,29 @@ class GainScheduling(StreamScheduling):
             return waiting[0] if waiting else None
         if self._in_a_row >= _MOST_QUOTAS * quota:
             return other(self._last)
-        gains = [self._gain(side, quota) for side in self._order]
-        if gains[0] == gains[1]:
-            return min(self._order, key=self._taken.__getitem__)
-        return self._order[0] if gains[0] > gains[1] else self._order[1]
+        return min(self._order, key=lambda side: (self._growth(side, quota), self._taken[side]))
 
     def record_taken(self, side: Side, rows: int, quota: int) -> None:
         self._in_a_row = max(1, rows) + (self._in_a_row if side == self._last else 0)
         self._last = side
         self._taken[side] += max(1, rows)
 
-    def _gain(self, side: Side, rows: int) -> float:
-        """Return the gain to a tuple of the next run; some of them, evenly spread, stand for all."""
+    def _growth(self, side: Side, rows: int) -> float:
+        """Return by how much a tuple of the next run lets the state grow; some, evenly spread, stand for all."""
         batch = self._queues[side].first
         rows = min(rows, len(batch))
         keys = batch.rows.select([self._key.names[side]])
         codes = self._key.codes(side, keys.take(pa.array(_some(rows)))).valid_codes()
         opposite = self._state.by_key(other(side))
         found = opposite.count(codes)
-        if not self._for_memory:
-            return _mean(found)
-        over = self._punctuations[other(side)].range.contains(codes)
+        is_dropped = self._punctuations[other(side)].range.contains(codes)
         if self._is_one[other(side)]:
-            over |= found > 0
+            is_dropped |= found > 0
         removed = _mean(found) if self._is_one[side] else 0.0
         marks = int(np.searchsorted(batch.marks.at, rows, side="right"))
         lows, highs = self._key.ranges(batch.marks.taken(_some(marks)))
         purged = marks / max(1, rows) * _mean(opposite.count(lows[lows == highs]))
-        return removed - _mean(~over) + purged
+        return _mean(~is_dropped) - removed - purged
 
     def state(self) -> SavedState:
         return SavedState({"taken": self._taken, "last": self._last, "in_a_row": self._in_a_row})

@@ -8,19 +8,20 @@
 Times are logical: a tuple came ``arrived``, and left the memory ``departed``. They tell whether two tuples have met.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.saved_state import SavedState
+from semistream.state.spill_file import SpillFile
 from semistream.stream_joins.parts.join_key import SIDES, Side
 from semistream.stream_joins.parts.part import Part
 
-__all__ = ["DiskPart", "DiskParts", "PartStore", "PastTuples"]
+__all__ = ["DiskPart", "DiskParts", "PartStore", "PastTuples", "StoredPart"]
 
 _TIMES = [pa.field("arrived", pa.int64()), pa.field("departed", pa.int64()), pa.field("matched", pa.bool_())]
 
@@ -57,37 +58,27 @@ class PastTuples:
 
 
 class DiskPart(Protocol):
-    """The tuples of one stream in one partition, as messages, first in, first out."""
+    """The tuples of one stream in one partition, as messages, first in, first out; a spill file is one."""
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Add a message."""
-
-    def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield all messages."""
-
-    def reference(self) -> list[str] | None:
-        """Return the names under which they outlast the join; None when they go with it."""
-
-    def remove(self) -> None:
-        """Forget them all."""
+    def append(self, message: pa.Buffer) -> object: ...
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]: ...
+    def remove(self) -> None: ...
 
 
-class PartStore(Protocol):
-    """Where parts lie: in files, or in a state store."""
+class StoredPart(DiskPart, Protocol):
+    """A part that outlasts the join, under the names of its messages."""
 
-    def new_part(self) -> DiskPart:
-        """Return a part without tuples."""
+    names: list[str]
 
-    def old_part(self, reference: list[str]) -> DiskPart:
-        """Return the part that a reference names."""
 
-    def close(self) -> None:
-        """Give up what goes with the join."""
+PartStore: TypeAlias = Callable[[list[str]], StoredPart]
+"""Returns the part with messages of these names; without names a new one."""
 
 
 @dataclass
 class _Held:
     part: DiskPart
+    names: list[str] | None  # None for a part that goes with the join
     rows: int = 0
 
 
@@ -98,10 +89,12 @@ class DiskParts(Part):
     ----------
     message_bytes
         The most of a part that is read or written at once.
+    store
+        Where parts lie that outlast the join; None for spill files.
     """
 
     def __init__(
-        self, schemas: tuple[pa.Schema, pa.Schema], partitions: int, message_bytes: int, store: PartStore
+        self, schemas: tuple[pa.Schema, pa.Schema], partitions: int, message_bytes: int, store: PartStore | None
     ) -> None:
         self.partitions = partitions
         self.message_bytes = message_bytes
@@ -109,6 +102,7 @@ class DiskParts(Part):
         self._schemas = tuple(pa.schema([*schema, *_TIMES]) for schema in schemas)
         self._stream_schemas = schemas
         self._parts: dict[tuple[Side, int], _Held] = {}
+        self._new: dict[tuple[Side, int], _Held] = {}  # of the partition that is being replaced
 
     def has(self, side: Side) -> _Bools:
         """Return for every partition whether it has tuples of a stream."""
@@ -134,23 +128,41 @@ class DiskParts(Part):
         """Add tuples to a part."""
         self._put(self._parts, side, partition, tuples)
 
+    def put_new(self, side: Side, partition: int, tuples: PastTuples) -> None:
+        """Add tuples to a part that takes the place of the old one at `replace`."""
+        self._put(self._new, side, partition, tuples)
+
+    def replace(self, partition: int) -> None:
+        """Let the new parts of a partition take the place of the old ones."""
+        for side in SIDES:
+            if (side, partition) in self._parts:
+                self._parts.pop((side, partition)).part.remove()
+        self._parts |= self._new
+        self._new = {}
+
     def _put(self, parts: dict[tuple[Side, int], _Held], side: Side, partition: int, tuples: PastTuples) -> None:
         if not len(tuples):
             return
         held = parts.get((side, partition))
         if held is None:
-            held = parts[side, partition] = _Held(self._store.new_part())
+            held = parts[side, partition] = self._held([], 0)
         columns = [pa.array(tuples.arrived), pa.array(tuples.departed), pa.array(tuples.matched)]
         batch = pa.RecordBatch.from_arrays([*tuples.rows.columns, *columns], schema=self._schemas[side])
         step = max(1, int(len(tuples) * self.message_bytes / max(1, batch.nbytes)))
         for start in range(0, len(tuples), step):
-            held.part.append(batch.slice(start, step))
+            held.part.append(batch.slice(start, step).serialize())
         held.rows += len(tuples)
+
+    def _held(self, names: list[str], rows: int) -> _Held:
+        if self._store is None:
+            return _Held(SpillFile("a part of the state"), None)
+        part = self._store(names)
+        return _Held(part, part.names, rows)
 
     def read(self, side: Side, partition: int) -> Iterator[PastTuples]:
         """Yield the tuples of a part, a message at a time."""
         held = self._parts.get((side, partition))
-        for batch in held.part.read(self._schemas[side]) if held is not None else ():
+        for batch in held.part.batches(self._schemas[side]) if held is not None else ():
             yield self._past(side, batch)
 
     def _past(self, side: Side, batch: pa.RecordBatch) -> PastTuples:
@@ -161,52 +173,30 @@ class DiskParts(Part):
         )
         return PastTuples(rows, arrived, departed, np.array(matched))
 
-    def replacing(self, partition: int) -> "_Replacement":
-        """Return the writer of the tuples that take the place of all that a partition has."""
-        return _Replacement(self, partition)
-
     def state(self) -> SavedState:
-        """Return references to the parts that outlast the join, and the messages of the others."""
+        """Return the names of the parts that outlast the join, and the messages of the others."""
         saved = SavedState({"parts": []})
         for (side, partition), held in self._parts.items():
-            reference, messages = held.part.reference(), 0
-            for message in held.part.read(self._schemas[side]) if reference is None else ():
-                saved.put_table(f"{side} {partition} {messages}", pa.Table.from_batches([message]))
-                messages += 1
-            saved.header["parts"].append([side, partition, held.rows, reference, messages])
+            saved.header["parts"].append([side, partition, held.rows, held.names])
+            if held.names is None:
+                messages = held.part.batches(self._schemas[side])
+                saved.put_table(f"{side} {partition}", pa.Table.from_batches(messages, self._schemas[side]))
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        for side, partition, rows, reference, messages in saved.header["parts"]:
-            if reference is not None:
-                self._parts[side, partition] = _Held(self._store.old_part(reference), rows)
-            for number in range(messages):
-                for batch in saved.table(f"{side} {partition} {number}").to_batches():
-                    self.put(side, partition, self._past(side, batch))
+        for side, partition, rows, names in saved.header["parts"]:
+            if names is not None:
+                self._parts[side, partition] = self._held(names, rows)
+            else:
+                for message in saved.table(f"{side} {partition}").to_batches():
+                    self.put(side, partition, self._past(side, message))
 
     def close(self) -> None:
-        self._parts = {}
-        self._store.close()
+        for held in (*self._parts.values(), *self._new.values()):
+            if held.names is None:
+                held.part.remove()
+        self._parts, self._new = {}, {}
 
     def check(self) -> None:
         for (side, _), held in self._parts.items():
-            assert held.rows == sum(message.num_rows for message in held.part.read(self._schemas[side])) > 0
-
-
-class _Replacement:
-    """New parts of a partition, which take the place of the old ones when they are complete."""
-
-    def __init__(self, parts: DiskParts, partition: int) -> None:
-        self._parts = parts
-        self._partition = partition
-        self._new: dict[tuple[Side, int], _Held] = {}
-
-    def put(self, side: Side, tuples: PastTuples) -> None:
-        self._parts._put(self._new, side, self._partition, tuples)
-
-    def finish(self) -> None:
-        for side in SIDES:
-            old = self._parts._parts.pop((side, self._partition), None)
-            if old is not None:
-                old.part.remove()
-        self._parts._parts.update(self._new)
+            assert held.rows == sum(message.num_rows for message in held.part.batches(self._schemas[side])) > 0

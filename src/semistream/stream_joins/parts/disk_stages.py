@@ -32,7 +32,6 @@ from semistream.stream_joins.parts.join_key import LEFT, RIGHT, SIDES, JoinKey, 
 from semistream.stream_joins.parts.joined_rows import JoinedRows, StreamHow
 from semistream.stream_joins.parts.memory_state import MemoryState
 from semistream.stream_joins.parts.part import Part
-from semistream.stream_joins.parts.part_files import PartFiles
 from semistream.stream_joins.parts.stream_metrics import StreamMetrics
 
 __all__ = ["DiskStages"]
@@ -66,7 +65,7 @@ class DiskStages(Part):
         Returns which tuples of a stream, by codes and by whether they have matched, can match nothing that comes, if
         all their pairs have met.
     store
-        Where disk-resident parts lie; None for files in a temporary folder.
+        Where disk-resident parts lie that outlast the join; None for spill files.
 
     Attributes
     ----------
@@ -79,7 +78,6 @@ class DiskStages(Part):
     def __init__(
         self,
         key: JoinKey,
-        schemas: tuple[pa.Schema, pa.Schema],
         how: StreamHow,
         state: MemoryState,
         results: JoinedRows,
@@ -89,14 +87,13 @@ class DiskStages(Part):
         store: PartStore | None = None,
     ) -> None:
         self._key = key
-        self._schemas = schemas
         self._how = how
         self._state = state
         self._results = results
         self._metrics = metrics
         self._clean_up_bytes = clean_up_bytes
         self._is_over = is_over
-        self.parts = DiskParts(schemas, _PARTITIONS, clean_up_bytes // 4, PartFiles() if store is None else store)
+        self.parts = DiskParts(key.schemas, _PARTITIONS, clean_up_bytes // 4, store)
         self.flushes = 0
         self._clean_time = np.zeros(_PARTITIONS, dtype=np.int64)
         self._met: dict[tuple[Side, int], list[int]] = {}
@@ -141,7 +138,7 @@ class DiskStages(Part):
         step = max(1, int(self.parts.message_bytes / max(1.0, self._state.row_bytes(side, slots))))
         for start in range(0, slots.size, step):
             some = slots[start : start + step]
-            rows = pa.RecordBatch.from_arrays(window.store.take(some), schema=self._schemas[side])
+            rows = pa.RecordBatch.from_arrays(window.store.take(some), schema=self._key.schemas[side])
             departed = np.full(some.size, self._state.time.now, dtype=np.int64)
             self.parts.put(side, partition, PastTuples(rows, window.number[some], departed, window.matched[some]))
 
@@ -218,7 +215,6 @@ class DiskStages(Part):
             yield from self._clean_up_flushed(partition, at_the_end)
 
     def _clean_up_flushed(self, partition: int, at_the_end: bool) -> Iterator[PunctuatedBatch]:
-        kept = self.parts.replacing(partition)
         right_matched = [tuples.matched for tuples in self.parts.read(RIGHT, partition)]  # a byte of each
         for left in self._chunks(LEFT, partition):
             codes = self._key.codes(LEFT, left.rows).code
@@ -230,12 +226,13 @@ class DiskStages(Part):
             if self._how == "left":
                 yield from self._results.left_alone(left.rows.filter(pa.array(over & ~left.matched)).columns)
             self._metrics.purged += int(over.sum())
-            kept.put(LEFT, left.chosen(~over))
+            self.parts.put_new(LEFT, partition, left.chosen(~over))
         for right, matched in zip(self.parts.read(RIGHT, partition), right_matched, strict=True):
             over = self._is_over(RIGHT, self._key.codes(RIGHT, right.rows).code, matched) | at_the_end
             self._metrics.purged += int(over.sum())
-            kept.put(RIGHT, PastTuples(right.rows, right.arrived, right.departed, matched).chosen(~over))
-        kept.finish()
+            kept = PastTuples(right.rows, right.arrived, right.departed, matched).chosen(~over)
+            self.parts.put_new(RIGHT, partition, kept)
+        self.parts.replace(partition)
         self._clean_time[partition] = self._state.time.now
         for side in SIDES:
             self._met.pop((side, partition), None)

@@ -36,6 +36,8 @@ class JoinKey:
 
     Attributes
     ----------
+    schemas
+        Of the left and of the right stream.
     names
         What it is called in the left and in the right stream.
     dtype
@@ -49,6 +51,7 @@ class JoinKey:
     """
 
     def __init__(self, left: pa.Schema, right: pa.Schema, on: On) -> None:
+        self.schemas = (left, right)
         self.names = _names(on)
         types = []
         for schema, name, what in zip((left, right), self.names, ("left", "right"), strict=True):

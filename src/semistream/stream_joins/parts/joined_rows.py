@@ -34,17 +34,10 @@ class JoinedRows(Part):
         Space for pairs: as many as leave at once.
     """
 
-    def __init__(
-        self,
-        left: pa.Schema,
-        right: pa.Schema,
-        key: JoinKey,
-        how: StreamHow,
-        budget_bytes: int,
-        metrics: StreamMetrics,
-    ) -> None:
+    def __init__(self, key: JoinKey, how: StreamHow, budget_bytes: int, metrics: StreamMetrics) -> None:
         if how not in get_args(StreamHow):
             raise InvalidArgument(f"how={how!r} is unknown for two streams: use 'inner' or 'left'")
+        left, right = key.schemas
         shared = {key.names[RIGHT]} if key.names[LEFT] == key.names[RIGHT] else set()
         self._right_columns = [name for name in right.names if name not in shared]
         clash = sorted(set(self._right_columns) & set(left.names))

@@ -72,18 +72,12 @@ class Tuples:
         return Tuples(self.rows.slice(count), self.codes.slice(count, len(self)), self.matched[count:])
 
 
+@dataclass
 class LogicalTime:
-    """Counts what a join does, to order events.
+    """Counts what a join does, to order events."""
 
-    Attributes
-    ----------
-    now, last_run
-        The time, and when the last run began.
-    """
-
-    def __init__(self) -> None:
-        self.now = 0
-        self.last_run = 0
+    now: int = 0
+    last_run: int = 0  # when the last run began
 
     def tick(self) -> int:
         """Begin something new, and return the time."""
@@ -115,7 +109,6 @@ class MemoryState(Part):
     def __init__(
         self,
         key: JoinKey,
-        schemas: tuple[pa.Schema, pa.Schema],
         how: StreamHow,
         state_bytes: int,
         results: JoinedRows,
@@ -125,7 +118,6 @@ class MemoryState(Part):
         self.time = LogicalTime()
         self.state_bytes = state_bytes
         self._key = key
-        self._schemas = schemas
         self._how = how
         self._results = results
         self._metrics = metrics
@@ -136,7 +128,7 @@ class MemoryState(Part):
         first = min(_FIRST_CAPACITY, *(self._largest(side, state_bytes // 2) for side in SIDES))
         self.windows = [
             TupleWindow(
-                schemas[side],
+                key.schemas[side],
                 self._codes[side],
                 WindowShape(first, 0),
                 True,
@@ -146,11 +138,10 @@ class MemoryState(Part):
         ]
 
     @staticmethod
-    def least_bytes(schemas: tuple[pa.Schema, pa.Schema], key: JoinKey) -> int:
+    def least_bytes(key: JoinKey) -> int:
         """Return the bytes of a state with some tuples of each stream."""
-        return sum(
-            sum(WindowShape(_LEAST_CAPACITY, 0).nbytes(_Codes(key, side), schemas[side], True)) for side in SIDES
-        )
+        shape = WindowShape(_LEAST_CAPACITY, 0)
+        return sum(sum(shape.nbytes(_Codes(key, side), key.schemas[side], True)) for side in SIDES)
 
     @property
     def held(self) -> int:
@@ -300,11 +291,11 @@ class MemoryState(Part):
         return WindowShape.with_text(capacity, self._text[side])
 
     def _largest(self, side: Side, most_bytes: int) -> int:
-        fitting = WindowShape.fitting(self._codes[side], self._schemas[side], True, self._text[side], most_bytes)
+        fitting = WindowShape.fitting(self._codes[side], self._key.schemas[side], True, self._text[side], most_bytes)
         return fitting.capacity
 
     def _bytes(self, side: Side, shape: WindowShape) -> int:
-        return sum(shape.nbytes(self._codes[side], self._schemas[side], True))
+        return sum(shape.nbytes(self._codes[side], self._key.schemas[side], True))
 
     # --- what the driver asks -----------------------------------------------------------------------------------
 
@@ -343,7 +334,7 @@ class MemoryState(Part):
         self.time.now, self.time.last_run = saved.header["now"], saved.header["last_run"]
         for side in SIDES:
             for number in range(saved.header["portions"][side]):
-                live = LiveTuples.from_table(saved.table(f"{side} {number}"), self._schemas[side])
+                live = LiveTuples.from_table(saved.table(f"{side} {number}"), self._key.schemas[side])
                 assert live.number is not None
                 tuples = Tuples(live.batch, self._key.codes(side, live.batch), live.matched)
                 at = 0

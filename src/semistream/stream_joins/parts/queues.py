@@ -10,7 +10,7 @@ from semistream.core.errors import OperatorMisuse, SchemaMismatch
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import format_bytes
-from semistream.stream_joins.parts.join_key import LEFT, SIDES, Side
+from semistream.stream_joins.parts.join_key import LEFT, SIDES, JoinKey, Side
 from semistream.stream_joins.parts.part import Part
 
 __all__ = ["InputQueues", "StreamQueue"]
@@ -20,17 +20,10 @@ _LEAST_QUEUE_BYTES = 4 << 10
 
 
 class InputQueues(Part):
-    """One queue for each stream, each with a limit in bytes.
+    """One queue for each stream, each with a limit in bytes."""
 
-    Parameters
-    ----------
-    key_type
-        Of the punctuations.
-    """
-
-    def __init__(self, schemas: tuple[pa.Schema, pa.Schema], key_type: pa.DataType, budget_bytes: int) -> None:
-        self._schemas = schemas
-        self._key_type = key_type
+    def __init__(self, key: JoinKey, budget_bytes: int) -> None:
+        self._key = key
         self._queue_bytes = self.nbytes_for(budget_bytes) // 2
         self._queues = (StreamQueue(), StreamQueue())
         self._taken = [0, 0]
@@ -61,11 +54,12 @@ class InputQueues(Part):
 
     def offer(self, side: Side, batch: PunctuatedBatch) -> int:
         """Put tuples from the front of a batch, and the punctuations among them, into a queue; return how many."""
-        if not batch.rows.schema.equals(self._schemas[side]):
+        found, declared = batch.rows.schema, self._key.schemas[side]
+        if not found.equals(declared):
+            came, expected = (f"{schema.names} of types {[*map(str, schema.types)]}" for schema in (found, declared))
             raise SchemaMismatch(
-                f"a batch of the {'left' if side == LEFT else 'right'} stream has columns {batch.rows.schema.names} of "
-                f"types {[str(dtype) for dtype in batch.rows.schema.types]}: it was declared with "
-                f"{self._schemas[side].names} of types {[str(dtype) for dtype in self._schemas[side].types]}"
+                f"a batch of the {'left' if side == LEFT else 'right'} stream has columns {came}: it was declared with "
+                f"{expected}"
             )
         if not len(batch) and not self.has_room(side, batch):
             raise OperatorMisuse(
@@ -96,7 +90,7 @@ class InputQueues(Part):
         for side in SIDES:
             for number, batch in enumerate(self._queues[side]):
                 marks = batch.marks
-                ends = [end.cast(self._key_type) for end in (marks.low, marks.high)]
+                ends = [end.cast(self._key.dtype) for end in (marks.low, marks.high)]
                 saved.put_table(f"{side} {number} rows", pa.Table.from_batches([batch.rows]))
                 saved.put_table(f"{side} {number} marks", pa.table([pa.array(marks.at), *ends], ["at", "low", "high"]))
         return saved
@@ -108,7 +102,7 @@ class InputQueues(Part):
                 rows, marks = (saved.table(f"{side} {number} {what}").combine_chunks() for what in ("rows", "marks"))
                 at, low, high = (_whole(column) for column in marks.columns)
                 columns = [_whole(column) for column in rows.columns]
-                batch = pa.RecordBatch.from_arrays(columns, schema=self._schemas[side])
+                batch = pa.RecordBatch.from_arrays(columns, schema=self._key.schemas[side])
                 self._queues[side].append(PunctuatedBatch(batch, KeyMarks(np.array(at, dtype=np.int64), low, high)))
 
     def check(self) -> None:

@@ -1,9 +1,6 @@
 """What a join of two streams counts."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-
-from semistream.stream_joins.parts.join_key import LEFT, Side
 
 __all__ = ["StreamMetrics"]
 
@@ -45,16 +42,3 @@ class StreamMetrics:
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
-
-    def set(self, counters: Mapping[str, int]) -> None:
-        """Go on from the counters of another join."""
-        vars(self).update(StreamMetrics(**counters).as_dict())
-
-    def record_run(self, side: Side, tuples: int, punctuations: int) -> None:
-        """Count a run that was taken from a queue."""
-        self.steps += 1
-        self.punctuations_in += punctuations
-        if side == LEFT:
-            self.left_in += tuples
-        else:
-            self.right_in += tuples

@@ -63,7 +63,6 @@ class PunctuatedPlan:
             contradiction=self.contradiction,
             goal=self.goal,
             pass_on=False,  # nobody behind the join would know what to do with them
-            clock=None,  # what is done may not depend on how long it takes: a batch may be replayed
             part_store=part_store,
         )
 

@@ -151,14 +151,9 @@ class StoredParts:
         self.made = made
         self.nbytes = nbytes
 
-    def new_part(self) -> "_StoredPart":
-        return _StoredPart(self, [])
-
-    def old_part(self, reference: list[str]) -> "_StoredPart":
-        return _StoredPart(self, reference)
-
-    def close(self) -> None:
-        """Nothing goes with the join."""
+    def part(self, names: list[str]) -> "_StoredPart":
+        """Return the part with messages of these names."""
+        return _StoredPart(self, names)
 
     def put(self, content: pa.Buffer) -> str:
         self.made += 1
@@ -178,19 +173,15 @@ class StoredParts:
 class _StoredPart:
     def __init__(self, parts: StoredParts, names: list[str]) -> None:
         self._parts = parts
-        self._names = list(names)
+        self.names = names
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        self._names.append(self._parts.put(batch.serialize()))
+    def append(self, message: pa.Buffer) -> None:
+        self.names.append(self._parts.put(message))
 
-    def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for name in self._names:
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for name in self.names:
             yield pa.ipc.read_record_batch(pa.py_buffer(self._parts.get(name)), schema)
 
-    def reference(self) -> list[str]:
-        return self._names
-
     def remove(self) -> None:
-        for name in self._names:
+        for name in self.names:
             self._parts.remove(name)
-        self._names = []

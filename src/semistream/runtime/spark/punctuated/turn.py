@@ -51,7 +51,7 @@ class PunctuatedTurn:
         blobs
             By `kind_of` stream and content.
         """
-        op = self._plan.make(self._bucket, self._state.parts)
+        op = self._plan.make(self._bucket, self._state.parts.part)
         try:
             self._state.restore(op)
             before = op.metrics.as_dict()
