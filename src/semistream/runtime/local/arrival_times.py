@@ -1,4 +1,4 @@
-"""When the tuples of a stream arrive: at a constant rate, or at times that a workload gives."""
+"""Times at which the tuples of a stream arrive: a constant rate, or the times of a workload."""
 
 import math
 from typing import Protocol
@@ -16,7 +16,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 class ArrivalTimes(Protocol):
-    """Knows when tuples arrive, as `semistream.workloads.Bursts` does."""
+    """Times of arrival, as in `semistream.workloads.Bursts`."""
 
     def times_s(self, start: int, count: int) -> _Floats:
         """Return the seconds at which tuples ``start`` to ``start + count - 1`` arrive, ascending."""
@@ -24,18 +24,18 @@ class ArrivalTimes(Protocol):
 
 
 class Arrivals(Protocol):
-    """What a replay asks of a stream's arrivals."""
+    """Arrivals as a replay needs them."""
 
     def arrival_s(self, tuple_number: int) -> float:
-        """Return when a tuple arrives."""
+        """Return the time at which a tuple arrives."""
         ...
 
     def arrived(self, now_s: float, known: int) -> int:
-        """Return how many tuples have arrived by now; ``known`` is a number that is not above it."""
+        """Return how many tuples have arrived by now, at least ``known``."""
         ...
 
     def sum_s(self, start: int, count: int) -> float:
-        """Return the sum of the times at which so many tuples arrive."""
+        """Return the sum of the times at which ``count`` tuples arrive."""
         ...
 
 
@@ -60,7 +60,7 @@ class _Even:
         return tuple_number * self._interval_s
 
     def arrived(self, now_s: float, known: int) -> int:
-        # Rounding in the division must not leave a tuple that has arrived behind for ever.
+        # Rounding in the division must not leave an arrived tuple behind for ever.
         next_has = self.arrival_s(known) <= now_s
         return max(known + int(next_has), int(now_s / self._interval_s + 1e-9) + 1)
 
@@ -69,7 +69,7 @@ class _Even:
 
 
 class _Timed:
-    """Times that are asked for many at once, because each question costs as much as many answers."""
+    """Times asked for in blocks: a call costs as much as many of its results."""
 
     def __init__(self, times: ArrivalTimes) -> None:
         self._times = times

@@ -1,4 +1,4 @@
-"""Operators for one process: the arguments of a join, checked, and turned into an operator."""
+"""`semistream.operator`: checks the arguments of a join and makes its operator, for one process."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +37,7 @@ def operator(
         ``"cmeshjoin"``, ``"chybridjoin"``, ``"cinlj"``; or ``"ssbj"`` or ``"sweepjoin"``, which cache as well.
         ``"auto"``: the one whose cost model predicts the highest rate with this memory and its own settings, for keys
         with Zipf exponent 1 and one row each, when this machine is calibrated; otherwise ``"sweepjoin"`` for a
-        clustered table that is joined on its key, and ``"ssbj"`` for others, or what can carry the columns.
+        clustered table that is joined on its key, ``"ssbj"`` for others, or an algorithm that can carry the columns.
     table
         The master table, from `stage` or `open_table`.
     stream_schema
@@ -69,7 +69,7 @@ def operator(
     [10, 12]
     """
     if name != "auto":
-        algorithm(name)  # a wrong name is said first
+        algorithm(name)  # report a wrong name first
     spec = JoinSpec.resolve(stream_schema, table.schema, on, how, condition, columns)
     memory_bytes = parse_bytes(memory, "memory")
     if name == "auto":

@@ -1,10 +1,9 @@
 """Replays arrivals at a given rate on a simulated clock.
 
-Tuples arrive at fixed intervals, or at given times; every step advances the clock by what it costs. What a step costs
-is measured by default, or given by a function of the counted work, so that the same replay can be made on the disk of
-another machine. The time that tuples spend between arrival and answer follows from the number in the system (Little's
-law), so nothing is tracked per tuple. Of that time, what passes before a tuple leaves the stream buffer is waiting, and
-the rest is processing.
+Tuples arrive at fixed intervals or at given times, and every step advances the clock by its cost: the measured time, or
+a function of the counted work, which replays the disk of another machine. The time between a tuple's arrival and its
+answer follows from the number of tuples in the system (Little's law), so nothing is tracked per tuple. A tuple is
+waiting until it leaves the stream buffer, and in processing from then on.
 """
 
 import time
@@ -23,12 +22,12 @@ __all__ = ["Replay", "StepCost"]
 
 @dataclass(frozen=True)
 class StepCost:
-    """What one step did.
+    """The work of one step.
 
     Attributes
     ----------
     elapsed_s
-        What it took on this machine.
+        The time it took on this machine.
     before, after
         The operator's counters around it.
     """
@@ -52,22 +51,22 @@ class Replay:
     batches
         The stream; its tuples arrive one after the other.
     rate
-        Arrivals per second, or an object that says when tuples arrive, such as `semistream.workloads.Bursts`.
+        Arrivals per second, or an object with the times of arrival, such as `semistream.workloads.Bursts`.
     step_cost_s
-        Returns the simulated seconds of a step; what it took on this machine by default.
+        Returns the simulated seconds of a step; the measured ones by default.
     tuning
-        Retunes the operator by what arrives; None for an operator that stays as it was made.
+        Retunes the operator by the arrivals; None leaves it as it was made.
 
     Attributes
     ----------
     now_s
         The simulated time.
     waiting_outside
-        How many tuples have arrived and wait outside, because the stream buffer has no room.
+        How many arrived tuples wait because the stream buffer is full.
     busy_s
-        How much of it the operator worked.
+        The part of it in which the operator worked.
     longest_wait_s
-        The longest that a tuple waited for room in the stream buffer, or for the step before to end.
+        The longest time that a tuple waited for room in the stream buffer, or for a step to end.
 
     Examples
     --------
@@ -109,17 +108,17 @@ class Replay:
 
     @property
     def tuples_counted(self) -> int:
-        """How many tuples the means are over: those that the operator took since the last `forget`."""
+        """The number of tuples behind the means: those that the operator took since the last `forget`."""
         return self._taken - self._counted_from
 
     @property
     def mean_time_in_system_s(self) -> float:
-        """How long a tuple took from its arrival to its answer, on average."""
+        """The mean time from a tuple's arrival to its answer."""
         return self._tuple_seconds / self.tuples_counted if self.tuples_counted else 0.0
 
     @property
     def mean_waiting_s(self) -> float | None:
-        """How long a tuple waited before the join took it out of the stream buffer; None if the operator does not tell.
+        """The mean time before a tuple leaves the stream buffer; None if the operator does not tell.
 
         The rest of its time in the system is the processing time of the papers.
         """
@@ -133,7 +132,7 @@ class Replay:
         return self.busy_s / self.now_s if self.now_s else 0.0
 
     def forget(self) -> None:
-        """Take the means from now on, as for an operator that has come to its steady state."""
+        """Begin the means anew, as when the operator has reached its steady state."""
         self._counted_from = self._taken
         self._tuple_seconds = self._waiting_seconds = self.longest_wait_s = 0.0
 
@@ -162,7 +161,7 @@ class Replay:
         return True
 
     def _offer_arrived(self) -> None:
-        """Offer what has arrived by now, while the stream buffer takes it."""
+        """Offer the tuples that have arrived, as far as the stream buffer takes them."""
         self.waiting_outside = 0
         arrived = self._taken
         while self._has_more():

@@ -16,7 +16,7 @@ def run(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Join all batches of a stream and yield the results as they come.
 
-    The operator is closed when the results have been read, or when reading stops early.
+    Closes the operator after the last result, or when reading stops early.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def run(
     batches
         Record batches of the declared stream schema; a generator is read only as fast as the operator takes it.
     tuning
-        Retunes the operator while it runs, by the rate at which the batches come.
+        Retunes the running operator by the arrival rate of the batches.
     """
     if tuning is not None:
         tuning.require_for(op)
