@@ -24,8 +24,7 @@ from semistream.core.punctuation import Punctuation, interval, punctuation
 from semistream.cost.advice.advisor import advise
 from semistream.operators import SheddingConfig, algorithm_names
 from semistream.runtime.local import Replay, SelfTuning, operator, run, run_streams, stream_operator
-from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
-from semistream.runtime.spark.metrics.stream_join_metrics import StreamJoinMetrics
+from semistream.runtime.spark.metrics.join_metrics import JoinMetrics, StreamJoinMetrics
 from semistream.runtime.spark.pyspark_version import require_pyspark
 from semistream.runtime.spark.sources.register_sources import register_sources
 from semistream.storage import MasterTable, open_table, stage
@@ -35,7 +34,7 @@ register_engine("pyspark", "semistream.runtime.spark.staging.engine")
 
 if TYPE_CHECKING:
     from semistream.runtime.spark.join.join import enrich, join
-    from semistream.runtime.spark.metrics.metrics import metrics
+    from semistream.runtime.spark.metrics.observed import metrics
     from semistream.runtime.spark.punctuated.join import punctuated_join
     from semistream.runtime.spark.punctuated.punctuated_rows import PunctuatedRows
 
@@ -77,7 +76,7 @@ __all__ = [
 _ON_SPARK = {
     "enrich": "semistream.runtime.spark.join.join",
     "join": "semistream.runtime.spark.join.join",
-    "metrics": "semistream.runtime.spark.metrics.metrics",
+    "metrics": "semistream.runtime.spark.metrics.observed",
     "PunctuatedRows": "semistream.runtime.spark.punctuated.punctuated_rows",
     "punctuated_join": "semistream.runtime.spark.punctuated.join",
 }

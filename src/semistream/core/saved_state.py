@@ -226,15 +226,17 @@ def unpack_state(content: bytes) -> SavedState:
     return SavedState(header, arrays, exact=exact)
 
 
-def empty_array(name: str, dtype: str, shape: list[int]) -> Array:
-    """Return an array for the content of one that was saved with this type and shape."""
-    if not _is_array(dtype, shape):
-        raise SnapshotMismatch(f"the snapshot has type {dtype!r} and shape {shape!r} for {name!r}: {_REMEDY}")
+def empty_array(name: str, dtype: str, shape: list[int], nbytes: int) -> Array:
+    """Return an array for ``nbytes`` of content that were saved with this type and shape."""
+    if not _is_array(dtype, shape) or np.dtype(dtype).itemsize * math.prod(shape) != nbytes:
+        raise SnapshotMismatch(
+            f"the snapshot has {nbytes} bytes of type {dtype!r} and shape {shape!r} for {name!r}: {_REMEDY}"
+        )
     return np.empty(shape, np.dtype(dtype))
 
 
 def _is_array(dtype: object, shape: list[int]) -> bool:
-    return dtype in _TYPES and all(type(length) is int and length >= 0 for length in shape)
+    return isinstance(dtype, str) and dtype in _TYPES and all(type(length) is int and length >= 0 for length in shape)
 
 
 def _arrays_in(content: memoryview, places: list[tuple[str, str, list[int]]], at: int) -> dict[str, Array]:

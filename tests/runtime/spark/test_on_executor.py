@@ -10,9 +10,8 @@ import pytest
 from pyspark import cloudpickle
 
 from semistream.core import errors
-from semistream.core.errors import ExecutorMismatch, SparkJobFailed, UnknownColumn
-from semistream.runtime.spark.job_errors import clear_error
-from semistream.runtime.spark.on_executor import on_executor
+from semistream.core.errors import ExecutorMismatch, SemistreamError, SparkJobFailed, UnknownColumn
+from semistream.runtime.spark.on_executor import clear_error, on_executor
 
 
 def pickled(value: object) -> bytes:
@@ -25,14 +24,14 @@ def count_rows(config: "list[str]", batches: Iterator[pa.RecordBatch]) -> int:
 
 
 def test_a_function_on_an_executor_gets_its_config_and_its_argument() -> None:
-    call = cloudpickle.loads(pickled(on_executor(__name__, "count_rows", ["a", "b"])))
+    call = cloudpickle.loads(pickled(on_executor(count_rows, ["a", "b"])))
     assert call(iter([pa.record_batch({"x": [1, 2, 3]})])) == 5
 
 
 def test_an_executor_without_the_package_says_so(tmp_path: Path) -> None:
     config = UnknownColumn("an object of a class of this package")
     file = tmp_path / "call"
-    file.write_bytes(pickled(on_executor("semistream.core.errors", "SemistreamError", config)))
+    file.write_bytes(pickled(on_executor(SemistreamError, config)))
     run = "from pyspark import cloudpickle; print(cloudpickle.loads(open(sys.argv[1], 'rb').read())(1))"
     for missing, message in (
         ("semistream", "semistream is not installed on the executor on "),

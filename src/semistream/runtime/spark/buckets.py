@@ -1,7 +1,7 @@
-"""The bucket of a key as a Spark column: the same number that `semistream.kernels.keys.key_codes.bucket_ids` gives.
+"""The bucket of a key as a Spark column, equal to `semistream.kernels.keys.key_codes.bucket_ids`.
 
 Spark's ``xxhash64`` and this library hash 8-byte integers, doubles, text, binary and decimals of up to 18 digits
-alike; each column's hash seeds the next one's. Narrower types are hashed here as the 8 bytes they are stored as.
+alike; each column's hash seeds the next one's. Narrower types are hashed as their 8 stored bytes.
 `tests/runtime/spark/test_buckets.py` compares both on real Spark, type by type.
 """
 
@@ -36,8 +36,8 @@ def bucket_column(stream_keys: Sequence[Column], table: MasterTable) -> Column |
     Returns
     -------
     Column or None
-        An int column. None when Spark has no expression that is proven equal for the types of the table's key:
-        then ``bucket_of_hash(arrow_hash_column(...), buckets)`` computes it in Python workers.
+        An int column. None when no expression of Spark is proven equal for the types of the table's key:
+        ``bucket_of_hash(arrow_hash_column(...), buckets)`` then computes it in Python workers.
     """
     hashed = hash_column(stream_keys, [table.schema.field(name).type for name in table.key])
     return None if hashed is None else bucket_of_hash(hashed, table.buckets)
@@ -49,7 +49,7 @@ def bucket_of_hash(hashed: Column, buckets: int) -> Column:
 
 
 def hash_column(keys: Sequence[Column], types: Sequence[pa.DataType]) -> Column | None:
-    """Return the hash of a key of the given master types; NULL when any part is, None where equality is not proven."""
+    """Return the hash of a key of the given master types, NULL if any part is; None where equality is not proven."""
     parts = [_hashable(key, dtype) for key, dtype in zip(keys, types, strict=True)]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
@@ -62,8 +62,8 @@ def arrow_hash_column(keys: Sequence[Column], types: Sequence[pa.DataType]) -> C
 
     The columns must have the master's types.
     """
-    hash_rows: Any = on_executor(__name__, "hash_in_arrow", tuple(types))
-    # Spark reads what kind of function it is from these; its type stubs do not know that.
+    hash_rows: Any = on_executor(hash_in_arrow, tuple(types))
+    # Spark finds the kind of function in its annotations; its type stubs do not know that.
     hash_rows.__annotations__ = {"arguments": pa.Array, "return": pa.Array}
     make_function: Any = arrow_udf
     hashed: Column = make_function(hash_rows, LongType())(*keys)
@@ -87,7 +87,7 @@ def _all_present(keys: Sequence[Column]) -> Column:
 
 
 def _hashable(key: Column, dtype: pa.DataType) -> Column | None:
-    """Return the key, cast to the master's type, as something whose xxhash64 is ours; None when nothing is known."""
+    """Return the key, cast to the master's type, in a form whose xxhash64 equals ours; None if none is known."""
     if pt.is_boolean(dtype) or pt.is_signed_integer(dtype):
         return key.cast(from_arrow_type(dtype)).cast("bigint")
     if pt.is_float32(dtype) or pt.is_float64(dtype):

@@ -1,19 +1,31 @@
-"""Which Arrow schema a DataFrame has, whatever the session's settings are.
+"""Columns of a DataFrame in Arrow types and names that no setting of the session changes.
 
-Spark labels timestamps with the session's time zone and may use large text types; both are settings that another
-session has otherwise. Here timestamps are in UTC, types are the plain ones, and fields inside lists, maps and
-structs may be NULL, because expressions of the same meaning differ in what Spark infers about that.
+Spark labels timestamps with the session's time zone and may use large text types. Here timestamps are in UTC, types are
+the plain ones, and fields inside lists, maps and structs are nullable: Spark infers their nullability differently for
+expressions of the same meaning.
 """
 
 import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from semistream.core.errors import UnsupportedType
 
-__all__ = ["arrow_schema", "relabel"]
+__all__ = [
+    "BINARY_COLLATION",
+    "arrow_schema",
+    "cast_columns",
+    "column_name",
+    "other_collation",
+    "relabel",
+    "with_numbered_columns",
+]
+
+BINARY_COLLATION = "UTF8_BINARY"
+"""Text compared byte by byte, as keys of this library are."""
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -49,11 +61,32 @@ def _nullable(field: pa.Field) -> pa.Field:
     return field.with_nullable(True).with_type(_nullable_inside(field.type))
 
 
-def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch that Spark gave, under the types that `arrow_schema` says its columns have."""
-    columns = [
+def cast_columns(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
+    """Return the columns of a batch in the types of a schema; a value that does not fit is an error."""
+    return [
         column if column.type.equals(field.type, check_metadata=True) else column.cast(field.type)
         for column, field in zip(batch.columns, schema, strict=True)
     ]
-    fields = [field.with_nullable(True) for field in schema]  # NULLs are looked for when the batch is conformed
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch from Spark in the types of `arrow_schema`; the join checks it for NULLs later."""
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    return pa.RecordBatch.from_arrays(cast_columns(batch, schema), schema=nullable)
+
+
+def column_name(position: int) -> str:
+    """Return the name of a column in `with_numbered_columns`."""
+    return f"column_{position}"
+
+
+def with_numbered_columns(data: DataFrame) -> DataFrame:
+    """Return a DataFrame with its columns named by position: Spark gives dots, backticks and case a meaning."""
+    return data.toDF(*map(column_name, range(len(data.columns))))
+
+
+def other_collation(dtype: DataType) -> str | None:
+    """Return the collation of text that Spark does not compare byte by byte; None for all else."""
+    if isinstance(dtype, StringType) and dtype.collation != BINARY_COLLATION:
+        return dtype.collation
+    return None

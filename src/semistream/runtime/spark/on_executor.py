@@ -1,36 +1,50 @@
-"""Functions that run on executors, told apart from executors that cannot run them.
+"""Functions that run on executors, with clear errors where an executor cannot run them.
 
 Spark pickles a function of an importable module by name. An executor without that module then fails while it unpickles,
-with a message about pickling. What `on_executor` returns travels by value and uses nothing but the standard library
-until it has made sure that the executor has this package, in the driver's version.
+with a message about pickling. The callable from `on_executor` travels by value. It uses only the standard library
+until it has found this package on the executor, in the driver's version.
+
+A Python worker's error reaches the driver as text, a traceback inside the message of Spark's own error; `clear_errors`
+turns it back into an error of this library.
 """
 
+import os
 import pickle
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from pyspark.errors import PySparkException
+
 from semistream._version import __version__
+from semistream.core import errors
+from semistream.core.errors import SemistreamError, SparkJobFailed
 
-__all__ = ["on_executor"]
+__all__ = ["clear_error", "clear_errors", "executor_folder", "on_executor"]
+
+_OURS = re.compile(r"^semistream\.[\w.<>]+\.(\w+): (.+)$", re.MULTILINE)
+_PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:: .*)?)$", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last):"
 
 
-def on_executor(module: str, function: str, config: object) -> Callable[..., Any]:
-    """Return a callable for Spark that calls ``module.function(config, ...)`` on the executor.
+def on_executor(function: Callable[..., Any], config: object) -> Callable[..., Any]:
+    """Return a callable for Spark that calls ``function(config, ...)`` on the executor.
 
     Parameters
     ----------
-    module, function
-        The name of a function at the top of a module of this package.
+    function
+        A function at the top of a module of this package.
     config
         Its first argument: anything that pickles. It is unpickled after the checks, so its classes may come from
-        this package. What Spark calls the callable with follows, for ``mapInArrow`` the iterator of batches.
+        this package. The arguments that Spark passes follow, for ``mapInArrow`` the iterator of batches.
 
     Raises
     ------
     ExecutorMismatch
         On the executor, when the package is missing there, cannot be imported, or has another version.
-        `semistream.runtime.spark.job_errors` tells it on the driver as the library's own error of that name.
     """
+    module, name = function.__module__, function.__name__
     payload = pickle.dumps(config, protocol=pickle.HIGHEST_PROTOCOL)
     version = __version__
 
@@ -45,7 +59,7 @@ def on_executor(module: str, function: str, config: object) -> Callable[..., Any
 
         try:
             found = import_module("semistream").__version__
-            target = getattr(import_module(module), function)
+            target = getattr(import_module(module), name)
         except ImportError as error:
             where = f"the executor on {gethostname()}"
             if getattr(error, "name", None) == "semistream":
@@ -59,3 +73,48 @@ def on_executor(module: str, function: str, config: object) -> Callable[..., Any
         return target(loads(payload), *arguments)
 
     return call
+
+
+def executor_folder(join_id: str) -> str | None:
+    """Return a join's folder on this executor's own disk, for files that may be lost; None without a local disk.
+
+    Spark gives each executor folders, names them to its Python workers, and removes them with the executor.
+    """
+    local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return os.path.join(local, "semistream", join_id) if os.path.isdir(local) else None
+
+
+def clear_error(error: BaseException, doing: str) -> SemistreamError:
+    """Return an error that Spark raised as an error of this library.
+
+    Parameters
+    ----------
+    error
+        Raised by the action that ran the job.
+    doing
+        The purpose of the job, such as ``"staging to warehouse/customers"``.
+    """
+    text = str(error)
+    for name, message in reversed(_OURS.findall(text)):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, SemistreamError):
+            return kind(message.strip())
+    return SparkJobFailed(f"{doing} failed in Spark: {_reason(text)}")
+
+
+def _reason(text: str) -> str:
+    """Return the last line of a Python traceback, or else the first line of the message."""
+    _, found, traceback = text.rpartition(_TRACEBACK)
+    lines = _PYTHON_ERROR.findall(traceback) if found else []
+    if lines:
+        return str(lines[0]).strip()
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+
+
+@contextmanager
+def clear_errors(doing: str) -> Iterator[None]:
+    """Raise errors of Spark jobs inside as `clear_error` returns them; Spark's own is their cause."""
+    try:
+        yield
+    except PySparkException as error:
+        raise clear_error(error, doing) from error

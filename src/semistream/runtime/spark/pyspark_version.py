@@ -1,4 +1,4 @@
-"""Whether PySpark is here, and new enough: asked before anything is imported that an older one does not have."""
+"""The check that PySpark is installed and new enough, before any import that an older one lacks."""
 
 import re
 
@@ -15,7 +15,7 @@ def require_pyspark(feature: str) -> None:
     Parameters
     ----------
     feature
-        What needs it, such as ``"semistream.join"``.
+        The feature that needs it, such as ``"semistream.join"``.
     """
     try:
         from pyspark import __version__ as found
@@ -30,7 +30,7 @@ def require_pyspark(feature: str) -> None:
 
 
 def is_new_enough(version: str) -> bool:
-    """Return whether this package works with a version of PySpark; one that cannot be read is taken to be new.
+    """Return whether this package works with a version of PySpark; an unreadable one counts as new.
 
     Examples
     --------

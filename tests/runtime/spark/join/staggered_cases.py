@@ -20,6 +20,37 @@ STREAM = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 Answer = tuple[Any, ...]
 
 
+class Chunks:
+    """Keeps the state of one bucket in a dictionary."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.head: bytes | None = None
+        self.written_bytes = 0
+        self.read_chunks = 0
+
+    def header(self) -> bytes | None:
+        return self.head
+
+    def set_header(self, content: bytes) -> None:
+        self.head = content
+
+    def chunk(self, name: str) -> bytes:
+        self.read_chunks += 1
+        return self.content[name]
+
+    def put_chunk(self, name: str, content: memoryview) -> None:
+        assert name not in self.content, "a chunk that is there is not written again"
+        self.content[name] = bytes(content)
+        self.written_bytes += content.nbytes
+
+    def remove_chunk(self, name: str) -> None:
+        del self.content[name]
+
+    def clear_chunks(self) -> None:
+        self.content.clear()
+
+
 def master(rows: int = MASTER_ROWS, tag: str = "city") -> pa.Table:
     return pa.table({"id": np.arange(rows), "city": [f"{tag} {n}" for n in range(rows)]})
 

@@ -1,7 +1,6 @@
 """One micro-batch of a bucket after the other, without Spark: what leaves is a function of state and input."""
 
 import copy
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -13,18 +12,19 @@ import semistream as ss
 from semistream.core.errors import SnapshotMismatch, TableNotFound
 from semistream.core.semantics import How
 from semistream.operators.registry import algorithm
-from semistream.runtime.spark.join import bucket_state
 from semistream.runtime.spark.join.bucket_state import BucketState
 from semistream.runtime.spark.join.bucket_turn import BucketTurn
-from semistream.runtime.spark.join.epoch import Epoch, Tick, identity_of
 from semistream.runtime.spark.join.plan import JoinPlan
-from semistream.runtime.spark.stateful.chunk_files import ChunkFiles
+from semistream.runtime.spark.join.ticks import Epoch, Tick
+from semistream.runtime.spark.stateful import chunks
+from semistream.runtime.spark.stateful.chunks import ChunkFiles
 from semistream.runtime.spark.stateful.packing import Bucketing, unpack
 from semistream.storage import MasterTable
 from tests.runtime.spark.join.staggered_cases import (
     MASTER_ROWS,
     STREAM,
     Answer,
+    Chunks,
     answers_of,
     expected,
     make_plan,
@@ -32,34 +32,6 @@ from tests.runtime.spark.join.staggered_cases import (
     staged,
     stream_rows,
 )
-
-
-class Chunks:
-    """Keeps the state of one bucket in a dictionary."""
-
-    def __init__(self) -> None:
-        self.content: dict[str, bytes] = {}
-        self.head: bytes | None = None
-        self.written_bytes = 0
-        self.read_chunks = 0
-
-    def header(self) -> bytes | None:
-        return self.head
-
-    def set_header(self, content: bytes) -> None:
-        self.head = content
-
-    def chunk(self, name: str) -> bytes:
-        self.read_chunks += 1
-        return self.content[name]
-
-    def put_chunk(self, name: str, content: memoryview) -> None:
-        assert name not in self.content, "a chunk that is there is not written again"
-        self.content[name] = bytes(content)
-        self.written_bytes += content.nbytes
-
-    def remove_chunk(self, name: str) -> None:
-        del self.content[name]
 
 
 class Query:
@@ -89,14 +61,14 @@ class Query:
         for bucket, store in enumerate(self.stores):
             if blobs[bucket] or tick:
                 files = None if self.local is None else ChunkFiles(str(self.local / str(bucket)))
-                turn = BucketTurn(plan, bucket, BucketState(store, identity_of(plan), files))
+                turn = BucketTurn(plan, bucket, BucketState(store, plan.identity(), files))
                 answers.update(answers_of(turn.run([tick] if tick else [], unpack(blobs[bucket], STREAM))))
                 self.turns.append(turn)
         return answers
 
     @property
     def pending(self) -> int:
-        headers = [BucketState(store, identity_of(self.plan)).header for store in self.stores]
+        headers = [BucketState(store, self.plan.identity()).header for store in self.stores]
         return sum(header.pending for header in headers if header)
 
     def drain(self) -> "Counter[Answer]":
@@ -226,7 +198,7 @@ def test_a_batch_in_which_memory_falls_reports_what_it_was_allowed(tmp_path: Pat
 
 
 def test_what_has_not_changed_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_state, "_CHUNK_BYTES", 1 << 12)
+    monkeypatch.setattr(chunks, "_CHUNK_BYTES", 1 << 12)
     table = staged(tmp_path / "master", "cmeshjoin", buckets=1)
     query = Query(make_plan(table, "cmeshjoin"))
     query.batch(stream_rows(2000, 1), query.tick())
@@ -242,7 +214,7 @@ def test_what_has_not_changed_is_not_written_again(tmp_path: Path, monkeypatch: 
 
 
 def test_chunks_come_from_files_where_these_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_state, "_CHUNK_BYTES", 1 << 14)
+    monkeypatch.setattr(chunks, "_CHUNK_BYTES", 1 << 14)
     table = staged(tmp_path / "master", "ssbj", buckets=1)
     query = Query(make_plan(table, "ssbj"), tmp_path / "local")
     batches = [stream_rows(300, seed) for seed in range(8)]
@@ -299,38 +271,7 @@ def test_the_state_of_another_join_is_refused(tmp_path: Path) -> None:
     query = Query(make_plan(table, "meshjoin"))
     query.batch(stream_rows(300, 1), query.tick())
     with pytest.raises(SnapshotMismatch, match=r"a join with how 'inner', this one has 'left'.*new checkpointLocation"):
-        BucketState(query.stores[0], identity_of(make_plan(table, "meshjoin", "left")))
-
-
-def in_the_old_form(store: Chunks, pending: int) -> None:
-    """Write a header as releases did that pickled the operator."""
-    content = store.header()
-    assert content is not None
-    fields = json.loads(content)
-    chunks = [name for _, _, names in fields["arrays"].values() for name in names]
-    old = {key: fields[key] for key in ("identity", "epoch", "marks")}
-    old.update(pending=pending, release="0.1.0", head=chunks[:1], arrays=[[1, chunks[1:]]])
-    store.set_header(json.dumps(old).encode())
-
-
-def test_pending_tuples_of_the_old_form_are_refused_in_one_line(tmp_path: Path) -> None:
-    table = staged(tmp_path / "master", "meshjoin")
-    query = Query(make_plan(table, "meshjoin"))
-    query.batch(stream_rows(300, 1), query.tick())
-    in_the_old_form(query.stores[0], pending=7)
-    with pytest.raises(SnapshotMismatch, match=r"^7 tuples are pending in a checkpoint of form None, .*availableNow"):
-        query.batch(None, query.tick())
-
-
-def test_a_state_of_the_old_form_without_pending_tuples_begins_anew(tmp_path: Path) -> None:
-    table = staged(tmp_path / "master", "meshjoin")
-    query = Query(make_plan(table, "meshjoin"))
-    query.batch(stream_rows(300, 1), query.tick())
-    in_the_old_form(query.stores[0], pending=0)
-    query.batch(stream_rows(300, 2), query.tick())
-    header = BucketState(query.stores[0], identity_of(query.plan)).header
-    assert header is not None
-    assert header.chunks == set(query.stores[0].content), "what the old form kept is removed"
+        BucketState(query.stores[0], make_plan(table, "meshjoin", "left").identity())
 
 
 def test_a_version_that_was_removed_fails_the_batch(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from semistream.core.errors import (
     UnsupportedType,
 )
 from semistream.core.semantics import JoinSpec
-from semistream.runtime.spark.join.auto import choose_algorithm
+from semistream.runtime.spark.join.join import choose_algorithm
 from semistream.runtime.spark.join.plan import Completion
 from semistream.runtime.spark.session import task_slots
 from semistream.storage import MasterTable

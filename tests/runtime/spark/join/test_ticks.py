@@ -14,13 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import semistream as ss
 from semistream.core.errors import BudgetTooSmall, DamagedTable, InvalidArgument, PinFailed, SnapshotMismatch
-from semistream.runtime.spark.join.epoch import Epoch, Tick
-from semistream.runtime.spark.join.pending_marks import PendingMarks
 from semistream.runtime.spark.join.plan import JoinPlan
-from semistream.runtime.spark.join.ticks import TICK_PART, TickReader
+from semistream.runtime.spark.join.ticks import TICK_PART, Epoch, PendingMarks, Tick, TickReader
 from semistream.runtime.spark.stateful import packing
 from semistream.runtime.spark.stateful.blob_order import BlobOrder
-from semistream.runtime.spark.stateful.state_keys import state_keys
+from semistream.runtime.spark.stateful.packing import state_keys
 from tests.runtime.spark.join.staggered_cases import STREAM, make_plan, master, staged, stream_rows
 
 Offset = dict[str, Any]
@@ -166,7 +164,7 @@ def test_marks_that_cannot_be_written_are_told(plan: JoinPlan, monkeypatch: pyte
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(type(plan.table.store), "publish", refuse)
-    marks = PendingMarks(plan.notes(), "query")
+    marks = PendingMarks(plan.query_files(), "query")
     with pytest.raises(
         PinFailed, match=r"_pending/query, which keeps .* \(Permission denied\): give a folder .* pins="
     ):

@@ -1,29 +1,31 @@
-"""One task of a join with ``completion="batch"``: every row it gets is answered before it ends."""
+"""One task of a join with ``completion="batch"``: it answers every row that it gets before it ends."""
 
 from collections.abc import Iterator
+from itertools import chain
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
-from semistream.core.semantics import JoinSpec
+from semistream.core.errors import InvalidArgument, SchemaMismatch
 from semistream.kernels.keys.key_codes import KeyCoder, bucket_ids
 from semistream.operators.driver import StepOperator
-from semistream.runtime.spark.columns import relabel
+from semistream.runtime.spark.columns import cast_columns, relabel
 from semistream.runtime.spark.join.operator_pool import WORKER_POOL
-from semistream.runtime.spark.join.output_columns import as_declared, blank_row
+from semistream.runtime.spark.join.output_columns import blank_row
 from semistream.runtime.spark.join.plan import JoinPlan
-from semistream.runtime.spark.join.task_version import task_version
-from semistream.runtime.spark.metrics.null_keys import count_null_keys
-from semistream.runtime.spark.metrics.task_metrics import METRICS_COLUMN, MemoryPeak, TaskMetrics
+from semistream.runtime.spark.metrics.task_metrics import METRICS_COLUMN, MemoryPeak, TaskMetrics, count_null_keys
 from semistream.storage import MasterTable
+from semistream.storage.pins import pinned_version
 
 __all__ = ["join_task"]
 
+# Versions that this worker has opened, so that it reads each manifest once; copies of a table share its id.
+_OPENED: dict[tuple[str, str], MasterTable] = {}
+_MOST_OPENED = 8
+
 
 def join_task(plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the joined rows of a task's batches, and one row more with its metrics; nothing for a task without rows.
+    """Yield the joined rows of a task's batches and one row of metrics; nothing for a task without rows.
 
     Runs on executors. The declared columns are followed by `METRICS_COLUMN`, which is NULL in joined rows.
     """
@@ -34,73 +36,101 @@ def join_task(plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     if first is None:
         return
     table = task_version(plan)
-    keys = _KeyCheck(plan, table, first)
-    peak = MemoryPeak()
-    with WORKER_POOL.borrowed(plan, table, keys.bucket) as op:
+    answers = _Answers(plan, table, first)
+    with WORKER_POOL.borrowed(plan, table, answers.bucket) as op:
         before = op.metrics.as_dict()
-        for joined in _answers(op, keys, _chained(first, arriving), peak):
-            columns = as_declared(joined, plan.output_schema)
+        for joined in answers.of(op, chain([first], arriving)):
+            columns = cast_columns(joined, plan.output_schema)
             yield pa.RecordBatch.from_arrays([*columns, pa.nulls(joined.num_rows, pa.string())], schema=returned)
-        peak.note(op.memory().components)
-        counted = {name: count - before[name] for name, count in op.metrics.as_dict().items()}
-        counted |= {"null_keys": keys.null_keys, "pending": op.pending}
+        counters = {name: count - before[name] for name, count in op.metrics.as_dict().items()}
+        counters |= {"null_keys": answers.null_keys, "pending": op.pending}
     context = TaskContext.get()
     metrics = TaskMetrics(
         partition=0 if context is None else context.partitionId(),
-        bucket=keys.bucket,
+        bucket=answers.bucket,
         version=table.version,
-        counters=counted,
+        counters=counters,
         budget_bytes=plan.operator_bytes,
-        memory_bytes=peak.total_bytes,
-        memory=dict(peak.components),
+        memory_bytes=answers.memory.total_bytes,
+        memory=dict(answers.memory.components),
     )
     last = [*blank_row(plan.output_schema), pa.array([metrics.to_json()])]
     yield pa.RecordBatch.from_arrays(last, schema=returned)
 
 
-def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
-
-
-def _answers(
-    op: StepOperator, keys: "_KeyCheck", batches: Iterator[pa.RecordBatch], peak: MemoryPeak
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        keys.check(batch)
-        taken = op.offer(batch)
-        while taken < batch.num_rows:
-            yield from op.step()
-            peak.note(op.memory().components)
-            taken += op.offer(batch.slice(taken))
-    peak.note(op.memory().components)
-    yield from op.drain()
-
-
-class _KeyCheck:
-    """Counts NULL keys, and sees to it that all rows belong to the task's bucket: in another one they find no match."""
+class _Answers:
+    """The results of an operator for all rows of a task, with what only the task can count."""
 
     def __init__(self, plan: JoinPlan, table: MasterTable, first: pa.RecordBatch) -> None:
-        spec: JoinSpec = plan.spec(table)
-        stream_key_of = dict(zip(spec.master_keys, spec.stream_keys, strict=True))
-        self._buckets = table.buckets
-        self._names = [stream_key_of[name] for name in (table.key if plan.joins_on_table_key else spec.master_keys)]
-        self._types = [table.schema.field(dict(plan.on)[name]).type for name in self._names]
-        self._shuffled = plan.exchange == "bucket"
+        self._plan = plan
+        self._table = table
+        self.bucket = _bucket_of(plan, table, first) if plan.exchange == "bucket" else None
         self.null_keys = 0
-        self.bucket = int(self._bucket_ids(first.slice(0, 1))[0]) if self._shuffled else None
+        self.memory = MemoryPeak()
 
-    def _bucket_ids(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        coder = KeyCoder(self._names, self._types)
-        columns = [
-            column if column.type == dtype else column.cast(dtype)
-            for column, dtype in zip(map(batch.column, self._names), self._types, strict=True)
-        ]
-        return bucket_ids(coder, coder.codes(columns), self._buckets)
+    def of(self, op: StepOperator, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            self.null_keys += count_null_keys(batch, list(self._plan.on))
+            self._check_bucket(batch)
+            taken = op.offer(batch)
+            while taken < batch.num_rows:
+                yield from op.step()
+                self.memory.note(op.memory().components)
+                taken += op.offer(batch.slice(taken))
+        self.memory.note(op.memory().components)
+        yield from op.drain()
+        self.memory.note(op.memory().components)
 
-    def check(self, batch: pa.RecordBatch) -> None:
-        """Look at a batch before it is joined."""
-        self.null_keys += count_null_keys(batch, self._names)
-        assert not self._shuffled or bool((self._bucket_ids(batch) == self.bucket).all()), (
-            "the shuffle brought rows of several buckets to one task"
+    def _check_bucket(self, batch: pa.RecordBatch) -> None:
+        """Look at one row of a shuffled batch: in the task of another bucket a row finds no match."""
+        if self.bucket is not None:
+            last = batch.slice(batch.num_rows - 1)
+            assert _bucket_of(self._plan, self._table, last) == self.bucket, (
+                "the shuffle brought rows of several buckets to one task"
+            )
+
+
+def _bucket_of(plan: JoinPlan, table: MasterTable, rows: pa.RecordBatch) -> int:
+    """Return the bucket of the first row."""
+    stream_key_of = {master: stream for stream, master in plan.on.items()}
+    types = [table.schema.field(name).type for name in table.key]
+    coder = KeyCoder(table.key, types)
+    key = rows.slice(0, 1).select([stream_key_of[name] for name in table.key])
+    columns = [column if column.type == dtype else column.cast(dtype) for column, dtype in zip(key, types, strict=True)]
+    return int(bucket_ids(coder, coder.codes(columns), table.buckets)[0])
+
+
+# --- the version of the table -----------------------------------------------------------------------------------------
+
+
+def task_version(plan: JoinPlan) -> MasterTable:
+    """Return the version of the running task: the same for all tasks of a micro-batch, retries and replays included."""
+    if plan.refresh == "never":
+        return _remembered(plan.table)
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if query is None or batch is None:
+        raise InvalidArgument(
+            "a streaming join runs outside of its query's micro-batch, which decides the version of the table: write "
+            "in the thread that foreachBatch calls, and with Spark Connect use refresh='never'"
         )
+    known = _OPENED.get(_place(plan.table), plan.table)
+    table = pinned_version(known, query, int(batch), plan.query_files())
+    if not table.schema.equals(plan.table.schema):
+        raise SchemaMismatch(f"version {table.version} of {table.path} has other columns: restart the query")
+    return _remembered(table)
+
+
+def _remembered(table: MasterTable) -> MasterTable:
+    known = _OPENED.get(_place(table))
+    if known is not None and known.version == table.version:
+        return known
+    while len(_OPENED) >= _MOST_OPENED:
+        del _OPENED[next(iter(_OPENED))]
+    _OPENED[_place(table)] = table
+    return table
+
+
+def _place(table: MasterTable) -> tuple[str, str]:
+    return table.path, table.table_id

@@ -11,22 +11,20 @@ from semistream.core.arguments import require_count
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import How, JoinSpec, On
 from semistream.core.sizes import parse_bytes
+from semistream.cost.advice.auto_choice import rule_of_thumb, scan_by_rule
 from semistream.operators import algorithm as registered
 from semistream.runtime.spark.columns import arrow_schema
-from semistream.runtime.spark.join.auto import choose_algorithm, choose_exchange, scans
 from semistream.runtime.spark.join.batch_join import batch_join
-from semistream.runtime.spark.join.fitting import fitted
-from semistream.runtime.spark.join.output_columns import output_columns, require_binary_keys, require_names_without_case
-from semistream.runtime.spark.join.plan import Completion, Exchange, JoinPlan, Refresh
+from semistream.runtime.spark.join.output_columns import output_columns, require_binary_keys
+from semistream.runtime.spark.join.plan import Completion, Exchange, JoinPlan, Refresh, shrink_to_budget
 from semistream.runtime.spark.join.staggered import staggered_join
-from semistream.runtime.spark.metrics.metrics import remember
-from semistream.runtime.spark.metrics.observed import observation_name
-from semistream.runtime.spark.session import task_slots
+from semistream.runtime.spark.metrics.observed import observation_name, remember
+from semistream.runtime.spark.session import require_distinct_names, task_slots
 from semistream.storage import MasterTable, open_table
 
-__all__ = ["enrich", "join"]
+__all__ = ["choose_algorithm", "enrich", "join"]
 
-_LEAST_KEPT_BYTES = 8 << 20  # an operator with less spends its time on small pieces
+_LEAST_KEPT_BYTES = 8 << 20  # with less, an operator works in small pieces
 
 
 def join(
@@ -49,14 +47,14 @@ def join(
 ) -> DataFrame:
     """Join a streaming or batch DataFrame with a master table, exactly, inside a memory budget.
 
-    The result is that of ``stream_df.join(table, on, how)``. With a streaming DataFrame it works like a stream-static
-    join: append mode, any trigger and sink, watermarks untouched. With ``completion="staggered"`` rows leave later than
-    they came, and watermarks are removed.
+    The result is that of ``stream_df.join(table, on, how)``. A streaming DataFrame is joined like a stream-static join:
+    append mode, any trigger and sink, watermarks untouched. With ``completion="staggered"`` some rows leave in a later
+    micro-batch, and watermarks are removed.
 
     Parameters
     ----------
     stream_df
-        Of classic Spark or Spark Connect.
+        A DataFrame of classic Spark or Spark Connect.
     table
         The master table, or its path. Executors open it at the same path.
     on
@@ -69,9 +67,9 @@ def join(
         table that is joined on its key in every micro-batch; ``"ssbj"`` otherwise. Where columns are lists, maps or
         structs, which cannot be cached, ``"hybridjoin"``, ``"inlj"`` or ``"meshjoin"``.
     memory
-        What one executor may use for this join, in bytes or as text like ``"256MB"``. The tasks that run there at once
+        The budget of one executor for this join, in bytes or as text like ``"256MB"``. The tasks that run there at once
         share it equally; their number is ``spark.executor.cores`` over ``spark.task.cpus``, or that of ``local[N]``.
-        What Spark, Python and Arrow need for themselves comes on top.
+        Spark, Python and Arrow need memory of their own on top.
     columns
         The master columns wanted; all by default.
     completion
@@ -83,27 +81,27 @@ def join(
         where they are; ``"auto"`` shuffles for algorithms that scan, and not for those that look up.
         ``completion="staggered"`` always shuffles.
     refresh
-        ``"batch"``: every micro-batch uses the newest version of the table, and keeps to it when it is retried or
-        replayed; which one that was is written to the folder ``_pins`` of the table. ``"never"``: all use the version
-        that ``table`` is; a staggered query keeps the one it began with, over restarts too. A batch DataFrame always
-        uses the version that ``table`` is.
+        ``"batch"``: every micro-batch uses the newest version of the table, and the same one when it is retried or
+        replayed: the folder ``_pins`` of the table records it. ``"never"``: all use the version of ``table``; a
+        staggered query keeps the one it began with, over restarts too. A batch DataFrame always uses the version of
+        ``table``.
     slots
-        Tasks that an executor runs at once, where Spark's configuration does not tell or tells wrong.
+        Tasks that an executor runs at once, where Spark's configuration does not say or is wrong.
     name
-        Under which metrics appear in the query's progress; see `semistream.metrics`.
+        The name of the metrics in the query's progress; see `semistream.metrics`.
     pins
-        A folder that all executors can write, in place of ``_pins`` (and of ``_pending``, in which a staggered query
-        keeps which buckets have rows that wait), for a table that they cannot write to.
+        A folder that all executors can write, for a table that they cannot write to. It takes the place of ``_pins``
+        and of ``_pending``, where a staggered query marks the buckets with waiting rows.
     cycle_batches
-        With ``completion="staggered"``: how many micro-batches one pass over the table takes. Fewer answer sooner, more
-        let one pass serve more rows. A stream that brings more than the memory holds makes a pass shorter.
+        With ``completion="staggered"``: how many micro-batches one pass over the table takes. With fewer, rows are
+        answered sooner; with more, one pass serves more rows. A stream that fills the memory shortens a pass.
     options
         Settings of the algorithm, as for `semistream.operator`.
 
     Raises
     ------
     SemistreamError
-        Before any job runs, when the arguments do not fit each other, the table, or the budget.
+        Before any job runs, when the arguments contradict each other or do not fit the table or the budget.
     """
     spark_schema = _schema_of(stream_df)
     table = _opened(table)
@@ -123,13 +121,12 @@ def join(
     if completion == "staggered":
         if exchange == "none":
             raise InvalidArgument("exchange='none' is not for completion='staggered', where rows wait: leave it out")
-        chosen_exchange: Exchange = "bucket"  # a tuple waits where its bucket's state is
+        chosen_exchange: Exchange = "bucket"  # a tuple waits in its bucket's state
     else:
-        chosen_exchange = choose_exchange(exchange, chosen, table, spec)
+        chosen_exchange = _choose_exchange(exchange, chosen, table, spec)
     require_binary_keys(spark_schema, spec)
     declared, output_schema = output_columns(spark_schema, spec)
-    if str(stream_df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() != "true":
-        require_names_without_case(declared)
+    require_distinct_names(stream_df.sparkSession, declared)
     memory_bytes = parse_bytes(memory, "memory")
     at_once = task_slots(stream_df.sparkSession, slots)
     arguments: dict[str, Any] = {
@@ -155,7 +152,7 @@ def join(
         cycle_batches=cycle_batches,
         **arguments,
     )
-    plan = fitted(plan)
+    plan = shrink_to_budget(plan)
     called = observation_name(plan.join_id) if name is None else name
     if completion == "staggered":
         return staggered_join(stream_df, plan, declared, called)
@@ -197,13 +194,48 @@ def _opened(table: object) -> MasterTable:
     raise InvalidArgument(f"table is a {type(table).__name__}: give a MasterTable or the path of one")
 
 
+def choose_algorithm(name: str, table: MasterTable, spec: JoinSpec, completion: Completion = "batch") -> str:
+    """Return the algorithm that was asked for; for ``"auto"`` a good one for the table's layout.
+
+    Rows that may leave later are joined by a scan. The choice depends on table and columns alone, not on whether the
+    machine is calibrated: a restarted query finds the state of the same algorithm, and cost models of endless streams
+    do not apply to micro-batches that are drained to the last row.
+    """
+    if name != "auto":
+        return name
+    return rule_of_thumb(table, spec) if completion == "batch" else scan_by_rule(spec)
+
+
+def _scans(name: str) -> bool:
+    """Return whether an algorithm reads all of the table to answer any tuple; those that look up need an index."""
+    return "heap" in registered(name).layouts
+
+
+def _choose_exchange(exchange: str, name: str, table: MasterTable, spec: JoinSpec) -> Exchange:
+    """Return how stream rows reach the tasks.
+
+    A scan is divided among the tasks, each with its bucket. A look-up reaches any page from anywhere, so its stream
+    stays where it is: the workers of an executor share the cached hot keys, and a hot key overloads no task.
+    """
+    if exchange not in ("auto", "bucket", "none"):
+        raise InvalidArgument(f"exchange={exchange!r} is unknown: use 'auto', 'bucket' or 'none'")
+    if exchange == "bucket" and not table.is_key(spec.master_keys):
+        raise InvalidArgument(
+            f"exchange='bucket' needs a join on the table's key {list(table.key)}, by which its rows are in buckets: "
+            "use exchange='none', or stage the table by the columns that are compared"
+        )
+    if exchange == "auto":
+        return "bucket" if _scans(name) and table.is_key(spec.master_keys) else "none"
+    return "bucket" if exchange == "bucket" else "none"
+
+
 def _operators_kept(name: str, exchange: Exchange, table: MasterTable, task_bytes: int) -> int:
-    """Return over how many operators a worker spreads its memory.
+    """Return how many operators share a worker's memory.
 
     A worker meets all buckets in time. One operator for each keeps their caches warm, and together they hold as many
-    hot keys as one would; a scan gains more from a large window than from a warm cache.
+    hot keys as one would. A scan gains more from a large window than from a warm cache.
     """
-    if exchange == "none" or scans(name):
+    if exchange == "none" or _scans(name):
         return 1
     return max(1, min(table.buckets, task_bytes // _LEAST_KEPT_BYTES))
 

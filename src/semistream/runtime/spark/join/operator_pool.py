@@ -1,23 +1,30 @@
 """Operators that stay in a Python worker between tasks, with their page index, open files and warm cache.
 
-Spark reuses its Python workers, one task at a time. What a worker keeps is soft: a task that finds no operator makes
+Spark reuses its Python workers, one task at a time. Operators in a worker are soft state: a task that finds none makes
 one, and returns the same rows.
+
+An operator whose stream is not shuffled shares its cache with the other workers of its executor: files on the
+executor's disk that all of them map. So a row is cached once, and whichever worker gets the next task finds it.
 """
 
 import gc
+import os
+import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from semistream.operators import algorithm
 from semistream.operators.driver import StepOperator
 from semistream.runtime.spark.join.plan import JoinPlan
-from semistream.runtime.spark.join.shared_cache import cache_options
+from semistream.runtime.spark.on_executor import executor_folder
 from semistream.storage import MasterTable
 
 __all__ = ["WORKER_POOL", "OperatorPool"]
+
+_SHARING = ("sweepjoin",)  # algorithms that can share their cache
 
 
 class _Key(NamedTuple):
@@ -29,9 +36,8 @@ class _Key(NamedTuple):
 class OperatorPool:
     """Idle operators, the least recently used first.
 
-    All operators of a worker, those of other joins included, together with the one in use stay within what one task of
-    the join in use may take. So the workers of an executor stay within the memory of its joins, however tasks meet
-    workers.
+    The operator in use and all idle ones of the worker, of any join, together stay within a task's memory of the join
+    in use. So the workers of an executor stay within the memory of its joins, whichever worker gets which task.
     """
 
     def __init__(self) -> None:
@@ -41,16 +47,16 @@ class OperatorPool:
     def borrowed(self, plan: JoinPlan, table: MasterTable, bucket: int | None) -> Iterator[StepOperator]:
         """Lend the operator for a version and a bucket, or for the whole table.
 
-        It is kept only when all it was given has been answered; after an error or an interruption it is closed.
+        It is kept only when it has answered all its tuples; after an error or an interruption it is closed.
         """
         key = _Key(plan.join_id, table.version, bucket)
         self._drop_other_versions(key)
         op = self._idle.pop(key, None)
         self._make_room(plan.task_bytes - plan.operator_bytes)
         if op is None:
-            _spare_the_collector()
+            _freeze_imports()
             rows = copy(table) if bucket is None else table.bucket(bucket)  # its page index lives as long as it does
-            options = {**cache_options(plan, table), **plan.options}
+            options = {**_shared_cache(plan, table), **plan.options}
             op = algorithm(plan.algorithm).make(rows, plan.spec(table), plan.operator_bytes, options)
         try:
             yield op
@@ -77,11 +83,34 @@ class OperatorPool:
         return len(self._idle)
 
 
-def _spare_the_collector() -> None:
-    """Let Python's collector pass over what has been imported: Spark runs it in a worker after every task."""
+def _freeze_imports() -> None:
+    """Let Python's collector skip imported modules: Spark runs it in a worker after every task."""
     if gc.get_freeze_count() == 0:
         gc.collect()
         gc.freeze()
 
 
 WORKER_POOL = OperatorPool()
+
+
+# --- the cache that workers share -------------------------------------------------------------------------------------
+
+
+def _shared_cache(plan: JoinPlan, table: MasterTable) -> dict[str, Any]:
+    """Return the options that let an operator share its cache; none where it cannot."""
+    folder = executor_folder(plan.join_id)
+    if plan.algorithm not in _SHARING or plan.exchange != "none" or folder is None:
+        return {}
+    name = f"version-{table.version}"
+    _remove_other_versions(folder, name)
+    return {"cache_folder": os.path.join(folder, name), "cache_processes": plan.slots}
+
+
+def _remove_other_versions(folder: str, name: str) -> None:
+    """Remove the caches of other versions; workers that still use one keep their mapped memory."""
+    try:
+        others = [other for other in os.listdir(folder) if other != name]
+    except FileNotFoundError:
+        return
+    for other in others:
+        shutil.rmtree(os.path.join(folder, other), ignore_errors=True)

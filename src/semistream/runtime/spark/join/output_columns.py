@@ -1,4 +1,4 @@
-"""What leaves the join, as Spark declares it and as Arrow carries it there."""
+"""The columns of the joined DataFrame, as Spark declares them and as tasks return them in Arrow."""
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -6,13 +6,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from semistream.core.errors import KeyTypeMismatch, SchemaMismatch, UnsupportedType
+from semistream.core.errors import KeyTypeMismatch, UnsupportedType
 from semistream.core.semantics import JoinSpec
-from semistream.runtime.spark.collation import BINARY_COLLATION, other_collation
-from semistream.runtime.spark.columns import arrow_schema
+from semistream.runtime.spark.columns import BINARY_COLLATION, arrow_schema, other_collation
 
-__all__ = ["as_declared", "blank_row", "output_columns", "require_binary_keys", "require_names_without_case"]
-
+__all__ = ["blank_row", "output_columns", "require_binary_keys"]
 
 _WIDER: tuple[tuple[pa.DataType, pa.DataType], ...] = (
     (pa.uint8(), pa.int16()),
@@ -27,29 +25,17 @@ _WIDER: tuple[tuple[pa.DataType, pa.DataType], ...] = (
 
 
 def output_columns(stream: StructType, spec: JoinSpec) -> tuple[StructType, pa.Schema]:
-    """Return the schema of the joined DataFrame, and the Arrow schema of what tasks return for it.
+    """Return the schema of the joined DataFrame, and its Arrow schema, which tasks return.
 
-    Stream columns stay as they are, with their metadata: a watermark is part of it.
+    Stream columns keep their metadata: a watermark is part of it.
     """
     master = [_spark_field(spec.output_schema.field(name)) for name in spec.master_columns]
     declared = StructType([*stream.fields, *master])
     return declared, arrow_schema(declared)
 
 
-def require_names_without_case(declared: StructType) -> None:
-    """Raise `SchemaMismatch` when two names differ in case alone: Spark takes them for one unless told otherwise."""
-    seen: dict[str, str] = {}
-    for name in declared.names:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
-            raise SchemaMismatch(
-                f"columns {other!r} and {name!r} are one name to Spark: rename one, leave it out with columns=[...], "
-                "or set spark.sql.caseSensitive"
-            )
-
-
 def require_binary_keys(stream: StructType, spec: JoinSpec) -> None:
-    """Raise `KeyTypeMismatch` for a key of text that Spark compares in another way than byte by byte."""
+    """Raise `KeyTypeMismatch` for a text key that Spark does not compare byte by byte."""
     for name in spec.stream_keys:
         collation = other_collation(stream[name].dataType)
         if collation is not None:
@@ -70,27 +56,18 @@ def _spark_field(field: pa.Field) -> StructField:
 
 
 def _wider(dtype: pa.DataType) -> pa.DataType:
-    """Return a type that Spark has and that holds all values of one that it lacks."""
+    """Return a type of Spark that holds all values of a type that Spark lacks."""
     return next((wider for lacking, wider in _WIDER if dtype == lacking), dtype)
 
 
-def as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns of an operator's result in the types of ``schema``; a value that does not fit is an error."""
-    return [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-
-
 def blank_row(schema: pa.Schema) -> list[pa.Array]:
-    """Return the columns of one row without meaning: NULL where that is allowed, something empty elsewhere."""
+    """Return the columns of one meaningless row: NULL where the schema allows it, something empty elsewhere."""
     return [pa.nulls(1, field.type) if field.nullable else _blank(field.type) for field in schema]
 
 
 def _blank(dtype: pa.DataType) -> pa.Array:
     if pt.is_struct(dtype):
         fields = [dtype.field(position) for position in range(dtype.num_fields)]
-        # What is inside may be declared without NULLs.
         struct: pa.Array = pa.StructArray.from_arrays([_blank(field.type) for field in fields], fields=fields)
         return struct
     if pt.is_list(dtype) or pt.is_large_list(dtype) or pt.is_map(dtype):

@@ -1,15 +1,20 @@
-"""What the tasks of one join have to know: small, picklable, the same for every task."""
+"""The plan of one join: small, picklable, the same for every task; and the check that it fits its memory."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import How, JoinSpec
+from semistream.core.sizes import format_bytes
+from semistream.operators import algorithm
+from semistream.operators.empty_table import EmptyTableJoin
+from semistream.runtime.spark.stateful.packing import operator_bytes, task_bytes_for
 from semistream.storage import MasterTable
 from semistream.storage.files.store import Store, open_store
 
-__all__ = ["Completion", "Exchange", "JoinPlan", "Refresh"]
+__all__ = ["Completion", "Exchange", "JoinPlan", "Refresh", "require_budget", "shrink_to_budget"]
 
 Completion: TypeAlias = Literal["batch", "staggered"]
 Exchange: TypeAlias = Literal["bucket", "none"]
@@ -23,24 +28,24 @@ class JoinPlan:
     Attributes
     ----------
     join_id
-        Names the join: made of its arguments and the table, the same in every run with the same arguments. Soft state
-        is kept under it: operators that stay warm, and caches. Pinned versions go by the id of the query instead.
+        A hash of the arguments and the table, the same in every run with the same arguments. It names soft state:
+        warm operators and caches. Pinned versions are named by the query's id instead.
     table
-        The version that was passed to the join. With ``refresh="batch"`` a micro-batch may use a newer one.
+        The version passed to the join. With ``refresh="batch"`` a micro-batch may use a newer one.
     algorithm
-        A registered name; ``"auto"`` has been decided.
+        A registered name, never ``"auto"``.
     task_bytes
-        What one task may use: the memory of an executor over its task slots.
+        The memory of one task: that of an executor over its task slots.
     slots
         Tasks that run at once in an executor.
     cycle_batches
         With ``completion="staggered"``: how many micro-batches one pass over a bucket takes while the stream is slow.
     output_schema
-        What tasks return, in the Arrow types that Spark takes. None until it has been worked out.
+        The schema that tasks return, in Arrow types that Spark takes. None until it is known.
     operators_kept
-        How many operators a worker may keep warm at once, each with an equal share of ``task_bytes``.
+        How many operators a worker keeps warm at once, each with an equal share of ``task_bytes``.
     pins
-        The folder in which the version of each micro-batch is written down, and what is pending; None for the table's.
+        The folder for the version of each micro-batch and for marks of pending tuples; None for the table's.
     """
 
     join_id: str
@@ -64,19 +69,72 @@ class JoinPlan:
     @property
     def operator_bytes(self) -> int:
         """The budget of one operator."""
+        if self.completion == "staggered":
+            return operator_bytes(self.task_bytes)
         return self.task_bytes // self.operators_kept
 
     @property
     def joins_on_table_key(self) -> bool:
-        """Whether rows that match are in the same bucket."""
+        """Whether matching rows are in the same bucket."""
         return self.table.is_key(self.on.values())
 
-    def notes(self) -> Store:
-        """Return the store in which the query's own files are: beside the table, or in ``pins``."""
+    def query_files(self) -> Store:
+        """Return the store of the query's own files: beside the table, or in ``pins``."""
         if self.pins is None:
             return self.table.store
         return open_store(f"{self.pins.rstrip('/')}/{self.table.table_id}")
 
     def spec(self, table: MasterTable) -> JoinSpec:
-        """Return the join checked against a version of the table."""
+        """Return the join, checked against a version of the table."""
         return JoinSpec.resolve(self.stream_schema, table.schema, self.on, self.how, columns=self.columns)
+
+    def identity(self) -> dict[str, Any]:
+        """Return the settings that a checkpoint fixes."""
+        return {
+            "table": self.table.table_id,
+            "buckets": self.table.buckets,
+            "on": sorted(map(list, self.on.items())),
+            "how": self.how,
+            "columns": list(self.spec(self.table).master_columns),
+            "stream": [[field.name, str(field.type)] for field in self.stream_schema],
+        }
+
+
+def shrink_to_budget(plan: JoinPlan) -> JoinPlan:
+    """Return the plan, with fewer warm operators where its memory is too small for so many."""
+    try:
+        require_budget(plan, plan.table)
+    except BudgetTooSmall:
+        if plan.operators_kept == 1:
+            raise
+        return shrink_to_budget(replace(plan, operators_kept=plan.operators_kept // 2))
+    return plan
+
+
+def require_budget(plan: JoinPlan, table: MasterTable) -> None:
+    """Make an operator for the largest bucket of a version, and close it; raise whatever it raises.
+
+    The driver calls this before any job runs, so that wrong arguments and too little memory are found there.
+    """
+    staggered = plan.completion == "staggered"
+    largest = table
+    if plan.exchange == "bucket":
+        sizes = table.bucket_bytes
+        largest = table.bucket(sizes.index(max(sizes)))
+    try:
+        op = algorithm(plan.algorithm).make(largest, plan.spec(table), plan.operator_bytes, plan.options)
+    except BudgetTooSmall as error:
+        if error.least_bytes is None:
+            raise
+        least_bytes = (task_bytes_for(error.least_bytes) if staggered else error.least_bytes) * plan.slots
+        raise BudgetTooSmall(
+            f"memory=, which {plan.slots} tasks of an executor share, leaves each {plan.task_bytes} bytes, too few for "
+            f"{plan.algorithm} on {table.path}: give at least {least_bytes} bytes ({format_bytes(least_bytes)})",
+            error.least_bytes,
+        ) from None
+    with op:
+        if staggered and op.steps_per_cycle is None and not isinstance(op.join, EmptyTableJoin):
+            raise InvalidArgument(
+                f"completion='staggered' is for algorithms that read a part of the table in every micro-batch; "
+                f"{plan.algorithm} answers every row in its own: use completion='batch', or algorithm='ssbj'"
+            )

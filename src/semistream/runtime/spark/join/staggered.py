@@ -5,13 +5,12 @@
     stream ─► pack by bucket ─┐
                               ├─► shuffle by bucket ─► transformWithState: one turn of each bucket ─► unpack ─► rows
     ticks ────────────────────┘                                 │
-                                                     state: image of the bucket's operator
+                                                     state: the bucket's operator
 
-What leaves in a micro-batch is a function of state and input alone: the operator comes out of the state as it went in,
-cache included; table version and settings come with the ticks; blobs are taken in the order in which the
-stream has them. So a batch that is replayed after a crash lets the same rows out, and a sink that knows the batch's
-number can skip them. It takes that Spark reads a replayed batch in the same parts, as it does while the sources
-and their settings stay the same.
+The rows that leave in a micro-batch are a function of state and input alone: the operator comes out of the state as it
+went in, cache included; table version and settings come with the ticks; blobs are taken in the stream's order. So a
+batch that is replayed after a crash returns the same rows, and a sink that knows the batch's number can skip them. This
+assumes Spark splits a replayed batch the same way, as it does while the sources and their settings stay the same.
 """
 
 import warnings
@@ -26,30 +25,28 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import StructField, StructType
 
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.columns import arrow_schema, relabel
+from semistream.runtime.spark.columns import arrow_schema, relabel, with_numbered_columns
 from semistream.runtime.spark.join.bucket_state import BucketState
 from semistream.runtime.spark.join.bucket_turn import BucketTurn
-from semistream.runtime.spark.join.epoch import Tick, identity_of
-from semistream.runtime.spark.join.pending_marks import PendingMarks
 from semistream.runtime.spark.join.plan import JoinPlan
-from semistream.runtime.spark.join.ticks import TICK_PART, tick_stream
+from semistream.runtime.spark.join.ticks import PACKED_COLUMNS, TICK_PART, PendingMarks, Tick, tick_stream
 from semistream.runtime.spark.metrics.observed import observed
-from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.on_executor import on_executor
+from semistream.runtime.spark.session import require_rocksdb
 from semistream.runtime.spark.stateful.blob_order import BlobOrder
-from semistream.runtime.spark.stateful.chunk_files import ChunkFiles
-from semistream.runtime.spark.stateful.chunk_store import SparkChunks, require_rocksdb
+from semistream.runtime.spark.stateful.chunks import ChunkFiles, SparkChunks
 from semistream.runtime.spark.stateful.packing import (
-    PACKED_COLUMNS,
+    TURN_COLUMNS,
     Bucketing,
     blob_array,
     blob_bytes,
     gathered_bytes,
     pack,
+    state_keys,
+    turn_frame,
     unpack,
+    unpack_part,
 )
-from semistream.runtime.spark.stateful.state_keys import state_keys
-from semistream.runtime.spark.stateful.turn_frames import TURN_COLUMNS, turn_frame, unpack_part
 
 __all__ = ["staggered_join"]
 
@@ -59,26 +56,26 @@ _Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
 
 
 def staggered_join(stream: DataFrame, plan: JoinPlan, declared: StructType, observation: str) -> DataFrame:
-    """Return the join of a streaming DataFrame whose rows may be answered some micro-batches later.
+    """Return the join of a streaming DataFrame; some rows are answered in a later micro-batch.
 
     Parameters
     ----------
     declared
         The columns of the result.
     observation
-        Under which name the metrics of each micro-batch are observed.
+        The name under which Spark observes the metrics of each micro-batch.
     """
     _require_settings(stream, plan)
     spec = plan.spec(plan.table)
-    # Rows leave later than they came: a watermark, which is metadata, would make them late.
+    # Without metadata: a watermark would drop rows that leave later than they came.
     declared = StructType([StructField(field.name, field.dataType, field.nullable) for field in declared])
     stream = with_numbered_columns(stream)
-    packed = stream.mapInArrow(on_executor(__name__, "pack_part", plan), PACKED_COLUMNS)
+    packed = stream.mapInArrow(on_executor(pack_part, plan), PACKED_COLUMNS)
     by_bucket = packed.union(tick_stream(stream.sparkSession, plan)).groupBy("key")
     turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), TURN_COLUMNS, "Append", "None")
     blobs = observed(turns, observation)
     schemas = spec.output_schema, arrow_schema(declared)
-    return blobs.mapInArrow(on_executor(unpack_part.__module__, unpack_part.__name__, schemas), declared)
+    return blobs.mapInArrow(on_executor(unpack_part, schemas), declared)
 
 
 def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
@@ -88,16 +85,15 @@ def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
         if plan.options.get(option, harmless) != harmless:
             raise InvalidArgument(
                 f"{option}={plan.options[option]!r} is not for completion='staggered': leave it out, a micro-batch has "
-                "no order, and Spark holds back what is too much (maxFilesPerTrigger, maxOffsetsPerTrigger)"
+                "no order, and Spark limits its size (maxFilesPerTrigger, maxOffsetsPerTrigger)"
             )
     if plan.table.buckets > 1 and not plan.joins_on_table_key:
         raise InvalidArgument(
             f"completion='staggered' joins on the table's key {list(plan.table.key)}, not on "
             f"{sorted(plan.on.values())}: stage the table with that key, or with buckets=1"
         )
-    conf = stream.sparkSession.conf
-    require_rocksdb(conf, "completion='staggered'")
-    partitions = int(conf.get(_PARTITIONS, "200") or 200)
+    require_rocksdb(stream.sparkSession, "completion='staggered'")
+    partitions = int(stream.sparkSession.conf.get(_PARTITIONS, "200") or 200)
     if partitions > plan.table.buckets:
         warnings.warn(
             f"{_PARTITIONS} is {partitions}, the table has {plan.table.buckets} buckets: each state partition costs "
@@ -128,7 +124,7 @@ class _BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._chunks = SparkChunks(handle)
-        self._identity = identity_of(self._plan)
+        self._identity = self._plan.identity()
         self._bucket = {key: bucket for bucket, key in enumerate(state_keys(self._plan.table.buckets))}
 
     def handleInputRows(  # noqa: N802
@@ -152,7 +148,7 @@ class _BucketProcessor(StatefulProcessor):
         assert context is not None
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert batch is not None
-        PendingMarks(plan.notes(), turn.marks).update(bucket, int(batch), turn.pending)
+        PendingMarks(plan.query_files(), turn.marks).update(bucket, int(batch), turn.pending)
         yield turn_frame(None, turn.metrics(context.partitionId()).to_json())
 
     def close(self) -> None:

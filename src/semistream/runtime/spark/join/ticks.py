@@ -1,40 +1,149 @@
-"""The tick source: keeps a join going while the stream is silent, and tells its buckets what to go by.
+"""Ticks: they keep a staggered join going while its stream is silent, and tell its buckets their settings.
 
-Spark runs a micro-batch when a source has something new. Tuples that wait for pages are nothing new, timers would run
-batches for ever (``availableNow`` would never end), and without them a silent stream runs none. So a second source
-stands beside the stream: it has a new offset while any tuple is pending, or when the table has a new version or the
-query was restarted with other settings. A tick is one small row for each bucket.
+Spark runs a micro-batch when a source has something new. Waiting tuples are nothing new, and timers would run batches
+for ever, so that ``availableNow`` never ended. So a second source stands beside the stream. It has a new offset while
+tuples are pending, when the table has a new version, and when the query was restarted with other settings. A tick is
+one small row for each bucket.
 
-What a tick says is in its offset, and so in the query's offset log: a batch that is replayed sees the ticks of its
-first attempt. Whether there is another tick may depend on anything. When in doubt there is one: it costs an empty
-batch. After a restart there always is.
+A tick carries an epoch: table version, memory, algorithm and options, which decide the rows of each micro-batch. The
+epoch is in the tick's offset, and so in the query's offset log: a replayed batch gets the ticks of its first attempt,
+even if the query was restarted with other settings. Whether to tick may depend on anything. When in doubt the source
+ticks, as after each restart: it costs an empty batch.
+
+Tasks ask for another micro-batch with marks, files beside the table::
+
+    _pending/<query>/<bucket>.<batch>       written while the batch runs, by the task that leaves tuples pending
+
+A mark is written before its batch commits. The next batch that leaves nothing pending in the bucket removes it. Its
+name holds the batch, so that a late task cannot remove the mark of a later batch. A mark too many costs an empty batch;
+a missing one would keep tuples waiting, so where there is no folder everything counts as pending.
 """
 
 import base64
+import json
 import pickle
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from semistream.core.errors import TableNotFound
-from semistream.runtime.spark.join.epoch import Epoch, Tick, identity_of, require_same_join
-from semistream.runtime.spark.join.fitting import require_fit
-from semistream.runtime.spark.join.pending_marks import PendingMarks
-from semistream.runtime.spark.join.plan import JoinPlan
-from semistream.runtime.spark.stateful.packing import PACKED_COLUMNS
-from semistream.runtime.spark.stateful.state_keys import state_keys
+from semistream.core.errors import InvalidArgument, PinFailed, TableNotFound
+from semistream.runtime.spark.join.plan import JoinPlan, require_budget
+from semistream.runtime.spark.stateful.chunks import require_same_join
+from semistream.runtime.spark.stateful.packing import state_keys
+from semistream.storage.files.store import PENDING, Store
 
-__all__ = ["TICK_PART", "TickReader", "tick_stream"]
+__all__ = ["PACKED_COLUMNS", "TICK_PART", "Epoch", "PendingMarks", "Tick", "TickReader", "tick_stream"]
+
+PACKED_COLUMNS = "key int, part int, number bigint, blob binary"
+"""A blob of the stream or a tick: the bucket's state key, the part of the stream, and the blob's number in it."""
 
 TICK_PART = -1  # sorts before all parts of the stream
 
 _SOURCE = "semistream_ticks"
-_POLL_S = 0.1  # an idle query asks a hundred times a second; not every time a listing
+_POLL_S = 0.1  # an idle query asks a hundred times a second; listing the folder each time would be too often
+_KNOWN = ".known"  # keeps the folder on stores where an empty folder vanishes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """The settings of a stretch of micro-batches; they answer all tuples that arrive in it."""
+
+    version: int
+    algorithm: str
+    options: dict[str, Any]
+    task_bytes: int
+    cycle_batches: int
+
+    @classmethod
+    def of(cls, plan: JoinPlan, version: int) -> "Epoch":
+        """Return the epoch of a plan and a version of its table."""
+        for option, value in plan.options.items():
+            if not isinstance(value, str | int | float | bool | None):
+                raise InvalidArgument(
+                    f"{option}={value!r} cannot be kept in a checkpoint: completion='staggered' takes numbers and names"
+                )
+        return cls(
+            version=version,
+            algorithm=plan.algorithm,
+            options=dict(plan.options),
+            task_bytes=plan.task_bytes,
+            cycle_batches=plan.cycle_batches,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    """One message to every bucket.
+
+    Attributes
+    ----------
+    number
+        Counts the ticks of the query.
+    marks
+        The folder of the query's `PendingMarks`.
+    """
+
+    number: int
+    epoch: Epoch
+    marks: str
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"number": self.number, "epoch": self.epoch.as_dict(), "marks": self.marks}).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "Tick":
+        fields = json.loads(content)
+        return cls(number=fields["number"], epoch=Epoch(**fields["epoch"]), marks=fields["marks"])
+
+
+class PendingMarks:
+    """The marks of one query, in a folder beside the table."""
+
+    def __init__(self, store: Store, query: str) -> None:
+        self._store = store
+        self._folder = f"{PENDING}/{query}"
+
+    def any(self) -> bool:
+        """Return whether tuples are pending anywhere, or nobody has said."""
+        names = self._store.names(self._folder)
+        return names is None or any(not name.startswith(".") for name in names)
+
+    def update(self, bucket: int, batch: int, pending: int) -> None:
+        """Record how many tuples a batch leaves pending in a bucket."""
+        try:
+            self._update(bucket, batch, pending)
+        except OSError as error:
+            raise PinFailed(
+                f"cannot write to {self._store.locate(self._folder)}, which keeps a silent stream going while rows "
+                f"wait ({error.strerror}): give a folder that all executors can write with pins="
+            ) from None
+
+    def _update(self, bucket: int, batch: int, pending: int) -> None:
+        if self._store.names(self._folder) is None:
+            self._store.make_folder(self._folder)
+            self._write(_KNOWN)
+        if pending:
+            self._write(f"{bucket}.{batch}")
+        for name in self._store.names(self._folder) or ():
+            marked, _, marked_batch = name.partition(".")
+            if marked == str(bucket) and marked_batch.isdecimal():
+                outdated = int(marked_batch) < batch or (int(marked_batch) == batch and not pending)
+                if outdated:
+                    self._store.remove(f"{self._folder}/{name}")
+
+    def _write(self, name: str) -> None:
+        with suppress(FileExistsError):
+            self._store.publish(f"{self._folder}/{name}", b"")
 
 
 def tick_stream(spark: SparkSession, plan: JoinPlan) -> DataFrame:
@@ -53,21 +162,21 @@ class _TickSource(DataSource):
         return PACKED_COLUMNS
 
     def streamReader(self, schema: object) -> "TickReader":  # noqa: N802
-        plan = pickle.loads(base64.b64decode(self.options["plan"]))
+        plan = pickle.loads(base64.b64decode(self.options["plan"]))  # from `tick_stream`, in the same program
         assert isinstance(plan, JoinPlan)
         return TickReader(plan)
 
 
 class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Decides when to tick. Lives in the driver, as long as a run of the query.
+    """Decides when to tick. Lives in the driver for one run of the query.
 
-    An offset holds the name under which marks are kept, the number of the last tick, its epoch, and what join it is.
+    An offset holds the name of the marks' folder, the number of the last tick, its epoch, and the join's identity.
     """
 
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
-        self._identity = identity_of(plan)
-        self._has_ticked = False  # whether this run has ticked
+        self._identity = plan.identity()
+        self._has_ticked = False  # in this run
         self._looks_always = False
         self._last_version: int | None = None
         self._looked_s = -_POLL_S
@@ -83,11 +192,11 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._looks_always = True
         if self._plan.refresh != "never":
-            self._last_version = self._newest()  # versions that come later are for the next run: this one has to end
+            self._last_version = self._newest()  # this run has to end: later versions are for the next one
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         require_same_join(start["identity"], self._identity)
-        if self._has_ticked and not self._time_to_look():
+        if self._has_ticked and not self._is_time_to_look():
             return start
         epoch = self._epoch(start)
         if self._has_ticked and epoch == start["epoch"] and not self._is_pending(start):
@@ -95,7 +204,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_ticked = True
         return {**start, "number": start["number"] + 1, "epoch": epoch}
 
-    def _time_to_look(self) -> bool:
+    def _is_time_to_look(self) -> bool:
         now_s = time.monotonic()
         if self._looks_always or now_s - self._looked_s >= _POLL_S:
             self._looked_s = now_s
@@ -109,9 +218,10 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             version = self._newest() if self._last_version is None else self._last_version
             if start["epoch"] is None or version != start["epoch"]["version"]:
-                newest = table.at_version(version)  # one that cannot be read fails here, before any batch uses it
+                # A version that cannot be used fails here: after its first tick the query could not go on without it.
+                newest = table.at_version(version)
                 require_same_join({**self._identity, "table": newest.table_id}, self._identity)
-                require_fit(self._plan, newest)  # once there is a tick for it, the query cannot go on without it
+                require_budget(self._plan, newest)
         return Epoch.of(self._plan, version).as_dict()
 
     def _newest(self) -> int:
@@ -123,7 +233,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return versions[-1]
 
     def _is_pending(self, start: dict[str, Any]) -> bool:
-        return PendingMarks(self._plan.notes(), start["marks"]).any()
+        return PendingMarks(self._plan.query_files(), start["marks"]).any()
 
     # --- ticking ----------------------------------------------------------------------------------------------------
 

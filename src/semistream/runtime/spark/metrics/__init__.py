@@ -1,1 +1,1 @@
-"""What joins count, on its way into the query's progress."""
+"""Counters of joins, on their way into the query's progress."""

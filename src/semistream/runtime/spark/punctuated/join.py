@@ -24,25 +24,28 @@ from semistream.core.arguments import require_count
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import On
 from semistream.core.sizes import format_bytes, parse_bytes
-from semistream.runtime.spark.columns import arrow_schema
-from semistream.runtime.spark.join.output_columns import require_names_without_case
+from semistream.runtime.spark.columns import arrow_schema, with_numbered_columns
 from semistream.runtime.spark.metrics.observed import observation_name, observed
-from semistream.runtime.spark.numbered_columns import with_numbered_columns
 from semistream.runtime.spark.on_executor import on_executor
-from semistream.runtime.spark.punctuated import packing
 from semistream.runtime.spark.punctuated.aside import AsideFiles
-from semistream.runtime.spark.punctuated.packing import MARKS, PACKED_COLUMNS, TUPLES, Marks, kind_of
+from semistream.runtime.spark.punctuated.packing import MARKS, PACKED_COLUMNS, TUPLES, Marks, kind_of, pack_part
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.punctuated.punctuated_rows import PunctuatedRows, rows_by_side
 from semistream.runtime.spark.punctuated.state import PunctuatedState
 from semistream.runtime.spark.punctuated.turn import PunctuatedTurn
-from semistream.runtime.spark.session import task_slots
+from semistream.runtime.spark.session import require_distinct_names, require_rocksdb, task_slots
 from semistream.runtime.spark.stateful.blob_order import BlobOrder
-from semistream.runtime.spark.stateful.chunk_files import ChunkFiles
-from semistream.runtime.spark.stateful.chunk_store import SparkChunks, require_rocksdb
-from semistream.runtime.spark.stateful.packing import blob_bytes, gathered_bytes, pack, task_bytes_for
-from semistream.runtime.spark.stateful.state_keys import state_keys
-from semistream.runtime.spark.stateful.turn_frames import TURN_COLUMNS, turn_frame, unpack_part
+from semistream.runtime.spark.stateful.chunks import ChunkFiles, SparkChunks
+from semistream.runtime.spark.stateful.packing import (
+    TURN_COLUMNS,
+    blob_bytes,
+    gathered_bytes,
+    pack,
+    state_keys,
+    task_bytes_for,
+    turn_frame,
+    unpack_part,
+)
 from semistream.stream_joins.metadata.arrival import Arrival
 from semistream.stream_joins.mjoin import Goal, Relation
 from semistream.stream_joins.parts.contradicting_tuples import Contradiction
@@ -154,16 +157,14 @@ def punctuated_join(
     )
     output_schema = _require_fit(plan, at_once)
     declared = _declared(tuples, names, how)
-    conf = left.sparkSession.conf
-    if str(conf.get("spark.sql.caseSensitive", "false")).lower() != "true":
-        require_names_without_case(declared)
-    require_rocksdb(conf, "punctuated_join")
+    require_distinct_names(left.sparkSession, declared)
+    require_rocksdb(left.sparkSession, "punctuated_join")
     packed = [_packed(streams[side], plan, side, marked.get(side)) for side in SIDES]
     by_bucket = packed[LEFT].union(packed[RIGHT]).groupBy("key")
     turns = by_bucket.transformWithStateInPandas(_Processor(plan), TURN_COLUMNS, "Append", "None")
     called = observation_name(plan.join_id) if name is None else name
     blobs = observed(turns, called, "buckets")
-    unpacked = on_executor(unpack_part.__module__, unpack_part.__name__, (output_schema, arrow_schema(declared)))
+    unpacked = on_executor(unpack_part, (output_schema, arrow_schema(declared)))
     return blobs.mapInArrow(unpacked, declared)
 
 
@@ -227,7 +228,7 @@ def _packed(data: DataFrame, plan: PunctuatedPlan, side: Side, marked: Punctuate
     rows = with_numbered_columns(data.select(*wanted))
     marks: Marks = "none" if marked is None else "ranges" if marked.is_range else "keys"
     task = (plan, side, marks)
-    return rows.mapInArrow(on_executor(packing.__name__, packing.pack_part.__name__, task), PACKED_COLUMNS)
+    return rows.mapInArrow(on_executor(pack_part, task), PACKED_COLUMNS)
 
 
 class _Processor(StatefulProcessor):

@@ -24,8 +24,8 @@ from semistream.runtime.spark.stateful.packing import (
     in_portions,
     pack,
     rows_by_bucket,
+    state_keys,
 )
-from semistream.runtime.spark.stateful.state_keys import state_keys
 from semistream.stream_joins.parts.bucket_key import Buckets
 from semistream.stream_joins.parts.join_key import Side
 

@@ -2,26 +2,22 @@
 
 ::
 
-    header   the join's identity, the header of its state, and the chunk of each array
-    chunks   the arrays of the state, by their content; disk-resident parts, by number
+    header   format, the join's identity, the header of its state, and the chunks of each array
+    chunks   the arrays of the state, named by their content; disk-resident parts, by number
 
-The state in memory is written when a micro-batch ends, an array at a time, but for arrays that are as they were. A part
-on disk lies in the state store from the beginning and is read when it is needed: the state store is the disk.
+The state in memory is written when a micro-batch ends, except for unchanged chunks. A part on disk lies in the state
+store from the beginning and is read when the join needs it: the state store is the disk.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from semistream._version import __version__
 from semistream.core.errors import SnapshotMismatch
-from semistream.core.saved_state import FORMAT, Array, SavedState
-from semistream.runtime.spark.join.epoch import require_same_join
-from semistream.runtime.spark.stateful.chunk_files import ChunkFiles, chunk_name
-from semistream.runtime.spark.stateful.chunk_store import ChunkStore
+from semistream.core.saved_state import FORMAT, SavedState
+from semistream.runtime.spark.stateful.chunks import ChunkFiles, ChunkStore, StoredArrays, require_same_join
 from semistream.stream_joins.mjoin import Mjoin
 
 __all__ = ["PunctuatedState"]
@@ -48,91 +44,47 @@ class PunctuatedState:
     def __init__(self, store: ChunkStore, identity: dict[str, Any], files: ChunkFiles | None) -> None:
         self._store = store
         self._identity = identity
-        self._files = files
-        self._header = self._read_header()
-        self.parts = StoredParts(store, self._header["parts_made"], self._header["part_bytes"])
+        fields = self._read_header()
+        self._state: dict[str, Any] | None = fields["state"]
+        self._arrays = StoredArrays(store, files, fields["arrays"])
+        self.parts = StoredParts(store, fields["parts_made"], fields["part_bytes"])
 
     @property
     def nbytes(self) -> int:
-        array_bytes: int = sum(nbytes for *_, nbytes in self._header["arrays"])
-        return array_bytes + self.parts.nbytes
+        return self._arrays.nbytes + self.parts.nbytes
 
     def _read_header(self) -> dict[str, Any]:
         content = self._store.header()
         if content is None:
             return {"state": None, "arrays": [], "parts_made": 0, "part_bytes": 0}
-        header: dict[str, Any] = json.loads(content)
-        if header.get("format") != FORMAT:
+        fields: dict[str, Any] = json.loads(content)
+        if fields.get("format") != FORMAT:
             raise SnapshotMismatch(
-                f"the checkpoint has state of format {header.get('format')}, written by semistream "
-                f"{header.get('release')}, this one reads {FORMAT}: run it with that release until nothing is pending, "
-                "or start from a new checkpointLocation"
+                f"the checkpoint has state of format {fields.get('format')}, this release reads {FORMAT}: go on with "
+                "the release that wrote it, or start from a new checkpointLocation"
             )
-        require_same_join(header["identity"], self._identity)
-        return header
+        require_same_join(fields["identity"], self._identity)
+        return fields
 
     def restore(self, op: Mjoin) -> None:
         """Let a join that has done nothing go on where the last micro-batch ended."""
-        if self._header["state"] is not None:
-            op.set_state(SavedState(self._header["state"], _StoredArrays(self._header["arrays"], self)))
-
-    def chunk(self, name: str) -> bytes:
-        """Return a chunk, from the files if it is there."""
-        content = None if self._files is None else self._files.get(name)
-        if content is None:
-            content = self._store.chunk(name)
-            if self._files is not None:
-                self._files.put(name, content)
-        return content
+        if self._state is not None:
+            op.set_state(SavedState(self._state, self._arrays))
 
     def save(self, op: Mjoin) -> None:
         """Keep the join for the next micro-batch."""
-        before = {chunk for *_, chunk, _ in self._header["arrays"]}
-        arrays: list[tuple[str, str, tuple[int, ...], str, int]] = []
-        written = set(before)
         saved = op.saved_state()
-        for name, array in saved.arrays.items():
-            content = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-            chunk = chunk_name(content)
-            if chunk not in written:
-                self._store.put_chunk(chunk, content)
-                if self._files is not None:
-                    self._files.put(chunk, content)
-                written.add(chunk)
-            arrays.append((name, array.dtype.str, array.shape, chunk, array.nbytes))
-        after = {chunk for *_, chunk, _ in arrays}
-        for chunk in before - after:
-            self._store.remove_chunk(chunk)
-        self._header = {
+        self._arrays.replace(saved.arrays)
+        self._state = saved.header
+        fields = {
             "format": FORMAT,
-            "release": __version__,
             "identity": self._identity,
             "state": saved.header,
-            "arrays": arrays,
+            "arrays": self._arrays.places,
             "parts_made": self.parts.made,
             "part_bytes": self.parts.nbytes,
         }
-        self._store.set_header(json.dumps(self._header).encode())
-        if self._files is not None:
-            self._files.keep_only(after)
-
-
-class _StoredArrays(Mapping[str, Array]):
-    """The arrays of a state, each read when it is asked for."""
-
-    def __init__(self, arrays: list[tuple[str, str, list[int], str, int]], state: PunctuatedState) -> None:
-        self._places = {name: (dtype, shape, chunk) for name, dtype, shape, chunk, _ in arrays}
-        self._state = state
-
-    def __getitem__(self, name: str) -> Array:
-        dtype, shape, chunk = self._places[name]
-        return np.frombuffer(self._state.chunk(chunk), np.dtype(dtype)).reshape(shape).copy()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+        self._store.set_header(json.dumps(fields).encode())
 
 
 class StoredParts:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.runtime.spark.metrics.stream_join_metrics import STATE_COUNTERS
+from semistream.runtime.spark.metrics.join_metrics import STATE_COUNTERS
 from semistream.runtime.spark.metrics.task_metrics import MemoryPeak, TaskMetrics
 from semistream.runtime.spark.punctuated.aside import AsideFiles
 from semistream.runtime.spark.punctuated.packing import MARK_SCHEMA, MARKS, TUPLES, kind_of

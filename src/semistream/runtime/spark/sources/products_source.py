@@ -43,7 +43,7 @@ _ARROW_SCHEMA = MASTER_SCHEMA.set(MASTER_SCHEMA.get_field_index("payload"), pa.f
 
 @dataclass(frozen=True, kw_only=True)
 class ProductsOptions:
-    """What the table is like, and how it is cut."""
+    """The checked options."""
 
     rows: int
     rows_per_key: int
@@ -53,7 +53,7 @@ class ProductsOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "ProductsOptions":
-        """Return the options that a user gave as texts."""
+        """Check the texts that the user gave."""
         options = SourceOptions(_SOURCE, given, _NAMES)
         return cls(
             rows=options.count("rows", 1_000_000),
@@ -65,7 +65,7 @@ class ProductsOptions:
 
 
 class ProductsSource(DataSource):
-    """The data source; see the options in the text of this module."""
+    """The data source; its options are listed above."""
 
     @classmethod
     def name(cls) -> str:
@@ -73,12 +73,12 @@ class ProductsSource(DataSource):
         return _SOURCE
 
     def schema(self) -> StructType:
-        """Return the columns, after a look at all options: a wrong one is told when the source is loaded."""
+        """Return the columns, and check all options: a wrong one is an error when the source is loaded."""
         ProductsOptions.of(self.options)
         return _COLUMNS
 
     def reader(self, schema: StructType) -> "ProductsReader":
-        """Return what reads the table."""
+        """Return the reader of the table."""
         check_schema(_SOURCE, schema, _COLUMNS)
         return ProductsReader(ProductsOptions.of(self.options))
 
@@ -94,7 +94,7 @@ class ProductsReader(DataSourceReader):
         return row_ranges(0, self._options.rows, self._options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make the rows of a range."""
+        """Generate the rows of a range."""
         assert isinstance(partition, RowRange)
         reader = master_table(
             self._options.rows,

@@ -26,8 +26,8 @@ def row_ranges(start: int, stop: int, partitions: int) -> list[RowRange]:
 
 
 def check_schema(source: str, given: StructType, own: StructType) -> None:
-    """Raise unless a schema that the user may have given is the one that the source has."""
+    """Raise unless the schema, which the user may have given, is the source's own."""
     if given.simpleString() != own.simpleString():
         raise InvalidArgument(
-            f"{source} has the columns {', '.join(own.names)}, of types of its own: leave out .schema(...)"
+            f"{source} has the columns {', '.join(own.names)} with types of its own: leave out .schema(...)"
         )

@@ -1,8 +1,8 @@
 """``semistream-sales``: the papers' bursty, skewed stream as a Spark data source, for streams and for batches.
 
-Rows are numbered, and an offset is how many rows have been read. What a row holds follows from the seed and its number
-alone, so that a replayed micro-batch has the same rows, whatever partitions and batches are. The clock is asked only
-where the end of a new micro-batch is decided, in the driver; Spark records the decision in its offset log.
+Rows are numbered, and an offset is the number of rows read. A row follows from the seed and its number alone, so a
+replayed micro-batch has the same rows, with any partitions and batches. Only the driver asks the clock, to end a new
+micro-batch; Spark records the decision in its offset log.
 
 ======================  ==========================================================================================
 option                  meaning (default)
@@ -21,12 +21,13 @@ option                  meaning (default)
 ``partitions``          tasks that make the rows of a batch or micro-batch (2)
 ======================  ==========================================================================================
 
-A stream with pacing stands still while its query is down, and goes on where it was. ``Trigger.AvailableNow`` reads up
-to ``rows``, without waiting for the clock.
+A paced stream stands still while its query is down. ``Trigger.AvailableNow`` reads up to ``rows`` without waiting for
+the clock.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -35,11 +36,12 @@ from pyspark.sql.types import IntegerType, LongType, StructType, TimestampType
 
 from semistream.core.errors import InvalidArgument
 from semistream.runtime.spark.sources.row_ranges import RowRange, check_schema, row_ranges
-from semistream.runtime.spark.sources.sales_options import SALES_SOURCE, SalesOptions
-from semistream.workloads import Sales
+from semistream.runtime.spark.sources.source_options import SourceOptions
+from semistream.workloads import Bursts, Sales
 
-__all__ = ["SalesSource"]
+__all__ = ["SalesOptions", "SalesSource", "SalesStreamReader"]
 
+_SOURCE = "semistream-sales"
 _COLUMNS = (
     StructType()
     .add("key", LongType())
@@ -48,29 +50,99 @@ _COLUMNS = (
     .add("time", TimestampType())
 )
 _ARROW_BATCH_ROWS = 16_384
+_NAMES = (
+    "rate",
+    "pacing",
+    "burstiness",
+    "burstPeriod",
+    "rowsPerBatch",
+    "rows",
+    "skew",
+    "keyDomain",
+    "missingShare",
+    "startTime",
+    "seed",
+    "partitions",
+)
+_UNPACED_ROWS_PER_BATCH = 100_000
+_LARGEST_DOMAIN = 2**52
+
+
+@dataclass(frozen=True, kw_only=True)
+class SalesOptions:
+    """The checked options."""
+
+    sales: Sales
+    paced: bool
+    rows: int | None
+    rows_per_batch: int | None
+    partitions: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "SalesOptions":
+        """Check the texts that the user gave."""
+        options = SourceOptions(_SOURCE, given, _NAMES)
+        seed = options.count("seed", 0, least=0)
+        missing_share = options.number("missingShare", 0.0)
+        if missing_share > 1:
+            raise options.wrong("missingShare", "must be at least 0 and at most 1")
+        sales = Sales(
+            _arrivals(options, seed),
+            key_domain=options.count("keyDomain", 1_000_000, most=_LARGEST_DOMAIN),
+            zipf_exponent=options.number("skew", 1.0),
+            missing_share=missing_share,
+            start_us=options.time_us("startTime", "2026-01-01T00:00:00Z"),
+            seed=seed,
+        )
+        paced = options.choice("pacing", ("clock", "none")) == "clock"
+        rows_per_batch = options.optional_count("rowsPerBatch")
+        if rows_per_batch is None and not paced:
+            rows_per_batch = _UNPACED_ROWS_PER_BATCH
+        return cls(
+            sales=sales,
+            paced=paced,
+            rows=options.optional_count("rows"),
+            rows_per_batch=rows_per_batch,
+            partitions=options.count("partitions", 2, most=100_000),
+        )
+
+
+def _arrivals(options: SourceOptions, seed: int) -> Bursts:
+    rate = options.number("rate", 1000.0)
+    if not 1e-6 <= rate <= 1e12:
+        raise options.wrong("rate", "must be at least 1e-6 and at most 1e12 rows per second")
+    burstiness = options.number("burstiness", 0.0)
+    if burstiness >= 1:
+        raise options.wrong("burstiness", "must be at least 0 and below 1; 0.6 is the 80/20 rule")
+    period_s = options.number("burstPeriod", max(60.0, 2 / rate))
+    if not 1 <= rate * period_s <= 2**53:
+        raise options.wrong(
+            "burstPeriod", f"gives {rate * period_s:g} rows a period at rate {rate:g}: there must be 1 to 2**53"
+        )
+    return Bursts(rate, burstiness=burstiness, period_s=period_s, seed=seed)
 
 
 class SalesSource(DataSource):
-    """The data source; see the options in the text of this module."""
+    """The data source; its options are listed above."""
 
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
-        return SALES_SOURCE
+        return _SOURCE
 
     def schema(self) -> StructType:
-        """Return the columns, after a look at all options: a wrong one is told when the source is loaded."""
+        """Return the columns, and check all options: a wrong one is an error when the source is loaded."""
         SalesOptions.of(self.options)
         return _COLUMNS
 
     def reader(self, schema: StructType) -> "SalesReader":
-        """Return what reads a batch."""
-        check_schema(SALES_SOURCE, schema, _COLUMNS)
+        """Return the reader of a batch query."""
+        check_schema(_SOURCE, schema, _COLUMNS)
         return SalesReader(SalesOptions.of(self.options))
 
     def streamReader(self, schema: StructType) -> "SalesStreamReader":  # noqa: N802
-        """Return what reads a stream."""
-        check_schema(SALES_SOURCE, schema, _COLUMNS)
+        """Return the reader of a stream."""
+        check_schema(_SOURCE, schema, _COLUMNS)
         return SalesStreamReader(SalesOptions.of(self.options))
 
 
@@ -79,7 +151,7 @@ class SalesReader(DataSourceReader):
 
     def __init__(self, options: SalesOptions) -> None:
         if options.rows is None:
-            raise InvalidArgument(f"{SALES_SOURCE} needs the option rows in a batch query: say how many rows to read")
+            raise InvalidArgument(f"{_SOURCE} needs the option rows in a batch query: say how many rows to read")
         self._options = options
         self._rows = options.rows
 
@@ -88,7 +160,7 @@ class SalesReader(DataSourceReader):
         return row_ranges(0, self._rows, self._options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make the rows of a range."""
+        """Generate the rows of a range."""
         assert isinstance(partition, RowRange)
         return _batches(self._options.sales, partition)
 
@@ -102,16 +174,16 @@ class SalesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock_began_s: float | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Return the offset of a stream of which nothing has been read."""
+        """Return the offset before the first row."""
         return {"rows": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the most that a micro-batch reads."""
+        """Return the limit of a micro-batch."""
         most_rows = self._options.rows_per_batch
         return ReadAllAvailable() if most_rows is None else ReadMaxRows(most_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take all rows as available; there has to be a last one."""
+        """Make all rows available; there has to be a last one."""
         if self._options.rows is None:
             raise _never_ends()
         self._stands_at_end = True
@@ -126,7 +198,7 @@ class SalesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"rows": max(begin, min(known))}
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
-        """Return how many rows are there to be read, for the query's progress."""
+        """Return how many rows are available, for the query's progress."""
         available = None if self._options.paced and self._clock_began_s is None else self._available(0)
         return None if available is None else {"rows": available}
 
@@ -135,12 +207,12 @@ class SalesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return row_ranges(start["rows"], end["rows"], self._options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make the rows of a range."""
+        """Generate the rows of a range."""
         assert isinstance(partition, RowRange)
         return _batches(self._options.sales, partition)
 
     def _available(self, begin: int) -> int | None:
-        """Return how many rows are there, None if there is no end to them."""
+        """Return how many rows are available; None if they never end."""
         rows = self._options.rows
         if self._stands_at_end or not self._options.paced:
             return rows
@@ -153,7 +225,7 @@ class SalesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _never_ends() -> InvalidArgument:
-    return InvalidArgument(f"{SALES_SOURCE} never ends: give the option rows, or use another trigger")
+    return InvalidArgument(f"{_SOURCE} never ends: give the option rows, or use another trigger")
 
 
 def _batches(sales: Sales, rows: RowRange) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Options of a data source: texts that a user gave, as checked values."""
+"""Options of a data source: a user's texts as checked values."""
 
 import math
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ _LARGEST_COUNT = 2**53
 
 
 class SourceOptions:
-    """The options of one source; what is wrong with one is said in one line, with its name and value.
+    """The options of one source; an error is one line with the option's name and value.
 
     Parameters
     ----------
     source
         The name of the source.
     given
-        What the user gave. Spark tells names in lower case.
+        The user's options. Spark passes their names in lower case.
     known
-        The names that there are.
+        All names of options.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class SourceOptions:
             raise InvalidArgument(f"{source} has no option {unknown[0]!r}: use some of {', '.join(known)}")
 
     def count(self, name: str, default: int | None = None, *, least: int = 1, most: int = _LARGEST_COUNT) -> int:
-        """Return a whole number; without a default, it has to be given."""
+        """Return a whole number; without a default the option is required."""
         found = self.optional_count(name, least=least, most=most)
         if found is not None:
             return found
@@ -50,7 +50,7 @@ class SourceOptions:
         return default
 
     def optional_count(self, name: str, *, least: int = 1, most: int = _LARGEST_COUNT) -> int | None:
-        """Return a whole number, or None if it was not given."""
+        """Return a whole number, or None if the option is absent."""
         text = self._given.get(name.lower())
         if text is None:
             return None

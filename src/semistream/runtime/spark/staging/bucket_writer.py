@@ -1,7 +1,4 @@
-"""What a task of a staging job does: write its buckets, and report the files.
-
-Runs on executors, called through `semistream.runtime.spark.on_executor`.
-"""
+"""One task of a staging job: it writes its buckets and reports the files. Runs on executors."""
 
 import json
 from collections.abc import Iterator
@@ -24,10 +21,7 @@ REPORT_SCHEMA = "file string"
 
 @dataclass(frozen=True)
 class WriteTask:
-    """What every task of a job is given.
-
-    ``source_schema`` is that of the DataFrame; ``form`` holds the one to store.
-    """
+    """The input of every task of a job: ``source_schema`` is the DataFrame's, ``form`` holds the table's."""
 
     job: WriteJob
     form: TableForm
@@ -35,7 +29,7 @@ class WriteTask:
 
 
 def write_buckets(task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a partition, which lie together by bucket, in a file per bucket; yield a record of each."""
+    """Write a file for each bucket of a partition, whose rows lie together by bucket; yield a record of each file."""
     task.job.require_visible()
     conform = conformer(task.source_schema, task.form.schema)
     rows = (conform(relabel(batch, task.source_schema)) for batch in batches if batch.num_rows)
@@ -46,12 +40,12 @@ def write_buckets(task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterato
 
 
 def parse_report(text: str) -> DataFile:
-    """Return the record of a file that a task has written."""
+    """Return the record of a file from a task's report."""
     return DataFile(**json.loads(text))
 
 
 class _BucketRuns:
-    """Splits a stream of rows that lie together by bucket, one bucket at a time."""
+    """Splits rows that lie together by bucket into one iterator per bucket."""
 
     def __init__(self, form: TableForm, batches: Iterator[pa.RecordBatch]) -> None:
         self._pieces = _one_bucket_pieces(form, batches)

@@ -1,4 +1,4 @@
-"""Stages a DataFrame as a Spark job: rows are shuffled to a task per bucket, sorted there by Spark, and written.
+"""Stages a DataFrame in a Spark job: a shuffle to a task per bucket, a sort there, and files written by the tasks.
 
 ::
 
@@ -6,8 +6,8 @@
                                                                                              │
     driver:  lock ──► job marker ───────────────────────────────────────────────────► manifest, last
 
-Spark's sort spills, and a task writes page by page, so no process ever holds a bucket. Only the files that
-successful tasks report are published; whatever else attempts of tasks have written is removed.
+Spark's sort spills, and a task writes page by page, so no process holds a bucket. The manifest names only files that
+successful tasks report; other attempts' files are removed.
 """
 
 import uuid
@@ -19,35 +19,26 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
 
-from semistream.core.errors import InvalidArgument, UnsupportedType
+from semistream.core.errors import UnsupportedType
 from semistream.runtime.spark.buckets import arrow_hash_column, bucket_of_hash, hash_column
-from semistream.runtime.spark.collation import BINARY_COLLATION, other_collation
-from semistream.runtime.spark.columns import arrow_schema
-from semistream.runtime.spark.job_errors import clear_errors
-from semistream.runtime.spark.numbered_columns import column_name, with_numbered_columns
-from semistream.runtime.spark.on_executor import on_executor
-from semistream.runtime.spark.staging import bucket_writer
-from semistream.runtime.spark.staging.bucket_writer import REPORT_SCHEMA, WriteTask, parse_report
+from semistream.runtime.spark.columns import (
+    BINARY_COLLATION,
+    arrow_schema,
+    column_name,
+    other_collation,
+    with_numbered_columns,
+)
+from semistream.runtime.spark.on_executor import clear_errors, on_executor
+from semistream.runtime.spark.staging.bucket_writer import REPORT_SCHEMA, WriteTask, parse_report, write_buckets
 from semistream.storage.files.manifest import DataFile, TableForm
 from semistream.storage.files.store import Store
 from semistream.storage.writing.page_writer import key_coder
 from semistream.storage.writing.write_job import WriteJob
 
-__all__ = ["DataFrameSource", "open_data"]
+__all__ = ["DataFrameSource"]
 
-_ONE_BUCKET_TASKS = 64  # as many tasks as buckets up to here, even when Spark is set to fewer shuffle partitions
+_ONE_BUCKET_TASKS = 64  # up to here a task per bucket, even if Spark is set to fewer shuffle partitions
 _HASH = "hash"
-
-
-def open_data(data: object) -> "DataFrameSource":
-    """Return a Spark DataFrame, classic or Connect, as a source to stage."""
-    if not isinstance(data, DataFrame):
-        raise InvalidArgument(
-            f"data of type {type(data).__module__}.{type(data).__name__} cannot be staged: give a Spark DataFrame"
-        )
-    if data.isStreaming:
-        raise InvalidArgument("data is a streaming DataFrame, which never ends: stage a batch DataFrame")
-    return DataFrameSource(data)
 
 
 class DataFrameSource:
@@ -59,13 +50,13 @@ class DataFrameSource:
         self.schema: pa.Schema = arrow_schema(self._spark_schema)
 
     def write_files(self, store: Store, form: TableForm) -> list[DataFile]:
-        """Write all rows in a Spark job and return records of the files, ordered by bucket."""
+        """Write all rows in a Spark job; return the records of its files, ordered by bucket."""
         self._require_binary_collation(form)
         job = WriteJob.begin(store)
         files: list[DataFile] = []
         try:
             task = WriteTask(job, form, self.schema)
-            write = on_executor(bucket_writer.__name__, bucket_writer.write_buckets.__name__, task)
+            write = on_executor(write_buckets, task)
             with clear_errors(f"staging to {store.locate()}"):
                 files = self._run(self._arranged(form).mapInArrow(write, REPORT_SCHEMA))
         finally:
@@ -80,14 +71,14 @@ class DataFrameSource:
             files = [parse_report(row[0]) for row in reports.collect()]
         except BaseException:
             with suppress(PySparkException):
-                session.interruptTag(tag)  # an interrupt of the driver leaves the tasks at work
+                session.interruptTag(tag)  # interrupting the driver does not stop the tasks
             raise
         finally:
             session.removeTag(tag)
         return sorted(files, key=lambda file: file.bucket)
 
     def _arranged(self, form: TableForm) -> DataFrame:
-        """Return the rows, those of a bucket in one partition and in their final order."""
+        """Return the rows with each bucket in one partition, in its final order."""
         clustered = form.layout == "clustered"
         if form.buckets == 1 and not clustered:
             return self._data.coalesce(self._shuffle_partitions())  # several files do not hurt a scan
@@ -95,14 +86,14 @@ class DataFrameSource:
         types = [form.schema.field(name).type for name in form.key]
         rows, hashed = self._data, hash_column(keys, types)
         if hashed is None:
-            # Through Python once, and along with the row from there.
+            # Computed in Python once, then carried with the row.
             rows = rows.withColumn(_HASH, arrow_hash_column(keys, types))
             hashed = F.col(_HASH)
         bucket = bucket_of_hash(hashed, form.buckets)
         tasks = self._tasks(form.buckets)
         order: list[Column] = [] if tasks == form.buckets else [bucket.asc()]
         if clustered:
-            # The order of codes: an exact code is the key itself, any other its hash, and NULL comes first.
+            # The order of key codes: an exact code is the key itself, any other the hash; NULL comes first.
             code = keys[0] if key_coder(form).exact else hashed
             order.append(code.asc_nulls_first())
         rows = rows.repartitionById(tasks, bucket)
@@ -111,7 +102,7 @@ class DataFrameSource:
         return rows.drop(_HASH)
 
     def _tasks(self, buckets: int) -> int:
-        """Return how many tasks write the buckets: one each, or the same number of buckets each when there are many."""
+        """Return how many tasks write the buckets: one each, or equal shares of many buckets."""
         most = max(self._shuffle_partitions(), _ONE_BUCKET_TASKS)
         buckets_per_task = -(-buckets // most)
         return -(-buckets // buckets_per_task)

@@ -1,5 +1,6 @@
-"""Spark as `storage.writing.distributed` knows it: opens DataFrames once PySpark is known to be new enough."""
+"""Spark as an engine of `storage.writing.sources`: opens DataFrames, and imports PySpark only then."""
 
+from semistream.core.errors import InvalidArgument
 from semistream.runtime.spark.pyspark_version import require_pyspark
 from semistream.storage.writing.sources import DistributedSource
 
@@ -9,6 +10,14 @@ __all__ = ["open_data"]
 def open_data(data: object) -> DistributedSource:
     """Return a Spark DataFrame, classic or Connect, as a source to stage."""
     require_pyspark("semistream.stage of a DataFrame")
-    from semistream.runtime.spark.staging.dataframe_source import open_data as open_dataframe
+    from pyspark.sql import DataFrame
 
-    return open_dataframe(data)
+    from semistream.runtime.spark.staging.dataframe_source import DataFrameSource
+
+    if not isinstance(data, DataFrame):
+        raise InvalidArgument(
+            f"data of type {type(data).__module__}.{type(data).__name__} cannot be staged: give a Spark DataFrame"
+        )
+    if data.isStreaming:
+        raise InvalidArgument("data is a streaming DataFrame, which never ends: stage a batch DataFrame")
+    return DataFrameSource(data)

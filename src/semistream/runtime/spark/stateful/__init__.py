@@ -1,1 +1,1 @@
-"""What joins share that keep state in Spark's state store."""
+"""The parts that joins with state in Spark's state store share."""

@@ -1,10 +1,15 @@
-"""Rows in blobs: how a stream crosses a shuffle and the state store as few large values.
+"""Rows in blobs: how streams reach their bucket's state as few large values, and how joined rows leave it.
+
+::
+
+    rows ─► pack by bucket ─► shuffle by state key ─► turn of a bucket ─► blobs and metrics ─► unpack ─► rows
 
 A blob is a record batch as an Arrow IPC message without its schema, which both sides know.
 """
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +18,13 @@ import pyarrow as pa
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.keys.key_codes import bucket_ids
 from semistream.operators.window.matching import EqualityMatching
+from semistream.runtime.spark.columns import cast_columns
+from semistream.runtime.spark.metrics.task_metrics import METRICS_COLUMN
 from semistream.state.results import byte_portions
 from semistream.storage import MasterTable, row_bits
 
 __all__ = [
-    "PACKED_COLUMNS",
+    "TURN_COLUMNS",
     "Bucketing",
     "blob_array",
     "blob_bytes",
@@ -26,32 +33,42 @@ __all__ = [
     "operator_bytes",
     "pack",
     "rows_by_bucket",
+    "state_keys",
     "task_bytes_for",
+    "turn_frame",
     "unpack",
+    "unpack_part",
 ]
 
-PACKED_COLUMNS = "key int, part int, number bigint, blob binary"
-"""A blob of the stream or a tick: the bucket's key, the part of the stream, and the blob's number in it."""
+TURN_COLUMNS = f"blob binary, {METRICS_COLUMN} string"
+"""What leaves the turn of a bucket: blobs of joined rows, and one row with its metrics."""
 
-_IO_BLOBS = 6  # held beside an operator: one that came in, results for one that goes out, and copies at Spark's door
+_IO_BLOBS = 6  # held beside an operator: one coming in, results for one going out, and Spark's copies
 _GATHERED_SHARE = 1 / 16
-
 _LARGEST_BLOB_BYTES = 1 << 20
 _BLOB_SHARE = 1 / 64
+_STATE_PARTITIONS = 64
+_SPARK_SEED = 42
+_MASK = 0xFFFFFFFF
+
+_Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
+
+
+# --- a task's memory --------------------------------------------------------------------------------------------------
 
 
 def blob_bytes(task_bytes: int) -> int:
-    """Return the most that a blob holds, unless a single row is larger."""
+    """Return the size limit of a blob; a single row may be larger."""
     return min(_LARGEST_BLOB_BYTES, max(1, int(task_bytes * _BLOB_SHARE)))
 
 
 def gathered_bytes(task_bytes: int) -> int:
-    """Return how many bytes of the stream a task holds before it does something with them."""
+    """Return how many bytes of the stream a task gathers before it packs or joins them."""
     return int(task_bytes * _GATHERED_SHARE)
 
 
 def operator_bytes(task_bytes: int) -> int:
-    """Return what blobs leave of a task's memory."""
+    """Return the part of a task's memory that blobs leave for the operator."""
     return task_bytes - gathered_bytes(task_bytes) - _IO_BLOBS * blob_bytes(task_bytes)
 
 
@@ -60,18 +77,21 @@ def task_bytes_for(operator_bytes: int) -> int:
     return math.ceil(operator_bytes / (1 - _GATHERED_SHARE - _IO_BLOBS * _BLOB_SHARE)) + 1
 
 
+# --- packing ----------------------------------------------------------------------------------------------------------
+
+
 class Bucketing:
     """Cuts a stream into the buckets of a table.
 
     Parameters
     ----------
     part
-        The number of the part of the stream. It decides where rows with a NULL key go: they match nothing, whichever
-        bucket they are in, and no bucket should get them all.
+        The number of the part of the stream. It decides the bucket of rows with a NULL key: they match nothing
+        anywhere, and no bucket should get them all.
     held_bytes
-        How many bytes of the stream are held until they are cut.
+        How many bytes of the stream are gathered before they are cut.
     most_bytes
-        The most that a blob holds, unless a single row is larger.
+        The size limit of a blob; a single row may be larger.
     """
 
     def __init__(self, spec: JoinSpec, table: MasterTable, part: int, held_bytes: int, most_bytes: int) -> None:
@@ -98,7 +118,7 @@ class Bucketing:
 
 
 def in_portions(batches: Iterable[pa.RecordBatch], held_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all batches, ``held_bytes`` at a time or somewhat more, without those that have none."""
+    """Yield the rows of all batches in larger ones, of ``held_bytes`` or somewhat more."""
     gathered: list[pa.RecordBatch] = []
     gathered_so_far = 0
     for batch in batches:
@@ -113,7 +133,7 @@ def in_portions(batches: Iterable[pa.RecordBatch], held_bytes: int) -> Iterator[
 
 
 def rows_by_bucket(buckets: npt.NDArray[np.integer], count: int) -> Iterator[tuple[int, npt.NDArray[np.integer]]]:
-    """Yield each bucket that has rows, with their positions in order, when ``buckets`` has that of every row."""
+    """Yield each bucket that has rows, with their positions in order, from the bucket of every row."""
     order = np.argsort(buckets, kind="stable")
     bounds = np.searchsorted(buckets[order], np.arange(count + 1))
     for bucket in range(count):
@@ -154,3 +174,53 @@ def unpack(blobs: Iterable[bytes | pa.Buffer], schema: pa.Schema) -> Iterator[pa
     """Yield the rows of each blob."""
     for blob in blobs:
         yield pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
+
+
+# --- turns of buckets -------------------------------------------------------------------------------------------------
+
+
+def turn_frame(blob: bytes | None, metrics: str | None) -> _Frame:
+    """Return one row of `TURN_COLUMNS`."""
+    columns = [pa.array([blob], pa.binary()), pa.array([metrics], pa.string())]
+    return pa.RecordBatch.from_arrays(columns, ["blob", METRICS_COLUMN]).to_pandas()
+
+
+def unpack_part(schemas: tuple[pa.Schema, pa.Schema], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Unpack joined rows of the first schema and cast them to the second; runs on executors."""
+    joined, declared = schemas
+    for batch in batches:
+        for rows in unpack((blob.as_buffer() for blob in batch.column(0)), joined):
+            yield pa.RecordBatch.from_arrays(cast_columns(rows, declared), schema=declared)
+
+
+def state_keys(buckets: int) -> list[int]:
+    """Return the state key of each bucket: keys that spread evenly over any power of two of partitions, up to 64.
+
+    Spark puts a key into the partition that its hash names. A run of bucket numbers would fall unevenly: of eight
+    buckets one of two partitions may get six. So each bucket takes the first number whose hash suits it, the same for
+    any number of partitions, which the checkpoint fixes.
+    """
+    free: dict[int, list[int]] = {partition: [] for partition in range(_STATE_PARTITIONS)}
+    keys: list[int] = []
+    candidate = 0
+    for bucket in range(buckets):
+        wanted = bucket % _STATE_PARTITIONS
+        while not free[wanted]:
+            free[_spark_hash(candidate) % _STATE_PARTITIONS].append(candidate)
+            candidate += 1
+        keys.append(free[wanted].pop(0))
+    return keys
+
+
+def _spark_hash(value: int) -> int:
+    """Return Spark's hash of an int, 32-bit Murmur3, as a number that is not negative."""
+    word = value * 0xCC9E2D51 & _MASK
+    word = (word << 15 | word >> 17) & _MASK
+    word = word * 0x1B873593 & _MASK
+    mixed = _SPARK_SEED ^ word
+    mixed = (mixed << 13 | mixed >> 19) & _MASK
+    mixed = (mixed * 5 + 0xE6546B64) & _MASK
+    mixed ^= 4
+    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _MASK
+    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _MASK
+    return mixed ^ mixed >> 16

@@ -1,0 +1,223 @@
+"""State of one bucket in Spark's state store: a header, and arrays in chunks.
+
+::
+
+    header   JSON: format, identity of the join, its own header, and for each array its name, type, shape and chunks
+    chunks   name -> bytes; the name is the content's length and hash
+
+A chunk that the previous micro-batch wrote is not written again: from batch to batch a window changes only where tuples
+came and went, and a cache hardly at all. It is read from the executor's own disk where that has it. Chunks are few and
+large, because every call to the state store crosses a socket.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+import numpy as np
+import xxhash
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+
+from semistream.core.errors import SnapshotMismatch
+from semistream.core.saved_state import Array, empty_array
+from semistream.runtime.spark.on_executor import executor_folder
+
+__all__ = ["ChunkFiles", "ChunkStore", "SparkChunks", "StoredArrays", "chunk_name", "require_same_join"]
+
+_CHUNK_BYTES = 512 << 10
+
+
+def chunk_name(content: bytes | memoryview) -> str:
+    """Return the name of a chunk: its length and a hash."""
+    return f"{len(content):x}-{xxhash.xxh3_128_hexdigest(content)}"
+
+
+def _named_bytes(name: str) -> int:
+    return int(name.partition("-")[0], 16)
+
+
+def require_same_join(found: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Raise `SnapshotMismatch` when a checkpoint is of another join."""
+    for name, value in ours.items():
+        if found.get(name) != value:
+            raise SnapshotMismatch(
+                f"the checkpoint is of a join with {name} {found.get(name)!r}, this one has {value!r}: "
+                "go on with the join that it was made with, or give this one a new checkpointLocation"
+            )
+
+
+class ChunkStore(Protocol):
+    """The header and chunks of one bucket."""
+
+    def header(self) -> bytes | None: ...
+    def set_header(self, content: bytes) -> None: ...
+    def chunk(self, name: str) -> bytes: ...
+    def put_chunk(self, name: str, content: memoryview) -> None: ...
+    def remove_chunk(self, name: str) -> None: ...
+    def clear_chunks(self) -> None: ...
+
+
+class SparkChunks:
+    """A `ChunkStore` in Spark's state store, for the bucket that Spark is processing."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._header = handle.getValueState("header", "content binary")
+        self._chunks = handle.getMapState("chunks", "name string", "content binary")
+
+    def header(self) -> bytes | None:
+        value = self._header.get()
+        return None if value is None else bytes(value[0])
+
+    def set_header(self, content: bytes) -> None:
+        self._header.update((content,))
+
+    def chunk(self, name: str) -> bytes:
+        value = self._chunks.getValue((name,))
+        assert value is not None, f"chunk {name} is missing in the state store"
+        return bytes(value[0])
+
+    def put_chunk(self, name: str, content: memoryview) -> None:
+        self._chunks.updateValue((name,), (bytes(content),))
+
+    def remove_chunk(self, name: str) -> None:
+        self._chunks.removeKey((name,))
+
+    def clear_chunks(self) -> None:
+        self._chunks.clear()
+
+
+class ChunkFiles:
+    """Copies of a bucket's chunks on the executor's disk: mostly the previous micro-batch wrote them here.
+
+    A file whose hash is its name holds the chunk of that name. Nothing depends on these files: a missing or damaged one
+    is read from the state store, and a full disk keeps fewer.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    @classmethod
+    def of_bucket(cls, join_id: str, bucket: int) -> "ChunkFiles | None":
+        """Return the files of a bucket on this executor; None without a local disk."""
+        folder = executor_folder(join_id)
+        return None if folder is None else cls(os.path.join(folder, f"bucket-{bucket}"))
+
+    def get(self, name: str) -> bytes | None:
+        """Return the chunk, or None."""
+        with suppress(OSError), open(os.path.join(self._folder, name), "rb") as file:
+            content = file.read()
+            if chunk_name(content) == name:
+                return content
+        return None
+
+    def put(self, name: str, content: bytes | memoryview) -> None:
+        """Keep a chunk, if the disk takes it."""
+        unfinished = os.path.join(self._folder, f"{name}.{os.getpid()}")
+        with suppress(OSError):
+            os.makedirs(self._folder, exist_ok=True)
+            with open(unfinished, "wb") as file:
+                file.write(content)
+            os.replace(unfinished, os.path.join(self._folder, name))
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Remove all other files, also those from an earlier stay of the bucket on this executor."""
+        with suppress(OSError):
+            for other in set(os.listdir(self._folder)).difference(names):
+                os.remove(os.path.join(self._folder, other))
+
+
+class StoredArrays(Mapping[str, Array]):
+    """The arrays of a bucket's state, each read when it is asked for.
+
+    Parameters
+    ----------
+    files
+        Where chunks are looked for first.
+    places
+        From the header: name, type, shape and chunks of each array.
+
+    Attributes
+    ----------
+    places
+        For the header, after `replace`.
+    """
+
+    def __init__(
+        self, store: ChunkStore, files: ChunkFiles | None, places: list[tuple[str, str, list[int], list[str]]]
+    ) -> None:
+        self._store = store
+        self._files = files
+        self.places = places
+
+    @property
+    def nbytes(self) -> int:
+        """Their size in the state store."""
+        return sum(map(_named_bytes, self._chunks))
+
+    @property
+    def _chunks(self) -> set[str]:
+        return {chunk for *_, chunks in self.places for chunk in chunks}
+
+    def __getitem__(self, name: str) -> Array:
+        for found, dtype, shape, chunks in self.places:
+            if found == name:
+                array = empty_array(name, dtype, shape, sum(map(_named_bytes, chunks)))
+                self._fill(array, chunks)
+                return array
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(found == name for found, *_ in self.places)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, *_ in self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def _fill(self, array: Array, chunks: list[str]) -> None:
+        content = array.reshape(-1).view(np.uint8).data
+        at = 0
+        for name in chunks:
+            chunk = self._chunk(name)
+            if len(chunk) != _named_bytes(name):
+                raise SnapshotMismatch(f"chunk {name} has {len(chunk)} bytes: start from a new checkpoint")
+            content[at : at + len(chunk)] = chunk
+            at += len(chunk)
+
+    def _chunk(self, name: str) -> bytes:
+        if self._files is None:
+            return self._store.chunk(name)
+        chunk = self._files.get(name)
+        if chunk is None:
+            chunk = self._store.chunk(name)
+            self._files.put(name, chunk)
+        return chunk
+
+    def replace(self, arrays: Mapping[str, Array]) -> None:
+        """Write the chunks of other arrays that are not there yet, and remove those that are no longer needed."""
+        before = self._chunks
+        written = set(before)
+        self.places = [
+            (name, array.dtype.str, list(array.shape), self._put(array, written)) for name, array in arrays.items()
+        ]
+        after = self._chunks
+        for chunk in before - after:
+            self._store.remove_chunk(chunk)
+        if self._files is not None:
+            self._files.keep_only(after)
+
+    def _put(self, array: Array, written: set[str]) -> list[str]:
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        names = []
+        for start in range(0, content.nbytes, _CHUNK_BYTES):
+            chunk = content[start : start + _CHUNK_BYTES]
+            name = chunk_name(chunk)
+            if name not in written:
+                self._store.put_chunk(name, chunk)
+                if self._files is not None:
+                    self._files.put(name, chunk)
+                written.add(name)
+            names.append(name)
+        return names
