@@ -1,1 +1,1 @@
-"""Joins of two streams on Spark, which punctuations keep small."""
+"""Joins of two streams on Spark, whose state punctuations keep small."""

@@ -1,7 +1,7 @@
 """Tuples that contradict a punctuation, set aside in Parquet files.
 
-A file is named by query, join, micro-batch and bucket: a batch that is replayed writes the same files again. It is
-whole under its name, or not there.
+A file is named by query, join, micro-batch and bucket, so a replayed batch writes the same files again. A file under
+its name is whole.
 """
 
 import os
@@ -18,7 +18,7 @@ __all__ = ["AsideFiles"]
 
 
 class AsideFiles:
-    """The files of one bucket in one micro-batch, below a folder for each stream; made when there is a tuple."""
+    """The files of one bucket in one micro-batch, in a folder for each stream; made with the first tuple."""
 
     def __init__(self, folder: str, name: str) -> None:
         self._folder = Path(folder)
@@ -31,7 +31,7 @@ class AsideFiles:
         if side not in self._writers:
             folder = self._folder / ("left" if side == LEFT else "right")
             folder.mkdir(parents=True, exist_ok=True)
-            unfinished = folder / f".{self._name}.{os.getpid()}"  # Spark and others read no files with a dot
+            unfinished = folder / f".{self._name}.{os.getpid()}"  # Spark and others ignore files with a dot
             self._writers[side] = self._open.enter_context(pq.ParquetWriter(unfinished, rows.schema)), unfinished
         self._writers[side][0].write_batch(rows)
 
@@ -43,7 +43,7 @@ class AsideFiles:
         self._writers = {}
 
     def close(self) -> None:
-        """Remove what was not published."""
+        """Remove unpublished files."""
         self._open.close()
         for _, unfinished in self._writers.values():
             unfinished.unlink(missing_ok=True)

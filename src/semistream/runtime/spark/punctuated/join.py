@@ -79,7 +79,7 @@ def punctuated_join(
     slots: int | None = None,
     name: str | None = None,
 ) -> DataFrame:
-    """Join two streaming DataFrames exactly, forgetting rows as soon as punctuations say that nothing can match them.
+    """Join two streaming DataFrames exactly, and forget rows as soon as punctuations exclude further matches.
 
     The result is that of ``left.join(right, on, how)`` over all rows, without a watermark. Every match leaves in the
     micro-batch in which the later of its rows comes; append mode, any trigger and sink. Watermarks are removed.
@@ -95,35 +95,35 @@ def punctuated_join(
         key any more.
     punctuations
         Which rows are punctuations: ``{"left": ..., "right": ...}``, each a boolean column's name (which does not leave
-        the join), an expression, or `PunctuatedRows` for ranges of keys. Such a row is no tuple, it promises that its
-        stream sends its key no more. It takes effect behind all tuples of its stream in its micro-batch.
+        the join), an expression, or `PunctuatedRows` for ranges of keys. Such a row is no tuple: it promises that its
+        stream sends its key no more, and takes effect behind all tuples of its stream in its micro-batch.
     goal
-        ``"output"``, ``"memory"`` or ``"propagation"``: how many rows are worked on at once inside of a micro-batch,
-        and how often the state is purged before its end, at which it always is. By assumed costs, not measured ones:
-        a batch may be replayed.
+        ``"output"``, ``"memory"`` or ``"propagation"``: decides how many rows are joined at once inside a micro-batch,
+        and how often the state is purged before its end, when it always is. Costs are assumed, not measured, because a
+        batch may be replayed.
     relation
         How often a key comes in the left and in the right stream: ``"many-to-many"``, ``"one-to-many"``,
         ``"many-to-one"`` or ``"one-to-one"``. Where a key comes once, what it has matched is forgotten at once.
     left_arrival, right_arrival
         ``"ascending"`` or ``"descending"``: keys of a later micro-batch are never before those of an earlier one.
     memory
-        What one executor may use for this join; the tasks that run there at once share it equally. State beyond it is
-        worked on in parts.
+        The budget of one executor for this join; the tasks that run there at once share it equally. Larger state is
+        joined in parts.
     buckets
-        Into how many parts the keys are dealt. A checkpoint keeps to its number.
+        The number of parts that keys are divided into. A checkpoint fixes it.
     contradiction
-        What is done with a tuple that a punctuation of its stream has excluded: ``"error"`` stops the query,
-        ``"ignore"`` leaves it out and counts it, ``"aside"`` also writes it below the folder ``aside``, as Parquet; all
-        executors have to see that folder at its path.
+        For a tuple that a punctuation of its stream has excluded: ``"error"`` stops the query, ``"ignore"`` leaves it
+        out and counts it, ``"aside"`` also writes it below the folder ``aside``, as Parquet; all executors have to see
+        that folder at its path.
     slots
-        Tasks that an executor runs at once, where Spark's configuration does not tell or tells wrong.
+        Tasks that an executor runs at once, where Spark's configuration does not say or is wrong.
     name
-        Under which metrics appear in the query's progress; see `semistream.StreamJoinMetrics`.
+        The name of the metrics in the query's progress; see `semistream.StreamJoinMetrics`.
 
     Raises
     ------
     SemistreamError
-        Before any job runs, when the arguments do not fit each other, the streams, or the budget.
+        Before any job runs, when the arguments contradict each other or do not fit the streams or the budget.
     """
     streams = _streaming(left, right)
     marked = rows_by_side(punctuations)
@@ -183,7 +183,7 @@ def _streaming(left: object, right: object) -> tuple[DataFrame, DataFrame]:
 
 
 def _tuple_fields(data: DataFrame, marked: PunctuatedRows | None, key: str) -> StructType:
-    """Return the columns of a stream that are not there for punctuations alone, without metadata."""
+    """Return the columns of a stream without those for punctuations alone, and without metadata."""
     own = set() if marked is None else marked.own_columns(key)
     return StructType(
         [StructField(field.name, field.dataType, field.nullable) for field in data.schema if field.name not in own]
@@ -205,7 +205,7 @@ def _declared(tuples: tuple[StructType, ...], names: tuple[str, str], how: Strea
 
 
 def _require_fit(plan: PunctuatedPlan, at_once: int) -> pa.Schema:
-    """Make the join of a bucket, which raises what is wrong with the arguments; return what leaves it."""
+    """Make the join of a bucket, which raises on wrong arguments; return its output schema."""
     try:
         op = plan.make(0)
     except BudgetTooSmall as error:

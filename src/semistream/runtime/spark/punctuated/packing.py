@@ -1,7 +1,7 @@
 """Both streams on their way to the buckets: blobs of tuples, and of punctuations.
 
-A punctuation of one key goes to the bucket of that key, one of a range of keys to all buckets, and so does what a
-stream in order promises.
+A punctuation of one key goes to the bucket of that key. One of a range of keys goes to all buckets, as does the range
+that an ordered stream has passed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ from semistream.stream_joins.parts.join_key import Side
 __all__ = ["MARKS", "MARK_SCHEMA", "PACKED_COLUMNS", "TUPLES", "Marks", "kind_of", "pack_part"]
 
 PACKED_COLUMNS = "key int, kind int, part int, number bigint, blob binary"
-"""A blob: the bucket's key, what is in it, the part of the streams, and the blob's number in it."""
+"""A blob: the bucket's state key, the kind of content, the part of the stream, and the blob's number in it."""
 
 MARK_SCHEMA = pa.schema([("low", pa.int64()), ("high", pa.int64())])
 """Punctuations as ranges of codes."""
@@ -42,18 +42,18 @@ TUPLES, MARKS = range(2)
 _LIMITS = np.iinfo(np.int64)
 
 Marks: TypeAlias = Literal["none", "keys", "ranges"]
-"""What punctuations there are in a stream."""
+"""The punctuations of a stream."""
 
 _Int64s = npt.NDArray[np.int64]
 
 
 def kind_of(side: Side, content: int) -> int:
-    """Return the number under which tuples or punctuations of a stream travel."""
+    """Return the number of a blob's kind: tuples or punctuations of a stream."""
     return 2 * side + content
 
 
 def pack_part(task: tuple[PunctuatedPlan, Side, Marks], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pack one part of a stream, whose rows have what they say as punctuations in their last columns; on executors."""
+    """Pack one part of a stream; its last columns hold the punctuations. Runs on executors."""
     plan, side, marks = task
     context = TaskContext.get()
     assert context is not None
@@ -79,7 +79,7 @@ class _Packing:
         self._side = side
         self._key = plan.key()
         self._buckets = Buckets(plan.buckets)
-        self._null_bucket = part % plan.buckets  # NULL matches nothing anywhere, and no bucket should get them all
+        self._null_bucket = part % plan.buckets  # NULL keys match nothing anywhere, and no bucket should get them all
         self._marks = marks
         self._arrival = plan.arrivals[side]
         self._furthest: int | None = None
@@ -91,7 +91,7 @@ class _Packing:
         yield from self._cut_ranges(*self._promised_by_order())
 
     def _note_order(self, codes: KeyCodes) -> None:
-        """Follow the furthest key of a stream that comes in order: what matters of a micro-batch, which has none."""
+        """Follow the furthest key of an ordered stream; within a micro-batch there is no order."""
         here = codes.valid_codes()
         if self._arrival != "any" and here.size:
             ascends = self._arrival == "ascending"
@@ -100,7 +100,7 @@ class _Packing:
             self._furthest = max(before, furthest) if ascends else min(before, furthest)
 
     def _promised_by_order(self) -> tuple[_Int64s, _Int64s]:
-        """Return the range of the keys that no later micro-batch brings."""
+        """Return the range of keys that no later micro-batch brings."""
         ends: list[tuple[int, int]] = []
         if self._furthest is not None and self._arrival == "ascending" and self._furthest > _LIMITS.min:
             ends = [(_LIMITS.min, self._furthest - 1)]

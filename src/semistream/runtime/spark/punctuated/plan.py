@@ -1,4 +1,4 @@
-"""What the tasks of a join of two streams have to know: small, picklable, the same for every task."""
+"""The plan of one join of two streams: small, picklable, the same for every task."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,13 +24,13 @@ class PunctuatedPlan:
     Attributes
     ----------
     join_id
-        Names the join, for files on executors that may be lost.
+        Names soft files of the join on executors.
     schemas
-        Of the tuples of both streams, without columns that are there for punctuations.
+        The columns of both streams' tuples, without those for punctuations alone.
     on
-        The names of the key in both streams.
+        The name of the key in each stream.
     task_bytes
-        What one task may use: the memory of an executor over its task slots.
+        The memory of one task: that of an executor over its task slots.
     aside
         The folder for tuples that contradict a punctuation.
     """
@@ -62,12 +62,12 @@ class PunctuatedPlan:
             relation=self.relation,
             contradiction=self.contradiction,
             goal=self.goal,
-            pass_on=False,  # nobody behind the join would know what to do with them
+            pass_on=False,  # a DataFrame has no place for punctuations
             part_store=part_store,
         )
 
     def identity(self) -> dict[str, Any]:
-        """Return what cannot change over the life of a checkpoint."""
+        """Return the settings that a checkpoint fixes."""
         return {
             "on": list(self.on),
             "how": self.how,

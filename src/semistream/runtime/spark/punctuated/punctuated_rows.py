@@ -1,4 +1,4 @@
-"""Which rows of a DataFrame are punctuations, and what they say."""
+"""Rows of a DataFrame that are punctuations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ _SIDES = {"left": LEFT, "right": RIGHT}
 
 @dataclass(frozen=True)
 class PunctuatedRows:
-    """Rows that promise something instead of being tuples.
+    """Rows that make a promise instead of being tuples.
 
-    Columns that are given by name, other than the key, are there for the punctuations alone: they do not leave the
-    join. Expressions leave all columns as they are.
+    Columns given by name, other than the key, are for the punctuations alone and do not leave the join. Expressions
+    leave all columns as they are.
 
     Parameters
     ----------
     when
         A boolean column or expression: where it is true, the row is a punctuation.
     low, high
-        The smallest and the largest key that come no more; NULL is an open end, and so is one that is left out. With
-        neither, the row's own key comes no more.
+        The smallest and the largest key that come no more. NULL, or leaving one out, is an open end. With neither, the
+        row's own key comes no more.
 
     Examples
     --------
@@ -54,11 +54,11 @@ class PunctuatedRows:
         return self.low is not None or self.high is not None
 
     def own_columns(self, key: str) -> set[str]:
-        """Return the columns that are there for the punctuations alone."""
+        """Return the columns that are for the punctuations alone."""
         return {given for given in (self.when, self.low, self.high) if isinstance(given, str)} - {key}
 
     def require_columns(self, data: DataFrame, key: str, side: str) -> None:
-        """Raise what is wrong with the columns that are named."""
+        """Raise an error for a named column that is missing or of a wrong type."""
         for given in (self.when, self.low, self.high):
             if isinstance(given, str) and given not in data.columns:
                 raise UnknownColumn(f"the {side} stream has no column {given!r}: it has {', '.join(data.columns)}")
@@ -90,7 +90,7 @@ def _column(data: DataFrame, given: "str | Column") -> Column:
 
 
 def rows_by_side(punctuations: object) -> dict[Side, PunctuatedRows]:
-    """Return what the argument ``punctuations`` says of each stream."""
+    """Return the argument ``punctuations`` by stream."""
     if punctuations is None:
         return {}
     if not isinstance(punctuations, Mapping) or set(punctuations) - set(_SIDES):

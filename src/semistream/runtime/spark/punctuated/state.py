@@ -29,14 +29,14 @@ class PunctuatedState:
     Parameters
     ----------
     identity
-        Of the join: the state of another one is refused.
+        `PunctuatedPlan.identity`: the state of another join is refused.
     files
         Where chunks are looked for before the state store is asked.
 
     Attributes
     ----------
     nbytes
-        What the bucket takes in the state store, its header apart.
+        The bucket's size in the state store, without its header.
     parts
         Where the join of the bucket keeps its disk-resident parts.
     """
@@ -95,7 +95,7 @@ class StoredParts:
     made
         How many messages were ever written: a number is not used again.
     nbytes
-        What those take that are there.
+        The size of those that are still there.
     """
 
     def __init__(self, store: ChunkStore, made: int, nbytes: int) -> None:

@@ -1,9 +1,8 @@
 """One micro-batch of one bucket of two streams.
 
-A micro-batch has no order inside. A punctuation in it is taken to stand behind all tuples of its stream in the same
-micro-batch, so that no tuple contradicts it that came along with it. What leaves is all that can be known at
-the end of the micro-batch, which is a function of what has come: a batch that is replayed lets the same rows out, with
-another memory too.
+A micro-batch has no order inside. A punctuation counts as standing behind all tuples of its stream in the same
+micro-batch, so that none of those contradicts it. The rows that leave are all that are known at the end of the
+micro-batch, a function of the input alone: a replayed batch returns the same rows, with another memory too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,7 +43,7 @@ class PunctuatedTurn:
         self._budget_bytes = 0
 
     def run(self, blobs: Mapping[int, Iterable[bytes | pa.Buffer]]) -> Iterator[pa.RecordBatch]:
-        """Join what came and yield the rows that leave; the state is saved at the end.
+        """Join the batch, yield the rows that leave, and save the state.
 
         Parameters
         ----------
@@ -65,7 +64,7 @@ class PunctuatedTurn:
             op.close()
 
     def _order(self) -> tuple[Side, Side]:
-        """Return the streams, first one in which a key comes once: what matches it then need not be kept."""
+        """Return the streams, first one in which a key comes once: its matches then need not be kept."""
         return (RIGHT, LEFT) if self._plan.relation == "many-to-one" else SIDES
 
     def _tuples(self, op: Mjoin, side: Side, blobs: Iterable[bytes | pa.Buffer]) -> Iterator[PunctuatedBatch]:
@@ -80,12 +79,12 @@ class PunctuatedTurn:
             yield from op.step()
 
     def _marks(self, op: Mjoin, side: Side, blobs: Iterable[bytes | pa.Buffer]) -> Iterator[PunctuatedBatch]:
-        """Take in the punctuations of a stream, all of whose tuples have been worked on."""
+        """Take in the punctuations of a stream whose tuples have all been joined."""
         buckets = Buckets(self._plan.buckets)
         for marks in unpack(blobs, MARK_SCHEMA):
             low, high = (np.asarray(column) for column in marks.columns)
             lows, highs = buckets.block_ranges(self._bucket, low, high)
-            some = lows <= highs  # of a narrow range a bucket may have no key
+            some = lows <= highs  # a narrow range may have no key in this bucket
             yield from op.punctuate(side, lows[some], highs[some])
 
     def _rows(self, op: Mjoin, results: Iterable[PunctuatedBatch]) -> Iterator[pa.RecordBatch]:
@@ -109,7 +108,7 @@ class PunctuatedTurn:
         self._budget_bytes = op.budget_bytes
 
     def metrics(self, partition: int) -> TaskMetrics:
-        """Return what the micro-batch counted, after `run`."""
+        """Return the counters of the micro-batch, after `run`."""
         return TaskMetrics(
             partition=partition,
             bucket=self._bucket,
