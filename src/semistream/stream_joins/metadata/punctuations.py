@@ -82,23 +82,21 @@ class Punctuations(Part):
         return {"punctuations": sum(stream.nbytes for stream in self._streams)}
 
     def state(self) -> SavedState:
-        saved = SavedState({"ranges": [{}, {}]})
+        saved = SavedState()
         for side in SIDES:
-            kinds = self._streams[side].ranges_by_kind()
-            saved.header["ranges"][side] = {kind: lows.size for kind, (lows, _) in kinds.items()}
-            both = [np.concatenate([ranges[end] for ranges in kinds.values()]) for end in (0, 1)]
-            if both[0].size:
-                saved.put(str(side), np.stack(both))
+            for kind, (lows, highs) in self._streams[side].ranges_by_kind().items():
+                if lows.size:
+                    saved.put(f"{side} {kind}", np.stack([lows, highs]))
         return saved
 
     def set_state(self, saved: SavedState) -> None:
         for side in SIDES:
-            sizes: dict[str, int] = saved.header["ranges"][side]
-            if any(sizes.values()):
-                lows, highs = saved.array(str(side))
-                ends = np.cumsum([*sizes.values()])[:-1]
-                pieces = zip(sizes, np.split(lows, ends), np.split(highs, ends), strict=True)
-                self._streams[side].set_ranges({kind: (low, high) for kind, low, high in pieces})
+            kinds = self._streams[side].ranges_by_kind()
+            for kind in kinds:
+                if f"{side} {kind}" in saved.arrays:
+                    lows, highs = saved.array(f"{side} {kind}")
+                    kinds[kind] = (lows, highs)
+            self._streams[side].set_ranges(kinds)
 
     def check(self) -> None:
         for side in SIDES:

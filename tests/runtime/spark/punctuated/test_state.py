@@ -43,6 +43,9 @@ class _Store:
     def remove_chunk(self, name: str) -> None:
         del self.chunks[name]
 
+    def clear_chunks(self) -> None:
+        self.chunks.clear()
+
 
 def _micro_batch(store: _Store, keys: range, side: Side = LEFT, memory: int = 64 << 20) -> tuple[int, int]:
     """Join some tuples; return rows that leave, and tuples in memory and on disk."""
