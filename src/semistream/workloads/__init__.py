@@ -6,7 +6,6 @@ from semistream.workloads.datasets.online_retail import online_retail
 from semistream.workloads.datasets.ship_weather import ship_weather
 from semistream.workloads.datasets.tpch import tpch
 from semistream.workloads.draws.bursts import Bursts
-from semistream.workloads.draws.self_similarity import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
 from semistream.workloads.generated.auctions import AUCTION_SCHEMA, BID_SCHEMA, Auctions
 from semistream.workloads.generated.master_table import MASTER_SCHEMA, master_table
 from semistream.workloads.generated.news import ACCESS_SCHEMA, NEWS_SCHEMA, News
@@ -32,8 +31,6 @@ __all__ = [
     "Workload",
     "cloud_report_workload",
     "cloud_reports",
-    "hurst_by_rescaled_range",
-    "hurst_by_variance",
     "locality",
     "locality_stream",
     "master_table",
@@ -41,7 +38,6 @@ __all__ = [
     "online_retail",
     "polluted_stream",
     "repeated",
-    "share_of_busiest",
     "ship_weather",
     "skewed_master",
     "stream",

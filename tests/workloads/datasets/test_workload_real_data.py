@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.depth import slow_unless
 
 from semistream.core.errors import EmptyTable, InvalidArgument, MissingData
 from semistream.workloads import Workload, nycflights13, online_retail, ship_weather
 from semistream.workloads.datasets.parquet_rows import ParquetRows
+from tests.depth import slow_unless
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data"
 SHIPS, RETAIL, FLIGHTS = DATA / "ship_weather", DATA / "online_retail", DATA / "nycflights13"

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from semistream.core.errors import InvalidArgument
-from semistream.workloads import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
+from tests.workloads.draws.self_similarity import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
 
 Floats = npt.NDArray[np.float64]
 

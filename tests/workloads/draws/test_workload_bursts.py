@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from semistream.core.errors import InvalidArgument
 from semistream.workloads.draws.bursts import Bursts
-from semistream.workloads.draws.self_similarity import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
+from tests.workloads.draws.self_similarity import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
 
 TICKS_PER_PERIOD = 1024
 EIGHTY_TWENTY = 0.6

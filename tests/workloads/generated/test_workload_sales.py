@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.depth import examples
 
 from semistream.core.errors import InvalidArgument
 from semistream.workloads import SALES_SCHEMA, STREAM_SCHEMA, Bursts, Sales
+from tests.depth import examples
 
 
 def sales(**arguments: Any) -> Sales:

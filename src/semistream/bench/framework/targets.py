@@ -218,33 +218,32 @@ def _compared(target: Target, result: Result) -> _Found:
             yield _joined(named, place), value
 
 
-def _growth(target: Target, result: Result) -> _Found:
+def _grouped(target: Target, result: Result) -> Iterator[tuple[str, Curve, Curve]]:
+    """Yield both sides of every measured group, with the name of its line; without ``over`` both are ``of``."""
     curves = Curves(result.points, target.on)
     for group in _fitting(curves.groups, target.group):
-        of = _side(curves, group, target.of)
-        growth = None if of is None or len(of.x) < 2 else _ratio(of.y[-1], of.y[0])
+        of, over = _side(curves, group, target.of), _side(curves, group, target.over or target.of)
+        if of is not None and over is not None:
+            yield "" if group == target.group else group, of, over
+
+
+def _growth(target: Target, result: Result) -> _Found:
+    for name, of, _ in _grouped(target, result):
+        growth = None if len(of.x) < 2 else _ratio(of.y[-1], of.y[0])
         if growth is not None:
-            yield ("" if group == target.group else group), growth
+            yield name, growth
 
 
 def _crossing(target: Target, result: Result) -> _Found:
-    curves = Curves(result.points, target.on)
-    for group in _fitting(curves.groups, target.group):
-        assert target.over is not None
-        of, over = _side(curves, group, target.of), _side(curves, group, target.over)
-        if of is None or over is None:
-            continue
+    for name, of, over in _grouped(target, result):
         slower = [x for x, theirs in zip(over.x, over.y, strict=True) if (ours := of.near(x)) is None or ours >= theirs]
         later = [x for x in over.x if not slower or x > slower[-1]]
-        yield ("" if group == target.group else group), (later[0] if slower else 0.0) if later else math.inf
+        yield name, (later[0] if slower else 0.0) if later else math.inf
 
 
 def _reach(target: Target, result: Result) -> _Found:
-    curves = Curves(result.points, target.on)
-    for group in _fitting(curves.groups, target.group):
-        assert target.over is not None
-        of, over = _side(curves, group, target.of), _side(curves, group, target.over)
-        if of is None or over is None or not isinstance(target.at, float | int):
+    for name, of, over in _grouped(target, result):
+        if not isinstance(target.at, float | int):
             continue
         wanted = over.at(target.at)
         tried = [x for x in of.x if x <= target.at]
@@ -252,7 +251,7 @@ def _reach(target: Target, result: Result) -> _Found:
             continue
         enough = [x for x in tried if (of.at(x) or 0.0) >= wanted]
         # If nothing was enough, not even all of it, the value is the last one tried.
-        yield ("" if group == target.group else group), min(enough, default=target.at) / target.at
+        yield name, min(enough, default=target.at) / target.at
 
 
 def _error(target: Target, result: Result) -> _Found:

@@ -62,6 +62,9 @@ class Finding(NamedTuple):
     verdict: Verdict
 
 
+_NOT_MEASURED = Finding("-", Verdict.NOT_MEASURED)
+
+
 def weakest(verdicts: list[Verdict]) -> Verdict:
     """Return the worst of several verdicts: a figure is as good as its weakest claim.
 
@@ -121,7 +124,7 @@ class Claim:
         groups = curves.groups if self.group is None else [self.group]
         findings = [self._judge(curves, group) for group in groups]
         if not findings:
-            return Finding("-", Verdict.NOT_MEASURED)
+            return _NOT_MEASURED
         order = list(Verdict)
         worst = max(findings, key=lambda finding: order.index(finding.verdict))
         if len(findings) == 1:
@@ -133,7 +136,7 @@ class Claim:
         of = curves.of(group, self.of)
         over = None if self.over is None else curves.of(group, self.over)
         if of is None or (self.over is not None and over is None):
-            return Finding("-", Verdict.NOT_MEASURED)
+            return _NOT_MEASURED
         return _RULES[self.kind](self, of, over)
 
     def _x(self, curve: Curve) -> float:
@@ -142,34 +145,37 @@ class Claim:
         return self.at if isinstance(self.at, float) else curve.x[-1]
 
 
+def _finding(ours: str, is_reproduced: bool, is_in_direction: bool) -> Finding:
+    if is_reproduced:
+        return Finding(ours, Verdict.REPRODUCED)
+    return Finding(ours, Verdict.IN_DIRECTION if is_in_direction else Verdict.NOT_REPRODUCED)
+
+
 def _ratio(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     assert over is not None
     assert claim.paper is not None
     places = of.x if claim.at == "best" else (claim._x(of),)
     ratios = [upper / lower for x in places if (upper := of.at(x)) is not None and (lower := over.at(x))]
     if not ratios:
-        return Finding("-", Verdict.NOT_MEASURED)
+        return _NOT_MEASURED
     ratio = max(ratios)
     gain, papers_gain = ratio - 1, claim.paper - 1
     is_clear = gain * papers_gain > 0 and abs(gain) >= _CLEAR
     # 1.01 lies within 25% of 1.33, and is no gain of a third.
-    if is_clear and abs(ratio - claim.paper) <= _CLOSE * claim.paper and gain / papers_gain >= _GAINED:
-        return Finding(f"{ratio:.3g}x", Verdict.REPRODUCED)
-    return Finding(f"{ratio:.3g}x", Verdict.IN_DIRECTION if is_clear else Verdict.NOT_REPRODUCED)
+    is_close = is_clear and _is_close(ratio, claim.paper) and gain / papers_gain >= _GAINED
+    return _finding(f"{ratio:.3g}x", is_close, is_clear)
+
+
+def _is_close(ours: float, paper: float) -> bool:
+    return abs(ours - paper) <= _CLOSE * abs(paper)
 
 
 def _value(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     assert claim.paper is not None
     value = of.at(claim._x(of))
     if value is None:
-        return Finding("-", Verdict.NOT_MEASURED)
-    return Finding(f"{value:.3g}", _against(value, claim.paper, claim.paper / 2 <= value <= claim.paper * 2))
-
-
-def _against(ours: float, paper: float, is_in_direction: bool) -> Verdict:
-    if abs(ours - paper) <= _CLOSE * abs(paper):
-        return Verdict.REPRODUCED
-    return Verdict.IN_DIRECTION if is_in_direction else Verdict.NOT_REPRODUCED
+        return _NOT_MEASURED
+    return _finding(f"{value:.3g}", _is_close(value, claim.paper), claim.paper / 2 <= value <= claim.paper * 2)
 
 
 def _rises(claim: Claim, of: Curve, over: Curve | None) -> Finding:
@@ -182,32 +188,27 @@ def _falls(claim: Claim, of: Curve, over: Curve | None) -> Finding:
 
 def _trend(values: Sequence[float], upwards: Sequence[float]) -> Finding:
     if len(values) < 2:
-        return Finding("-", Verdict.NOT_MEASURED)
+        return _NOT_MEASURED
     size = max(abs(value) for value in values) or 1.0
     steady = all(after >= before - _STEP * abs(before) for before, after in pairwise(upwards))
-    ours = f"{values[0]:.3g} -> {values[-1]:.3g}"
-    if steady and upwards[-1] - upwards[0] >= _STEP * min(abs(values[0]) or size, size):
-        return Finding(ours, Verdict.REPRODUCED)
-    return Finding(ours, Verdict.IN_DIRECTION if upwards[-1] > upwards[0] else Verdict.NOT_REPRODUCED)
+    rise = upwards[-1] - upwards[0]
+    is_reproduced = steady and rise >= _STEP * min(abs(values[0]) or size, size)
+    return _finding(f"{values[0]:.3g} -> {values[-1]:.3g}", is_reproduced, rise > 0)
 
 
 def _gains(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     value = of.at(claim._x(of))
     if value is None or len(of.y) < 2:
-        return Finding("-", Verdict.NOT_MEASURED)
+        return _NOT_MEASURED
     ratio = value / of.y[0] if of.y[0] else math.inf
-    if ratio >= 1 + _CLEAR:
-        return Finding(f"{ratio:.3g}x", Verdict.REPRODUCED)
-    return Finding(f"{ratio:.3g}x", Verdict.IN_DIRECTION if ratio > 1 else Verdict.NOT_REPRODUCED)
+    return _finding(f"{ratio:.3g}x", ratio >= 1 + _CLEAR, ratio > 1)
 
 
 def _level(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     if len(of.y) < 2:
-        return Finding("-", Verdict.NOT_MEASURED)
-    ours, most = f"{of.y[0]:.3g} -> {of.y[-1]:.3g}", of.y[0] * (1 + _STEP)
-    if max(of.y) <= most:
-        return Finding(ours, Verdict.REPRODUCED)
-    return Finding(ours, Verdict.IN_DIRECTION if of.y[-1] <= most else Verdict.NOT_REPRODUCED)
+        return _NOT_MEASURED
+    most = of.y[0] * (1 + _STEP)
+    return _finding(f"{of.y[0]:.3g} -> {of.y[-1]:.3g}", max(of.y) <= most, of.y[-1] <= most)
 
 
 def _peak(claim: Claim, of: Curve, over: Curve | None) -> Finding:
@@ -220,14 +221,14 @@ def _low(claim: Claim, of: Curve, over: Curve | None) -> Finding:
 
 def _turn(claim: Claim, of: Curve, upwards: Sequence[float], word: str) -> Finding:
     if len(upwards) < 3:
-        return Finding("-", Verdict.NOT_MEASURED)
+        return _NOT_MEASURED
     best = max(range(len(upwards)), key=upwards.__getitem__)
     ours = f"{word} at {of.x[best]:.3g}"
     ends = max(upwards[0], upwards[-1])
     if best in (0, len(upwards) - 1) or upwards[best] - ends < _CLEAR * abs(upwards[best]):
         return Finding(f"{ours}, no clear turn", Verdict.NOT_REPRODUCED)
     is_near = claim.paper is None or claim.paper / _NEAR <= of.x[best] <= claim.paper * _NEAR
-    return Finding(ours, Verdict.REPRODUCED if is_near else Verdict.IN_DIRECTION)
+    return _finding(ours, is_near, True)
 
 
 def _above(claim: Claim, of: Curve, over: Curve | None) -> Finding:
@@ -235,13 +236,11 @@ def _above(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     places = of.x if claim.at is None else (claim._x(of),)
     pairs = [(value, lower) for x in places if (value := of.at(x)) is not None and (lower := over.near(x)) is not None]
     if not pairs:
-        return Finding("-", Verdict.NOT_MEASURED)
+        return _NOT_MEASURED
     above = sum(value - lower >= _CLEAR * abs(lower) and value > lower for value, lower in pairs)
     ratios = [value / lower for value, lower in pairs if lower]
     ours = f"{min(ratios):.3g}x to {max(ratios):.3g}x" if ratios else f"{above} of {len(pairs)}"
-    if above == len(pairs):
-        return Finding(ours, Verdict.REPRODUCED)
-    return Finding(ours, Verdict.IN_DIRECTION if above > len(pairs) / 2 else Verdict.NOT_REPRODUCED)
+    return _finding(ours, above == len(pairs), above > len(pairs) / 2)
 
 
 def _agree(claim: Claim, of: Curve, over: Curve | None) -> Finding:
@@ -252,29 +251,24 @@ def _agree(claim: Claim, of: Curve, over: Curve | None) -> Finding:
         if (other := over.at(x)) is not None and other
     ]
     if not errors:
-        return Finding("-", Verdict.NOT_MEASURED)
+        return _NOT_MEASURED
     error = median(errors)
     ours = f"off by {error:.0%} (median), {max(errors):.0%} (worst)"
-    if error <= _GOOD_MODEL:
-        return Finding(ours, Verdict.REPRODUCED)
-    return Finding(ours, Verdict.IN_DIRECTION if error <= _FAIR_MODEL else Verdict.NOT_REPRODUCED)
+    return _finding(ours, error <= _GOOD_MODEL, error <= _FAIR_MODEL)
 
 
 def _bursts(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     burst = max(of.y) / (sum(of.y) / len(of.y))
-    ours = f"highest {burst:.3g} times the mean"
-    if burst >= _BURSTY:
-        return Finding(ours, Verdict.REPRODUCED)
-    return Finding(ours, Verdict.IN_DIRECTION if burst >= _UNEVEN else Verdict.NOT_REPRODUCED)
+    return _finding(f"highest {burst:.3g} times the mean", burst >= _BURSTY, burst >= _UNEVEN)
 
 
 def _drops(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     assert claim.paper is not None
     quarter = len(of.y) // 4
     if not quarter:
-        return Finding("-", Verdict.NOT_MEASURED)
+        return _NOT_MEASURED
     part = fmean(of.y[-quarter:]) / fmean(of.y[quarter : 2 * quarter])
-    return Finding(f"to {part:.3g} of it", _against(part, claim.paper, part < 1))
+    return _finding(f"to {part:.3g} of it", _is_close(part, claim.paper), part < 1)
 
 
 _RULES: dict[str, Callable[[Claim, Curve, Curve | None], Finding]] = {

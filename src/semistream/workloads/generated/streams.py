@@ -103,20 +103,12 @@ def polluted_stream(
 
     Parameters
     ----------
-    num_tuples
-        Number of tuples.
-    key_domain
-        Number of keys of the master table; see `master_table`.
     zipf_exponent
         The skew of the tuples outside the scan.
     scan_share
         The share of tuples of the scan, spread at random. After the last key it begins again.
-    scatter_hot_keys
-        Whether frequent keys lie anywhere in the domain; otherwise key 0 is the most frequent, then key 1.
-    seed
-        The same seed gives the same tuples, for the same ``batch_rows``.
-    batch_rows
-        Tuples per batch.
+    num_tuples, key_domain, scatter_hot_keys, seed, batch_rows
+        As for `stream`.
 
     Examples
     --------
@@ -165,8 +157,6 @@ def locality_stream(
 
     Parameters
     ----------
-    num_tuples
-        Number of tuples.
     key_domain
         Number of rows of the master table (the paper's R).
     rows_per_key
@@ -179,10 +169,8 @@ def locality_stream(
         The skew within an interval; 1 in the paper.
     scatter_hot_keys
         Whether frequent keys lie anywhere in their interval's part; otherwise at its beginning.
-    seed
-        The same seed gives the same tuples, for the same ``batch_rows``.
-    batch_rows
-        Tuples per batch.
+    num_tuples, seed, batch_rows
+        As for `stream`.
 
     Examples
     --------
