@@ -17,7 +17,7 @@ from semistream.bench.measurements.micro.multimap import OPERATIONS
 from semistream.bench.measurements.micro.raw_scan import BLOCK_BYTES, fastest_block_bytes, raw_scan_s, table_files
 from semistream.bench.measurements.micro.service_rate import meshjoin_with_share
 from semistream.core.errors import InvalidArgument
-from semistream.operators.feeder import Feeder
+from semistream.cost.calibration.feeder import Feeder
 from semistream.storage import MasterTable
 from semistream.workloads import stream, synthetic
 

@@ -58,7 +58,7 @@ def test_reads_are_as_few_as_the_theorems_say(
         if inside(op).stream.tuples_in_window:
             window = inside(op).stream.window
             waiting = window.codes.oldest(1)
-            partition = inside(op).disk.oldest_partition(window)
+            partition = inside(op).disk._oldest_partition(window)
             # The tuple that will have this partition read came after its last reading.
             assert window.number[waiting[0]] >= tuples_read_at_last_reading.get(partition, 0)
             tuples_read_at_last_reading[partition] = taken - op.buffered

@@ -20,8 +20,8 @@ from semistream.storage import MasterTable
 from semistream.testing import oracle
 from tests.depth import examples
 
-UNFINISHED = {"ssbj"}
-NAMES = [name for name in ss.algorithm_names() if name not in UNFINISHED]
+# SSBJ needs scans to learn before it caches: `test_ssbj_joins.py` moves it to another version in each of its phases.
+NAMES = [name for name in ss.algorithm_names() if name != "ssbj"]
 OLD = pa.table({"id": [n // 2 for n in range(400)], "v": [f"old {n}" for n in range(400)]})
 MORE = pa.table({"id": [n % 250 for n in range(0, 300, 3)], "v": [f"more {n}" for n in range(100)]})
 NEW = pa.table({"id": [n % 180 for n in range(360)], "v": [f"new {n}" for n in range(360)]})

@@ -5,8 +5,6 @@ import pyarrow.types as pt
 
 __all__ = ["casts_without_loss"]
 
-_TIME_UNITS = ("s", "ms", "us", "ns")
-
 
 def _is_text(dtype: pa.DataType) -> bool:
     return pt.is_string(dtype) or pt.is_large_string(dtype)

@@ -49,7 +49,7 @@ class SavedState:
     arrays
         By name. A mapping that loads an array when it is asked for will do.
     exact
-        Whether it holds more than what must not be lost.
+        True for an exact state, False for what a snapshot keeps.
 
     Examples
     --------

@@ -24,10 +24,10 @@ Symbols
 paper           here                          unit
 ==============  ============================  ==============================================
 ``H_R``         ``front_stage``               master rows by key
-``H_S``, ``Q``  ``_stream.window``            stream tuples by partition, oldest first
-``h_S``         ``window_capacity_tuples``    stream tuples in H_S
-``w_B``         ``_room_for_new``             stream tuples that may enter per iteration: free places in H_S
-``SB_1``        the buffer of ``_stream``     stream tuples that arrived
+``H_S``, ``Q``  ``stream.window``             stream tuples by partition, oldest first
+``h_S``         ``stream.capacity_tuples``    stream tuples in H_S
+``w_B``         ``stream.free_tuples``        stream tuples that may enter per iteration: free places in H_S
+``SB_1``        the buffer of ``stream``      stream tuples that arrived
 ``SB_2``        --                            misses enter H_S at once
 ``f``           ``waiting`` in `PartitionPhase`  tuples of a key that wait when its rows come by
 ==============  ============================  ==============================================
@@ -61,7 +61,7 @@ from semistream.operators.phases.admission import Admission
 from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.registry import register
 from semistream.operators.shedding.load_shedding import ALL_STRATEGIES
-from semistream.operators.shedding.overload import Overload, load_shedding
+from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter
 from semistream.operators.window.stream_side import StreamSide
@@ -87,7 +87,7 @@ class Chybridjoin(Join):
         pair_filter = PairFilter(spec)
         reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="lookup")
         inputs.opened.callback(reader.close)
-        shedding = load_shedding(inputs, config.shedding, ALL_STRATEGIES)
+        shedding = shedding_of(inputs, config.shedding, ALL_STRATEGIES)
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         self.disk = PartitionPhase(
             inputs,

@@ -22,9 +22,9 @@ Symbols
 paper       here                          unit
 ==========  ============================  ==============================================
 ``H_R``     ``front_stage``               master rows by key
-``H_S``     ``_stream.window``            stream tuples, hashed by key
-``Q``       chunks of ``_scan``           chunks of w tuples, oldest first
-``SB_1``    the buffer of ``_stream``     stream tuples that arrived
+``H_S``     ``stream.window``             stream tuples, hashed by key
+``Q``       chunks of ``scan``            chunks of w tuples, oldest first
+``SB_1``    the buffer of ``stream``      stream tuples that arrived
 ``SB_2``    --                            misses enter H_S at once
 ==========  ============================  ==============================================
 
@@ -41,9 +41,10 @@ D4  The default policy is not the paper's threshold but one that also learns fro
 D5  The cache's share is of the memory that the disk buffer and other fixed parts leave; the paper's 15% are of all
     memory.
 D6  MESHJOIN's deviations hold here too, but b is not changed in flight.
-D7  The paper's gain of 3 and more over MESHJOIN is not reached at skew 1 and M = 5% of R: it is 2.64 on 20M rows and
-    2.16 on 2M. With the cache's share s full of the most frequent keys, of which the stream has the part h, the window
-    serves (1 - s) / (1 - h) times as many tuples per scan: at most 2.9 on 20M rows and 2.5 on 2M, whatever s is.
+D7  S2's gains over MESHJOIN (4 with 1% memory, 4.7 on 20M rows, up to 6.5: section 5.2.1) are not reached at skew 1
+    and M = 5% of R: the gain is 2.64 on 20M rows and 2.16 on 2M. With the cache's share s full of the most frequent
+    keys, of which the stream has the part h, the window serves (1 - s) / (1 - h) times as many tuples per scan: at most
+    2.9 on 20M rows and 2.5 on 2M, whatever s is.
 """
 
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ from semistream.operators.phases.scan_phase import ScanPhase
 from semistream.operators.phases.scan_plan import ScanPlanner
 from semistream.operators.registry import register
 from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES
-from semistream.operators.shedding.overload import Overload, load_shedding
+from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter
 from semistream.operators.window.stream_side import StreamSide
@@ -89,7 +90,7 @@ class Cmeshjoin(Join):
         pair_filter = PairFilter(spec)
         reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="scan")
         inputs.opened.callback(reader.close)
-        shedding = load_shedding(inputs, config.shedding, UPFRONT_STRATEGIES)
+        shedding = shedding_of(inputs, config.shedding, UPFRONT_STRATEGIES)
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         self._plan = ScanPlanner(
             PageSizes.of(reader),

@@ -187,15 +187,15 @@ class StepOperator:
         self._set_state(unpack_state(snapshot))
 
     def exact_state(self) -> SavedState:
-        """Return a state whose taker answers the same tuples in the same steps, cache and all.
+        """Return the state with which another operator takes the same decisions, cache and all.
 
-        Its arrays are views of this operator's memory, to be used before the next step.
+        A cache that processes share is left out. Arrays are views of this operator's memory: use them before the next
+        step.
 
         Raises
         ------
         OperatorMisuse
-            When a part of the state lies in files: tuples that were shed, results that wait for their turn, blocks of a
-            cache that processes share.
+            When a part of the state lies in files: tuples that were shed, or results that wait for their turn.
         """
         self._require_ready("exact_state")
         return self._state(exact=True)

@@ -55,7 +55,7 @@ from semistream.operators.phases.admission import Admission
 from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.registry import register
 from semistream.operators.shedding.load_shedding import ALL_STRATEGIES
-from semistream.operators.shedding.overload import Overload, load_shedding
+from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter
 from semistream.operators.window.stream_side import StreamSide
@@ -81,7 +81,7 @@ class Hybridjoin(Join):
         pair_filter = PairFilter(spec)
         reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="lookup")
         inputs.opened.callback(reader.close)
-        shedding = load_shedding(inputs, config.shedding, ALL_STRATEGIES)
+        shedding = shedding_of(inputs, config.shedding, ALL_STRATEGIES)
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         self.disk = PartitionPhase(
             inputs,

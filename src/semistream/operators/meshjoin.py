@@ -68,7 +68,7 @@ from semistream.operators.phases.scan_phase import ScanPhase
 from semistream.operators.phases.scan_plan import ScanPlanner
 from semistream.operators.registry import register
 from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES
-from semistream.operators.shedding.overload import Overload, load_shedding
+from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter, matching_for
 from semistream.operators.window.stream_side import StreamSide
@@ -106,7 +106,7 @@ class Meshjoin(Join):
         matching = matching_for(spec)
         reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="scan")
         inputs.opened.callback(reader.close)
-        shedding = load_shedding(inputs, config.shedding, UPFRONT_STRATEGIES)
+        shedding = shedding_of(inputs, config.shedding, UPFRONT_STRATEGIES)
         self._shedding_bytes = 0 if shedding is None else shedding.memory_bytes
         self._delivery = Delivery(spec, self._budget_bytes, ordered=config.order == "stream")
         self._planner = ScanPlanner(

@@ -49,18 +49,15 @@ D6  vS and vR are measured, structures included, and an entry's own bytes count 
     first tuples and rows.
 D7  The budget is fixed, so that what the cache needs is taken from H_S over one scan: w falls before memory
     moves. The cache keeps a reserve for the next keys, between 1/64 and 1/8 of the pool.
-D8  On a clustered table a partition brings all rows of its keys at once. The inequality is applied there and then, to
-    the tuples that wait for the key, of which half wait on average. A turn, in which as many tuples miss the cache as
-    the window holds, takes the place of a scan. There is no second look, a scan later, at keys that were looked at
-    because they had a tuple. So one tuple alone is no estimate of n: with it, all keys of a uniform stream passed
-    through the cache where rows are smaller than tuples, for twice the reads of HYBRIDJOIN.
-    Half of the tuples that wait when a partition is read wait on average (``occupancy``): they gather evenly from one
-    reading to the next. Hits of a turn need no such factor on eviction: the window turns over once in a turn, so that a
-    key's tuples in a turn are as many as would wait on average (Little's law).
+D8  On a clustered table a partition brings all rows of its keys at once, and the inequality is applied when it is read.
+    A turn, in which as many tuples miss the cache as the window holds, takes the place of a scan. Between two reads of
+    a partition its tuples grow evenly from 0 to n, so that n/2 wait on average (``occupancy``). On eviction a turn's
+    hits already are that average (Little's law). One tuple says nothing about how many will come, so that a key needs
+    two: otherwise all keys of a uniform stream pass through the cache, for twice the reads of HYBRIDJOIN.
 D9  Eq. 6 of the paper equates bytes with tuples and is used nowhere.
-D10 The rate is 2.55 times MESHJOIN's on 20M rows at skew 1 and M = 5% of R, and 2.13 times on 2M, not 3: what bounds
-    CMESHJOIN (its D7) bounds any split of the memory between cache and window. Half of MESHJOIN's memory is enough for
-    its rate on 20M rows; on 2M it gives 0.94 of it.
+D10 The rate is 2.55 times MESHJOIN's on 20M rows at skew 1 and M = 5% of R, and 2.13 times on 2M, not 7 to 8 times (S0,
+    section 4.3): what bounds CMESHJOIN (its D7) bounds any split of the memory between cache and window. Half of
+    MESHJOIN's memory is enough for its rate on 20M rows; on 2M it gives 0.94 of it.
 """
 
 from collections.abc import Iterator
@@ -182,7 +179,7 @@ class ScanningSsbj(Join):
         self.balance = Balance(self.stream, self.front_stage, pool_bytes, lambda: self.scan.extra_queue_bytes)
         self.switching = Switching(self.front_stage)
         self.parts = {
-            "disk_phase": _Tactic("scan"),
+            "disk_phase": _DiskPhaseIdentity("scan"),
             "scan": self.scan,
             "balance": self.balance,
             "stream": self.stream,
@@ -277,7 +274,7 @@ class PartitionSsbj(Join):
         self._admission = Admission(self.stream, self.disk.codes, self._delivery, metrics, self.front_stage)
         self.balance = Balance(self.stream, self.front_stage, pool_bytes)
         self.parts = {
-            "disk_phase": _Tactic("partition"),
+            "disk_phase": _DiskPhaseIdentity("partition"),
             "disk": self.disk,
             "balance": self.balance,
             "stream": self.stream,
@@ -291,9 +288,9 @@ class PartitionSsbj(Join):
     def step(self) -> Iterator[pa.RecordBatch]:
         yield from self._admission.read(self.balance.room_for(self.stream.capacity_tuples))
         if self.stream.tuples_in_window:
-            partition = self.disk.oldest_partition(self.stream.window)
-            yield from self.disk.join(self.stream.window, partition, self.front_stage)
-            yield from self.disk.remove(self.stream.window, partition)
+            partition = self.disk.pick(self.stream.window)  # S1, Fig. 5, l. 7
+            yield from self.disk.join(self.stream.window, partition, self.front_stage)  # ll. 8-12; S0, ll. 31-34
+            yield from self.disk.remove(self.stream.window, partition)  # ll. 13-14
             self.balance.plan_shares_once_a_turn()
             self.balance.move_memory()
         yield from self._delivery.release(self.stream.oldest_pending)
@@ -310,7 +307,7 @@ class PartitionSsbj(Join):
         assert not self.stream.has_matched, "a tuple leaves in the step that reads its partition"
 
 
-class _Tactic(Part):
+class _DiskPhaseIdentity(Part):
     """Which disk phase was chosen; a snapshot is of one of them."""
 
     def __init__(self, disk_phase: str) -> None:

@@ -27,7 +27,7 @@ paper       here                        unit
 ``M``       ``budget_bytes``            bytes
 ``w``       ``w``                       stream tuples of a window, which a step reads and answers
 ``H_R``     ``cache``                   master rows of frequent keys, in blocks
-``b``       the buffer of ``_sweep``    bytes of pages searched together; in S2 rows read from the oldest key on
+``b``       the buffer of ``disk``      bytes of pages searched together; in S2 rows read from the oldest key on
 ==========  ==========================  ========================================================================
 
 Deviations
@@ -100,7 +100,7 @@ class SweepjoinConfig(JoinConfig):
         The share of the memory that all else leaves which the cache of hot rows takes.
     cache_folder
         A folder for the cache, which other processes with the same table version, join and budget may share; in memory
-        of its own by default.
+        of its own by default, and where the folder cannot be written.
     cache_processes
         How many processes share it: each gives its share, and the cache is as large as all shares together.
     """
@@ -142,7 +142,7 @@ class Sweepjoin(Join):
             cache_share=config.cache_share,
             w=config.w,
         )
-        hot_rows = _SharedRows(inputs, columns, config, self._memory.cache_bytes)
+        hot_rows = _HotRowsPart(inputs, columns, config, self._memory.cache_bytes)
         self.cache = hot_rows.cache
         self.disk.use(inputs.budget_bytes, self._memory.disk_bytes, self._memory.found_bytes)
         self.stream = StreamBuffer(self._memory.stream_buffer_bytes, self.disk.matching.stream_codes)
@@ -202,7 +202,7 @@ class Sweepjoin(Join):
         self._metrics.tuples_without_match += self._results.unmatched
 
 
-class _SharedRows(Part):
+class _HotRowsPart(Part):
     """The cache of hot rows, in memory of this process or in a folder that processes share."""
 
     def __init__(self, inputs: JoinInputs, columns: list[str], config: SweepjoinConfig, share_bytes: int) -> None:
@@ -213,13 +213,11 @@ class _SharedRows(Part):
         place = (table.path, table.table_id, table.version, schema.to_string())
         owner = xxhash.xxh3_64_intdigest(repr(place).encode()) >> 1
         self._share_bytes = self.capacity_bytes // processes
-        try:
-            if config.cache_folder is None:
-                raise OSError("this process caches for itself")
-            store = SharedBlocks(config.cache_folder)
-            self.cache = HotRows(schema, self.capacity_bytes, row_bytes, store, processes=processes, owner=owner)
-        except OSError:  # also where the folder cannot be written
+        shared = None if config.cache_folder is None else _shared_blocks(config.cache_folder)
+        if shared is None:
             self.cache = HotRows(schema, self._share_bytes, row_bytes, PrivateBlocks(), owner=owner)
+        else:
+            self.cache = HotRows(schema, self.capacity_bytes, row_bytes, shared, processes=processes, owner=owner)
 
     def components(self) -> dict[str, int]:
         return {"hot rows": -(-self.cache.nbytes // self.cache.processes), "hot rows to come": self._bytes_beside}
@@ -234,6 +232,13 @@ class _SharedRows(Part):
         assert self.cache.nbytes // self.cache.processes <= self._share_bytes
         assert self.cache.waiting_bytes <= self._bytes_beside
         self.cache._check()
+
+
+def _shared_blocks(folder: str) -> SharedBlocks | None:
+    try:
+        return SharedBlocks(folder)
+    except OSError:  # the folder cannot be written: this process caches for itself
+        return None
 
 
 class _WindowSize(Part):

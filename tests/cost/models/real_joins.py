@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.core.metrics import Metrics
+from semistream.cost.calibration.feeder import Feeder
 from semistream.cost.join_case import JoinCase, StreamShape, TableShape
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop
 from semistream.operators.driver import StepOperator
-from semistream.operators.feeder import Feeder
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable, stage
 from semistream.workloads.draws.zipf import Zipf

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from semistream.core.errors import BudgetTooSmall
+from semistream.cost.calibration.feeder import Feeder
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import model
-from semistream.operators.feeder import Feeder
 from semistream.storage import MasterTable
 from tests.cost.models.real_joins import STREAM, TEXT_STREAM, batches, case_of, make, run_steps, staged
 from tests.operators.inside import inside

@@ -5,9 +5,9 @@ from typing import Literal
 
 import pytest
 
+from semistream.cost.calibration.feeder import Feeder
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import model
-from semistream.operators.feeder import Feeder
 from tests.cost.models.real_joins import batches, case_of, make, run_steps, staged
 
 KEYS = 40_000

@@ -1,6 +1,7 @@
 """States that an earlier commit wrote, and the joins that they are of.
 
-``python -m tests.operators.kept_states`` writes them anew: only when `FORMAT` changes.
+``python -m tests.operators.kept_states NAME`` writes those of a new algorithm. All are written anew when `FORMAT`
+changes.
 """
 
 import gzip

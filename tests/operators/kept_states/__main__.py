@@ -1,5 +1,6 @@
-"""Writes the kept states anew."""
+"""Writes the kept states of the named algorithms anew, or of all."""
 
+import sys
 import tempfile
 from pathlib import Path
 
@@ -7,6 +8,6 @@ import semistream as ss
 from tests.operators.kept_states import write
 
 if __name__ == "__main__":
-    for each in ss.algorithm_names():
+    for each in sys.argv[1:] or ss.algorithm_names():
         with tempfile.TemporaryDirectory() as folder:
             write(Path(folder), each)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from semistream.core.metrics import Metrics
 from semistream.cost.calibration.factor_fit import CountedWork
+from semistream.cost.calibration.feeder import Feeder
 from semistream.cost.calibration.stopwatch import Aside, Stopwatch
 from semistream.cost.calibration.trial_join import TrialStream
 from semistream.cost.calibration.yardstick import Yardstick
 from semistream.cost.loop import Loop, searches_of
 from semistream.operators.driver import StepOperator
-from semistream.operators.feeder import Feeder
 
 __all__ = ["LOOKUPS", "run_trial"]
 

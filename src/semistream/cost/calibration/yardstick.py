@@ -15,10 +15,10 @@ from types import TracebackType
 import numpy as np
 
 from semistream.core.semantics import JoinSpec
+from semistream.cost.calibration.feeder import Feeder
 from semistream.cost.calibration.sampled_pages import SAMPLE_BYTES, staged_sample
 from semistream.cost.calibration.stopwatch import Aside, Stopwatch
 from semistream.cost.calibration.trial_join import TrialStream, keys_of, trial_operator, trial_schema
-from semistream.operators.feeder import Feeder
 from semistream.storage import MasterTable
 
 __all__ = ["Yardstick", "at_usual_speed"]

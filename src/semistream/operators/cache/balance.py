@@ -77,7 +77,7 @@ class Balance(Part):
         self._stream.resize(self._pool_bytes - cache_bytes)
 
     def give_up_cache(self, empty: Callable[[], None]) -> bool:
-        """Let the cache go for a tuple that needs what it has gained, and return whether it had gained any."""
+        """Empty a grown cache to make room for a large tuple; return whether it had grown."""
         if self.cache_share <= self.first_cache_share():
             return False
         empty()
@@ -121,7 +121,7 @@ class Balance(Part):
                 self._limit_tuples = self._wanted_cache_bytes = None
 
     def plan_shares_once_a_turn(self) -> None:
-        """Do so where turns are counted by the policy."""
+        """Call `plan_shares` at the first step of each turn of the policy."""
         inequality = self._front_stage.inequality
         if inequality is not None and inequality.turn != self._planned_turn:
             self._planned_turn = inequality.turn

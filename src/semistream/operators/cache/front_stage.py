@@ -162,6 +162,7 @@ class FrontStage(Part):
             )
         if self._policy_name == "tinylfu":
             return TinyLfuPolicy(shape.keys)
+        assert self._policy_name == "aging"
         assert self._turn_tuples is not None
         return AgingPolicy(shape.keys, self._turn_tuples())
 

@@ -1,4 +1,4 @@
-"""What looking tuples up one by one takes of a budget, whatever the table, and how its pages share the rest."""
+"""Memory needs of looking tuples up one by one, and the pages' share of the rest."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class LookupSplit:
 
 @dataclass(frozen=True, kw_only=True)
 class LookupMemory:
-    """The look-up phase of a join.
+    """Memory needs of the look-up phase.
 
     Attributes
     ----------

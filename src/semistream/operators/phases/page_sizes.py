@@ -1,4 +1,4 @@
-"""What planning a join's memory has to know of the pages of R, whether they are there to be read or only imagined."""
+"""Sizes of R's pages, real or assumed, for planning memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

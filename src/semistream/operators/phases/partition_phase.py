@@ -28,7 +28,7 @@ from semistream.operators.window.matching import EqualityMatching, PairFilter, k
 from semistream.state.tuple_window import TupleWindow, WindowCodes
 from semistream.storage import PageReader, ReadAhead
 
-__all__ = ["ByPartition", "PartitionPhase"]
+__all__ = ["PartitionCodes", "PartitionPhase"]
 
 _PICKS = 64  # tuples, and the part of the queue that may have entered since they were looked up
 _LARGEST_READ_BYTES = 512 << 10  # a partition is read for one tuple at least: larger ones waste more of it
@@ -37,8 +37,8 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class ByPartition:
-    """Keeps stream tuples under the number of the partition that answers them."""
+class PartitionCodes:
+    """Maps the keys of stream tuples to the partitions that answer them."""
 
     def __init__(self, keys: EqualityMatching, partitions: Partitions, buckets: int) -> None:
         self._keys = keys
@@ -128,7 +128,7 @@ class PartitionPhase(Part):
         self._shedding = shedding
         self.plan = planner.plan(b)
         self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)
-        self.codes = ByPartition(self._keys, self._partitions, table.buckets)
+        self.codes = PartitionCodes(self._keys, self._partitions, table.buckets)
         self._disk_buffer = ReadAhead(reader, self.plan.read_bytes)
         self.partitions_read = 0
         self._picks: deque[int] = deque()
@@ -170,20 +170,20 @@ class PartitionPhase(Part):
         """Return the memory for rows found: which tuple, and which row."""
         return int(delivery.pair_rows.size) * (4 + 8)
 
-    def oldest_partition(self, window: TupleWindow) -> int:
+    def _oldest_partition(self, window: TupleWindow) -> int:
         """Return the partition that the oldest tuple waits for."""
         assert isinstance(window.codes, FifoMultimap)
         return int(window.codes.codes_at(window.codes.oldest(1))[0])
 
     def pick(self, window: TupleWindow) -> int:
-        """Return the partition to read: the one that was begun, while tuples wait for it, or `partition_near`."""
+        """Return the partition being read ahead if tuples still wait for it, else that of the picking tuple."""
         begun, self._begun = self._begun, None
         if begun is not None and _waits(window, begun):
             return begun
         place = 0 if self._shedding is None else self._shedding.lookup_index(len(window))
-        return self.partition_near(window, place)
+        return self._partition_near(window, place)
 
-    def partition_near(self, window: TupleWindow, from_oldest: int) -> int:
+    def _partition_near(self, window: TupleWindow, from_oldest: int) -> int:
         """Return the partition that a tuple near this place of the queue waits for, counted from the oldest.
 
         The way to a place in the middle is long, so the tuples behind it serve for the next calls, until the queue has
@@ -191,7 +191,7 @@ class PartitionPhase(Part):
         """
         if from_oldest == 0:
             self._picks.clear()
-            return self.oldest_partition(window)
+            return self._oldest_partition(window)
         assert isinstance(window.codes, FifoMultimap)
         if window.entered - self._picked_at > len(window) // _PICKS:
             self._picks.clear()
@@ -296,7 +296,7 @@ class PartitionPhase(Part):
         yield from self._delivery.unmatched(window, unmatched)
         place = 0 if self._shedding is None else self._shedding.lookup_index_after(len(window))
         if len(window) and place is not None:
-            self._begun = self.partition_near(window, place)
+            self._begun = self._partition_near(window, place)
             self._disk_buffer.begin(*self._runs(self._begun)[0])
 
     def components(self) -> dict[str, int]:

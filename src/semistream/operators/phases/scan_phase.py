@@ -59,8 +59,8 @@ class ScanPhase(Part):
         self._spare_bytes = 0
         self.num_pages = self._pages.num_pages
         self.scanned_pages = 0
-        # Those of an older version of the table count, those of the operator whose snapshot was restored do not.
-        self._cycles_before = -metrics.cycles
+        # `metrics.cycles` counts over the versions of a table, but not what a restored snapshot had scanned.
+        self._cycle_offset = -metrics.cycles
 
     def components(self) -> dict[str, int]:
         return {"disk buffer": self._plan.disk_bytes, "index": self._pages.nbytes, "queue": self._chunks.nbytes}
@@ -72,7 +72,7 @@ class ScanPhase(Part):
 
     @property
     def takes_chunk(self) -> bool:
-        """Whether a chunk can begin; not so only while chunks of a smaller b are pending."""
+        """Whether a chunk can begin; False only while chunks of a smaller b are pending."""
         return not self._chunks.is_full
 
     @property
@@ -125,13 +125,13 @@ class ScanPhase(Part):
     def advance(self, pages: int) -> Iterator[pa.RecordBatch]:
         """Move on behind pages that were joined, and let the chunks go that have met all of R."""
         self.scanned_pages += pages
-        self._metrics.cycles = self.scanned_pages // self.num_pages - self._cycles_before
+        self._metrics.cycles = self.scanned_pages // self.num_pages - self._cycle_offset
         window = self._stream.window
         while len(self._chunks):
             start, tuples = self._chunks.oldest()
             if self.scanned_pages - start < self.num_pages:
                 break
-            assert self.scanned_pages - start == self.num_pages, "a chunk meets every page once (Theorem 3.1)"
+            assert self.scanned_pages - start == self.num_pages, "a chunk meets every page once (S3, section 3.1)"
             self._chunks.pop()
             slots = window.expire(tuples)
             unmatched = slots[~window.matched[slots]]
@@ -206,7 +206,7 @@ class ScanPhase(Part):
             self.follow(self._plan, self._max_tuples, chunks, self._spare_bytes)
         self.scanned_pages = saved.header["scanned_pages"]
         # The operator counts its own cycles, not those before it took over.
-        self._cycles_before = self.scanned_pages // self.num_pages - self._metrics.cycles
+        self._cycle_offset = self.scanned_pages // self.num_pages - self._metrics.cycles
 
     def close(self) -> None:
         self._disk_buffer.close()
@@ -217,5 +217,5 @@ class ScanPhase(Part):
         assert sum(tuples for _, tuples in chunks) == self._stream.tuples_in_window  # Q holds what H holds
         starts = [start for start, _ in chunks]
         assert starts == sorted(starts)
-        # Theorem 3.1: a live chunk has met its first pages and still has some to meet.
+        # S3, section 3.1: a live chunk has met its first pages and still has some to meet.
         assert all(self.scanned_pages - self.num_pages < start < self.scanned_pages for start in starts)

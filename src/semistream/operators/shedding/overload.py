@@ -14,7 +14,7 @@ from semistream.operators.shedding.load_shedding import LoadShedding, SheddingCo
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_side import StreamSide
 
-__all__ = ["Overload", "load_shedding", "shed_message_bytes"]
+__all__ = ["Overload", "shed_message_bytes", "shedding_of"]
 
 
 def shed_message_bytes(budget_bytes: int) -> int:
@@ -22,7 +22,7 @@ def shed_message_bytes(budget_bytes: int) -> int:
     return int(np.clip(budget_bytes // 128, 1 << 10, 64 << 10))
 
 
-def load_shedding(
+def shedding_of(
     inputs: JoinInputs, shedding: SheddingConfig | Strategy | None, strategies: Collection[Strategy]
 ) -> LoadShedding | None:
     """Return what an algorithm's option ``shedding`` asks for; None where nothing is shed."""
@@ -90,7 +90,7 @@ class Overload(Part):
             buffered=self._stream.buffered,
             w=self._w(),
             room=self._stream.room_tuples,
-            may_shed=may_shed and arrived > 0,  # w varies: what was reloaded in silence may be more than 2w later
+            may_shed=may_shed and arrived > 0,  # tuples reloaded while the stream was silent are not shed again
         )
         try:
             if decision.shed and self._shedding.config.strategy == "considering":

@@ -1,4 +1,4 @@
-"""How results leave a join that keeps its stream tuples in a window: at once, or in stream order."""
+"""Results on their way out of a join: at once, or in stream order."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

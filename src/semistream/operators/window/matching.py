@@ -1,6 +1,6 @@
 """Which stream tuples of a window a page of R matches: by equality (hash) or by order (sorted window).
 
-The window is the same first-in-first-out set of tuples either way; S3 line 10 ("output r join H") is what
+The window is the same first-in-first-out set of tuples either way; S3, Fig. 4, l. 10 ("output r join H") is what
 differs. A hash of a key is only a candidate until the keys themselves were compared.
 """
 

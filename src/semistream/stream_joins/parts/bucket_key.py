@@ -24,7 +24,6 @@ from semistream.stream_joins.parts.join_key import JoinKey, Side
 
 __all__ = ["BucketKey", "Buckets"]
 
-_LIMITS = np.iinfo(np.int64)
 
 _Int64s = npt.NDArray[np.int64]
 

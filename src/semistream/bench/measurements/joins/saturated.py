@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from semistream.core.contract import Operator
 from semistream.core.metrics import Metrics
+from semistream.cost.calibration.feeder import Feeder
 from semistream.cost.calibration.stopwatch import Aside, Stopwatch
 from semistream.cost.calibration.yardstick import Yardstick
-from semistream.operators.feeder import Feeder
 
 __all__ = ["PreparedStream", "Saturated", "Work"]
 

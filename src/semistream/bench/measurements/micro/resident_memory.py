@@ -20,7 +20,7 @@ import pyarrow as pa
 from semistream.bench.framework.extras import import_extra
 from semistream.bench.framework.measurement import VALUE, Context, Point
 from semistream.bench.measurements.micro.service_rate import meshjoin_with_share
-from semistream.operators.feeder import Feeder
+from semistream.cost.calibration.feeder import Feeder
 from semistream.storage import MasterTable, open_table, stage
 from semistream.workloads import master_table, stream, synthetic
 

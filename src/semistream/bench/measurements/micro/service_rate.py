@@ -17,8 +17,8 @@ from semistream.bench.measurements.micro.raw_scan import (
 )
 from semistream.core.errors import BudgetTooSmall
 from semistream.core.semantics import JoinSpec
+from semistream.cost.calibration.feeder import Feeder
 from semistream.operators.driver import StepOperator
-from semistream.operators.feeder import Feeder
 from semistream.operators.meshjoin import Meshjoin
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable, drop_pages
