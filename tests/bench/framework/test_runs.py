@@ -127,8 +127,8 @@ def test_one_state_of_changes_shares_nothing_with_another(
 def test_changes_are_told_apart_by_what_is_in_the_package(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("a = 1")
     before = provenance._digest(tmp_path)
-    (tmp_path / "__pycache__").mkdir()
-    (tmp_path / "__pycache__" / "module.nbi").write_text("compiled")
+    (tmp_path / "__pycache__" / "kernels").mkdir(parents=True)
+    (tmp_path / "__pycache__" / "kernels" / "module.nbi").write_text("compiled")
     assert provenance._digest(tmp_path) == before
     (tmp_path / "module.py").write_text("a = 2")
     assert provenance._digest(tmp_path) != before

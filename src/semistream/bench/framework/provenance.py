@@ -100,7 +100,7 @@ def _commit() -> tuple[str | None, bool | None]:
 def _digest(package: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*")):
-        if path.is_file() and path.parent.name != "__pycache__":  # numba writes there while it runs
+        if path.is_file() and "__pycache__" not in path.parts:  # numba writes below it while it runs
             digest.update(f"{path.relative_to(package)} {path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
