@@ -240,7 +240,7 @@ class Mjoin(StreamJoin):
         run = self._take_run(side)  # subtasks 1 and 4
         lows, highs = self.key.ranges(run.marks)
         tuples = Tuples.of(run.rows, self.key.codes(side, run.rows))
-        excluded = self.punctuations[side].excludes(tuples.codes.code, run.marks.at, lows, highs) & ~tuples.is_null
+        excluded = self.punctuations[side].excludes(tuples.codes, run.marks.at, lows, highs)
         tuples = self.contradicting.left_out(side, tuples, excluded, "after a punctuation that excludes it")
         implied = self._arrivals[side].observe(tuples.codes.valid_codes())  # section 4.3, indications 2 and 3
         unordered = tuples.codes.at_valid(implied.wrong)
@@ -350,9 +350,9 @@ class Mjoin(StreamJoin):
         self.disk.make_space()
 
     def _remove(self, side: Side, codes: _Int64s) -> Iterator[PunctuatedBatch]:
-        held = self.state.held
+        purged = self.metrics.purged
         yield from self.state.remove(side, codes)
-        if self.state.held < held:
+        if self.metrics.purged > purged:
             self.punctuations[side].unpassed.gone_from_state(codes)
 
     def _comes_not_again(self, side: Side, codes: _Int64s) -> None:

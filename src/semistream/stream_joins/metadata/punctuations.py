@@ -15,6 +15,7 @@ from semistream.core.saved_state import SavedState
 from semistream.core.sizes import format_bytes
 from semistream.kernels.keys.code_ranges import CodeRanges
 from semistream.kernels.keys.codes_in_run import follow_their_mark
+from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.stream_joins.parts.join_key import SIDES, Side
 from semistream.stream_joins.parts.part import Part
 
@@ -144,26 +145,26 @@ class StreamPunctuations:
         taken, self._unpurged = _joined(self._unpurged), []
         return taken
 
-    def excludes(self, codes: _Int64s, at: _Int64s, lows: _Int64s, highs: _Int64s) -> _Bools:
+    def excludes(self, keys: KeyCodes, at: _Int64s, lows: _Int64s, highs: _Int64s) -> _Bools:
         """Return which tuples of a run are excluded by a punctuation before them.
 
         Parameters
         ----------
-        codes
-            Of the tuples.
+        keys
+            Of the tuples; NULL is never excluded.
         at, lows, highs
             Punctuations among them, which are not taken in yet: each stands after ``at`` of the tuples.
         """
+        codes = keys.code
         wrong = self.range.contains(codes)
-        if not at.size:
-            return wrong
-        constant = lows == highs
-        if constant.any():
-            wrong |= follow_their_mark(codes, lows[constant], at[constant])
-        for number in np.flatnonzero(~constant).tolist():
-            after = codes[at[number] :]
-            wrong[at[number] :] |= (after >= lows[number]) & (after <= highs[number])
-        return wrong
+        if at.size:
+            constant = lows == highs
+            if constant.any():
+                wrong |= follow_their_mark(codes, lows[constant], at[constant])
+            for number in np.flatnonzero(~constant).tolist():
+                after = codes[at[number] :]
+                wrong[at[number] :] |= (after >= lows[number]) & (after <= highs[number])
+        return wrong if keys.valid is None else wrong & keys.valid
 
     def ranges_by_kind(self) -> dict[str, _Ranges]:
         """Return all that `set_ranges` takes."""

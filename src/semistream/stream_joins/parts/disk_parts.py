@@ -107,7 +107,8 @@ class DiskParts(Part):
     def has(self, side: Side) -> _Bools:
         """Return for every partition whether it has tuples of a stream."""
         found = np.zeros(self.partitions, dtype=np.bool_)
-        found[[partition for each, partition in self._parts if each == side]] = True
+        for each, partition in self._parts:
+            found[partition] |= each == side
         return found
 
     @property

@@ -62,10 +62,12 @@ class Tuples:
 
     def chosen(self, which: _Bools) -> "Tuples":
         """Return some of them."""
-        if which.all():
-            return self
-        valid = None if self.codes.valid is None else self.codes.valid[which]
-        return Tuples(self.rows.filter(pa.array(which)), KeyCodes(self.codes.code[which], valid), self.matched[which])
+        places = np.flatnonzero(which)
+        if places.size in (0, len(self)):
+            return self if places.size else self.after(len(self))
+        valid = None if self.codes.valid is None else self.codes.valid[places]
+        codes = KeyCodes(self.codes.code[places], valid)
+        return Tuples(self.rows.take(pa.array(places)), codes, self.matched[places])
 
     def after(self, count: int) -> "Tuples":
         """Return all but the first ones."""
@@ -146,7 +148,7 @@ class MemoryState(Part):
     @property
     def held(self) -> int:
         """The number of tuples of both streams."""
-        return sum(map(len, self.windows))
+        return len(self.windows[LEFT]) + len(self.windows[RIGHT])
 
     def by_key(self, side: Side) -> FifoMultimap:
         """Return where the tuples of a stream lie, by key."""
@@ -196,7 +198,7 @@ class MemoryState(Part):
     def insert(self, side: Side, tuples: Tuples, arrived: int | _Int64s) -> int:
         """Put tuples from the front into the state of their stream, and return how many; fewer than all: it is full."""
         window = self.windows[side]
-        numbers = np.broadcast_to(np.asarray(arrived, dtype=np.int64), len(tuples))
+        numbers = np.full(len(tuples), arrived, dtype=np.int64)
         taken = 0
         while taken < len(tuples):
             batch = tuples.rows.slice(taken)
