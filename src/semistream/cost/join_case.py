@@ -1,4 +1,4 @@
-"""The join whose cost is asked for: its table, its stream, and what is compared."""
+"""The join whose cost is asked for: its table and its stream as shapes, and the join itself."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, cast
@@ -15,16 +15,16 @@ Layout = Literal["heap", "clustered"]
 
 @dataclass(frozen=True, kw_only=True)
 class TableShape:
-    """Sizes of R.
+    """Sizes of R, staged or only imagined.
 
     Attributes
     ----------
     rows, pages, num_bytes
-        R_t, N_R, and the bytes that its pages take on disk.
+        R_t, N_R, and the bytes of its pages on disk.
     files
-        In how many files they lie; a scan seeks to each.
+        Files of pages; a scan seeks to each.
     rows_per_key
-        How many rows a key has that has any, on average.
+        Rows of a key that has any, on average.
     largest_page_bytes
         Bytes of the largest page; None for pages of one size.
 
@@ -52,7 +52,7 @@ class TableShape:
 
     @staticmethod
     def of(table: MasterTable, rows_per_key: float = 1.0) -> "TableShape":
-        """Return the shape of a staged table; how many rows its keys have is not known to its manifest."""
+        """Return the shape of a staged table; its manifest does not know how many rows a key has."""
         return TableShape(
             rows=table.num_rows,
             pages=table.num_pages,
@@ -83,15 +83,20 @@ class TableShape:
         """How many different keys have rows."""
         return self.rows / self.rows_per_key
 
+    @property
+    def files_per_key(self) -> float:
+        """Sorted files that may have rows of a key."""
+        return max(1.0, self.files / self.buckets)
+
     def staged_as(self, layout: Layout, page_bytes: float) -> "TableShape":
-        """Return the shape that the same rows would have with another layout and page size."""
+        """Return the shape of the same rows with another layout and page size."""
         pages = max(1, round(self.num_bytes / page_bytes))
         return replace(self, layout=layout, pages=pages, largest_page_bytes=None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamShape:
-    """How a stream looks in the long run.
+    """A stream in the long run.
 
     Attributes
     ----------
@@ -113,7 +118,7 @@ class StreamShape:
 
 
 class JoinCase(NamedTuple):
-    """The join whose cost is asked for."""
+    """A join, as far as its cost depends on it."""
 
     table: TableShape
     stream: StreamShape
@@ -121,7 +126,7 @@ class JoinCase(NamedTuple):
 
     @property
     def results_per_tuple(self) -> float:
-        """How many rows a stream tuple becomes on average: its matches, or itself where none is asked for."""
+        """Rows that leave for a stream tuple, on average."""
         matched = 1 - self.stream.missing_share
         if self.spec.how == "semi":
             return matched
@@ -129,3 +134,15 @@ class JoinCase(NamedTuple):
             return self.stream.missing_share
         pairs = matched * self.table.rows_per_key
         return pairs + self.stream.missing_share if self.spec.how == "left" else pairs
+
+    def require_clustered(self, name: str) -> None:
+        """Raise `InvalidArgument` unless the algorithm ``name`` can look keys up in the table."""
+        if self.table.layout != "clustered":
+            raise InvalidArgument(
+                f"{name} looks keys up and the table has layout {self.table.layout!r}: ask for layout='clustered', "
+                "or for 'meshjoin'"
+            )
+        if not self.spec.stream_keys:
+            raise InvalidArgument(
+                f"{name} finds rows by the table's key and the join compares none: ask for 'meshjoin'"
+            )

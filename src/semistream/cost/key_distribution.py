@@ -1,7 +1,4 @@
-"""How often keys come in a stream, in groups of equally frequent keys: exact enough, for any number of keys.
-
-How often keys come among the tuples that a cache does not answer.
-"""
+"""How often keys come in a stream, in groups of equally frequent keys: any number of keys takes little memory."""
 
 from dataclasses import dataclass
 
@@ -10,10 +7,11 @@ import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
 
-__all__ = ["KeyDistribution", "missed_keys"]
+__all__ = ["KeyDistribution", "poisson_at_least"]
 
 _SINGLE_RANKS = 1024  # the most frequent keys are groups of their own
 _GROUPS_PER_DECADE = 200
+_MOST_SUMMED = 16  # above, Poisson numbers are close to normal ones
 
 _Floats = npt.NDArray[np.float64]
 
@@ -27,10 +25,10 @@ class KeyDistribution:
     keys
         How many keys a group has.
     probability
-        Of each key of the group, to be the key of a tuple; over all keys they add up to 1.
+        The probability that a tuple has a given key of the group; over all keys they add up to 1.
     in_order
-        Whether the keys lie in a clustered table as they are here, the most frequent first (S1 ll. 945-951); otherwise
-        a frequent key lies anywhere.
+        Whether a clustered table has the keys in this order, the most frequent first (S1, section 5); otherwise a
+        frequent key lies anywhere.
 
     Examples
     --------
@@ -66,34 +64,60 @@ class KeyDistribution:
         return float(self.keys.sum())
 
     def share_of_top(self, count: float) -> float:
-        """Return which share of the tuples has one of the ``count`` most frequent keys."""
+        """Return the share of tuples that have one of the ``count`` most frequent keys."""
         before = np.cumsum(self.keys) - self.keys
         taken = np.clip(count - before, 0, self.keys)
         return float(np.dot(taken, self.probability))
 
+    def missed(self, cached_share: float) -> "KeyDistribution":
+        """Return the keys without the most frequent ones that make up ``cached_share`` of the tuples.
 
-def missed_keys(keys: KeyDistribution, cached_share: float) -> KeyDistribution:
-    """Return the keys without the most frequent ones that make up ``cached_share`` of the tuples.
+        A cache that learns also holds some rarer keys and lacks some of these. Reads of R depend on the share alone.
 
-    A cache that learns also holds some rarer keys and lacks some of these. For what is read of R that is the same, as
-    long as the share is.
+        Examples
+        --------
+        >>> keys = KeyDistribution(np.array([1.0, 4.0]), np.array([0.6, 0.1]))
+        >>> keys.missed(cached_share=0.6).probability.tolist()
+        [0.25]
+        """
+        if cached_share <= 0:
+            return self
+        before = np.cumsum(self.keys * self.probability) - self.keys * self.probability
+        cached = np.clip((cached_share - before) / self.probability, 0, self.keys)
+        left = self.keys - cached
+        if self.in_order and left.any():  # cached keys keep their places in R
+            share_left = left / self.keys * self.probability
+            return KeyDistribution(self.keys, share_left / float(np.dot(self.keys, share_left)), in_order=True)
+        some = left > 1e-9 * self.keys
+        if not some.any():
+            some[-1], left = True, np.where(some, left, self.keys)
+        mass = float(np.dot(left[some], self.probability[some]))
+        return KeyDistribution(left[some], self.probability[some] / mass)
+
+
+def poisson_at_least(means: _Floats, numbers: npt.ArrayLike) -> _Floats:
+    """Return how likely a Poisson variable is at least a number, for each mean (rows) and number (columns).
+
+    So often a key comes in a stretch of the stream. Numbers up to 16 are exact; above, the cube root is taken to be
+    normal (Wilson and Hilferty).
 
     Examples
     --------
-    >>> keys = KeyDistribution(np.array([1.0, 4.0]), np.array([0.6, 0.1]))
-    >>> missed_keys(keys, cached_share=0.6).probability.tolist()
-    [0.25]
+    >>> poisson_at_least(np.array([0.0, 1.0, 1000.0]), [1, 2]).round(3).tolist()
+    [[0.0, 0.0], [0.632, 0.264], [1.0, 1.0]]
     """
-    if cached_share <= 0:
-        return keys
-    before = np.cumsum(keys.keys * keys.probability) - keys.keys * keys.probability
-    cached = np.clip((cached_share - before) / keys.probability, 0, keys.keys)
-    left = keys.keys - cached
-    if keys.in_order and left.any():  # what is cached still has its place in R
-        share_left = left / keys.keys * keys.probability
-        return KeyDistribution(keys.keys, share_left / float(np.dot(keys.keys, share_left)), in_order=True)
-    some = left > 1e-9 * keys.keys
-    if not some.any():
-        some[-1], left = True, np.where(some, left, keys.keys)
-    mass = float(np.dot(left[some], keys.probability[some]))
-    return KeyDistribution(left[some], keys.probability[some] / mass)
+    number = np.asarray(numbers, dtype=np.float64)
+    mean = np.maximum(means, 1e-300)[:, None]
+    found = np.ones((means.size, number.size))
+    few = (number >= 1) & (number <= _MOST_SUMMED)
+    if few.any():
+        count = np.arange(number[few].max())
+        log_factorial = np.concatenate([[0.0], np.cumsum(np.log(count[1:]))])
+        below = np.cumsum(np.exp(count * np.log(mean) - mean - log_factorial), axis=1)
+        found[:, few] = np.maximum(0.0, 1 - below[:, number[few].astype(np.int64) - 1])
+    many = number > _MOST_SUMMED
+    if many.any():
+        large = number[many]
+        deviation = (1 - 1 / (9 * large) - np.cbrt(mean / large)) * 3 * np.sqrt(large)
+        found[:, many] = 0.5 * (1 - np.tanh(np.sqrt(2 / np.pi) * (deviation + 0.044715 * deviation**3)))
+    return found

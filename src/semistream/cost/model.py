@@ -1,11 +1,7 @@
-"""Cost models by the name of their algorithm, and what they predict.
+"""Cost models by the name of their algorithm, what they are asked, and what they predict."""
 
-Settings of cost models: those that are given, checked, and those among which a tuner looks for the best.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple, Protocol
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
@@ -14,39 +10,45 @@ from semistream.cost.join_case import JoinCase
 from semistream.cost.loop import Loop
 
 __all__ = [
+    "CACHE_SHARES",
     "CostModel",
     "LoopPlan",
     "Prediction",
+    "Settings",
     "Times",
-    "b_and_cache_share_to_try",
-    "b_to_try",
-    "known_settings",
+    "check_settings",
+    "fitting_settings",
     "model",
     "model_names",
     "predict",
     "register_model",
-    "whole",
+    "whole_setting",
 ]
 
 Settings = Mapping[str, float]
 
+CACHE_SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+"""Shares of the memory for a cache, to try."""
+
+_B_RATIO = 1.19  # four steps to twice as many pages
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoopPlan:
-    """What an operator would do with a memory: S3 Eq. 1 and its kin, and the counts of its loop.
+    """The loop of an operator with a given memory.
 
     Attributes
     ----------
     settings
-        The options of the operator that were chosen or given, by name: b, w, cache_share.
+        Options of the operator, chosen or given, by name: b, w, cache_share.
     memory
         Bytes by component, named as `Operator.memory` names them.
     loop
-        One iteration.
+        Counts of one iteration.
     loops_per_cycle
-        Iterations in which a tuple of the window meets everything that it waits for.
+        Iterations in which a tuple of the window meets all that it waits for.
     window_tuples
-        hS: how many tuples wait in H_S at most.
+        hS: the most tuples that wait in H_S.
     factors
         The name of the cost factors of the loop, where it is not the algorithm's.
     """
@@ -64,21 +66,21 @@ class LoopPlan:
 
 
 class Times(NamedTuple):
-    """Seconds of a tuple, on average: in the stream buffer, and from there to its answer (S1 ll. 381-428)."""
+    """Seconds of a tuple, on average: in the stream buffer, and from there to its answer (S1, section 3)."""
 
     waiting_s: float
     processing_s: float
 
 
 class CostModel(Protocol):
-    """One file per operator implements this."""
+    """The model of one algorithm."""
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
-        """Return what the operator does with so much memory; raise `BudgetTooSmall` when it cannot work."""
+        """Return the loop of the operator with so much memory; raise `BudgetTooSmall` when it cannot work."""
         ...
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-        """Return how long tuples take when they arrive at a rate that is at most the service rate."""
+        """Return the times of tuples that arrive at a rate not above the service rate."""
         ...
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
@@ -88,18 +90,18 @@ class CostModel(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What a model says of one join on one clock.
+    """A model's prediction for one join on one clock.
 
     Attributes
     ----------
     budget_bytes
-        The memory that it was asked about; what the plan uses of it may be less.
+        The memory asked about; the plan may use less.
     loop_s
         c_loop: seconds of one iteration.
     tuples_per_s
-        The service rate mu = w / c_loop (S3 Eq. 3).
+        The service rate mu = w / c_loop (S3, Eq. 3).
     times
-        At the arrival rate that was asked about; None without one, or when it is above the service rate.
+        At the arrival rate asked about; None without one, or when it is above the service rate.
     """
 
     algorithm: str
@@ -145,7 +147,7 @@ def predict(
     settings: Settings | None = None,
     arrivals_per_s: float | None = None,
 ) -> Prediction:
-    """Return what the model of an algorithm says, with these settings and the operator's own for the others."""
+    """Return the prediction for an algorithm with these settings; the operator chooses the others."""
     cost_model = model(name)
     plan = cost_model.plan(case, memory_bytes, settings or {})
     loop_s = clock.loop_s(plan.factors or name, plan.loop)
@@ -164,20 +166,18 @@ def predict(
     )
 
 
-_CACHE_SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-_B_RATIO = 1.19  # four steps to twice as many pages
+# --- settings of models -----------------------------------------------------------------------------------------------
 
 
-def known_settings(name: str, settings: Settings, known: tuple[str, ...]) -> dict[str, float]:
-    """Return the settings; raise `InvalidArgument` when one is not among those that the model of ``name`` knows."""
+def check_settings(name: str, settings: Settings, known: Sequence[str]) -> None:
+    """Raise `InvalidArgument` for a setting that the model of ``name`` does not know."""
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise InvalidArgument(f"the cost model of {name} has no setting {unknown[0]!r}: use {', '.join(known)}")
-    return dict(settings)
 
 
-def whole(settings: Settings, name: str) -> int | None:
-    """Return a setting that counts something, or None when it is not given."""
+def whole_setting(settings: Settings, name: str) -> int | None:
+    """Return a setting that is a count, or None when it is not given."""
     value = settings.get(name)
     if value is None:
         return None
@@ -186,38 +186,38 @@ def whole(settings: Settings, name: str) -> int | None:
     return int(value)
 
 
-def b_to_try(pages: int, fits: Callable[[int], object]) -> list[int]:
-    """Return numbers of pages, from 1 on in even ratios, up to all or to the last with which ``fits`` does not raise.
+def fitting_settings(
+    fits: Callable[..., object], *, pages: int | None = None, cache_shares: Sequence[float] | None = None
+) -> list[dict[str, float]]:
+    """Return settings with which ``fits`` does not raise `BudgetTooSmall`; raise when there are none.
 
-    It raises `BudgetTooSmall` when not even one page fits.
-    """
-    found: list[int] = []
-    b = 1
-    while True:
-        try:
-            fits(b)
-        except BudgetTooSmall:
-            if not found:
-                raise
-            return found
-        found.append(b)
-        if b == pages:
-            return found
-        b = min(pages, max(b + 1, round(b * _B_RATIO)))
-
-
-def b_and_cache_share_to_try(pages: int, fits: Callable[..., object]) -> list[dict[str, float]]:
-    """Return the b to try with each share of the cache, from the smallest on; those that leave too little are left out.
-
-    It raises `BudgetTooSmall` when not even the smallest fits, with one page.
+    Parameters
+    ----------
+    fits
+        Called with the settings ``b`` and ``cache_share``, as far as they are asked for.
+    pages
+        The most pages to try for b, which grows from 1 in even ratios; None to leave b out.
+    cache_shares
+        The cache shares to try, in increasing order; None to leave them out.
     """
     found: list[dict[str, float]] = []
-    for cache_share in _CACHE_SHARES:
+    for shares in [{}] if cache_shares is None else [{"cache_share": share} for share in cache_shares]:
+        before = len(found)
         try:
-            fitting = b_to_try(pages, partial(fits, cache_share=cache_share))
+            for pages_read in [{}] if pages is None else [{"b": b} for b in _growing(pages)]:
+                fits(**pages_read, **shares)
+                found.append({**pages_read, **shares})
         except BudgetTooSmall:
             if not found:
                 raise
-            break
-        found += [{"b": b, "cache_share": cache_share} for b in fitting]
+            if len(found) == before:  # larger caches leave even less
+                break
     return found
+
+
+def _growing(most: int) -> Iterator[int]:
+    number = 1
+    while number < most:
+        yield number
+        number = min(most, max(number + 1, round(number * _B_RATIO)))
+    yield most

@@ -10,28 +10,26 @@ import pytest
 from semistream.core.semantics import JoinSpec
 from semistream.cost.clock import HDD
 from semistream.cost.join_case import JoinCase, StreamShape, TableShape
-from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.model import predict
-from semistream.cost.models.aging_share import aging_share
-from semistream.cost.models.inequality_share import SCAN, CachedKeys, InequalityCache
-from semistream.cost.models.poisson import at_least, probabilities
+from semistream.cost.key_distribution import KeyDistribution, poisson_at_least
+from semistream.cost.model import model, predict
+from semistream.cost.models.cache import aging_share, cheaper_cached, counted_share
 from tests.cost.models.naive_aging import simulated_share
 
 ZIPF = KeyDistribution.zipf(1_000_000, 1.0)
 
 
 def test_poisson_numbers_by_their_formula() -> None:
-    rows = probabilities(np.array([0.5, 3.0]), 4)
-    assert rows[1, 2] == pytest.approx(math.exp(-3) * 9 / 2)
-    assert rows.sum(axis=1) == pytest.approx([1, 1])
-    assert at_least(np.array([3.0]), 1)[0] == pytest.approx(1 - math.exp(-3))
-    assert at_least(np.array([0.2]), 0)[0] == 1
+    chances = poisson_at_least(np.array([0.5, 3.0]), [0, 1, 2, 3])
+    assert chances[1, 2] - chances[1, 3] == pytest.approx(math.exp(-3) * 9 / 2)
+    assert chances[1, 1] == pytest.approx(1 - math.exp(-3))
+    assert chances[0, 0] == 1
 
 
 def test_many_tuples_are_as_likely_as_the_sum_says() -> None:
-    # 101 and more are looked up on the normal curve.
-    summed = probabilities(np.array([90.0, 100.0, 115.0]), 120)[:, 101:].sum(axis=1)
-    assert at_least(np.array([90.0, 100.0, 115.0]), 101) == pytest.approx(summed, abs=0.01)
+    # 17 and more are looked up on the normal curve.
+    means = np.array([10.0, 17.0, 25.0])
+    below = [sum(math.exp(-mean) * mean**count / math.factorial(count) for count in range(17)) for mean in means]
+    assert poisson_at_least(means, [17])[:, 0] == pytest.approx([1 - chance for chance in below], abs=0.002)
 
 
 @pytest.mark.parametrize("capacity", [1000, 20_000, 200_000])
@@ -62,44 +60,45 @@ def test_one_key_that_makes_up_nearly_all_tuples_is_cached() -> None:
                 assert 0 <= aging_share(KeyDistribution.zipf(50_000, 50.0), capacity, turn_misses) < 1
 
 
-def cached(*, rows_bytes: float, missing_share: float = 0.0, switching_factor: float = 1.0) -> CachedKeys:
-    cache = InequalityCache(
-        stream=ZIPF,
-        tuple_bytes=80.0,
-        rows_bytes=rows_bytes,
-        key_bytes=30.0,
-        missing_share=missing_share,
-        switching_factor=switching_factor,
-        most_counted=1e9,
-        looks=SCAN,
-    )
-    found = cache.nothing()
-    for _ in range(20):
-        found = found.towards(cache.next(found, turn_tuples=200_000))
-    return found
+def test_a_cache_with_room_for_more_keys_than_were_counted_goes_by_recency() -> None:
+    # With two tuples of a sample of 1000, few keys would be cached: the sample grows until 20,000 are.
+    share = counted_share(ZIPF, 20_000, sample_tuples=1000, least_tuples=2)
+    assert share == pytest.approx(counted_share(ZIPF, 20_000, sample_tuples=2000, least_tuples=2), abs=1e-6)
+    assert 0.9 * ZIPF.share_of_top(20_000) < share < ZIPF.share_of_top(20_000)
+
+
+def test_a_cache_learns_more_from_more_tuples() -> None:
+    shares = [counted_share(ZIPF, 1000, sample_tuples) for sample_tuples in (1e4, 1e5, 1e6, 1e7)]
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(ZIPF.share_of_top(1000), abs=0.01)
 
 
 def test_keys_are_cached_where_that_takes_less_memory() -> None:
-    found = cached(rows_bytes=10 * 80.0 - 30.0)  # as much as ten tuples
-    rates = ZIPF.probability * 200_000
-    assert found.parts[rates > 20] == pytest.approx(1, abs=0.02)
-    assert found.parts[rates < 5].max() < 0.05
-    assert found.share == pytest.approx(ZIPF.share_of_top(float(ZIPF.keys[rates > 10].sum())), abs=0.02)
+    per_turn = np.array([2.0, 5.0, 10.0, 20.0, 50.0])
+    parts = cheaper_cached(per_turn, waiting_tuples=10.0)
+    assert parts[per_turn >= 20] == pytest.approx(1, abs=0.02)
+    assert parts[per_turn <= 5].max() < 0.05
+    assert parts[2] == pytest.approx(0.5, abs=0.1)
 
 
-def test_larger_rows_leave_more_on_disk() -> None:
-    assert cached(rows_bytes=100.0).share > cached(rows_bytes=400.0).share
+@pytest.mark.parametrize("layout", ["heap", "clustered"])
+def test_larger_rows_leave_more_on_disk(layout: str) -> None:
+    narrow, wide = (cached_share(row_bytes=row_bytes, layout=layout) for row_bytes in (60, 400))
+    assert 0 < wide < narrow - 0.02
 
 
-def test_with_a_larger_factor_fewer_keys_change_sides() -> None:
-    often, seldom = cached(rows_bytes=400.0), cached(rows_bytes=400.0, switching_factor=2.0)
-    assert seldom.taken_bytes < often.taken_bytes / 10
+@pytest.mark.parametrize("layout", ["heap", "clustered"])
+def test_keys_without_rows_are_cached_for_less(layout: str) -> None:
+    assert cached_share(row_bytes=400, layout=layout, missing=0.5) > cached_share(row_bytes=400, layout=layout) + 0.02
 
 
-def test_keys_without_rows_are_cached_for_less() -> None:
-    with_missing = cached(rows_bytes=2000.0, missing_share=0.5)
-    assert with_missing.share > cached(rows_bytes=2000.0).share
-    assert np.all(with_missing.empty_parts >= with_missing.parts)
+def cached_share(*, row_bytes: int, layout: str, missing: float = 0.0) -> float:
+    """Return the share of tuples that SSBJ's cache answers with 4 MB."""
+    table = TableShape(rows=100_000, pages=1000, num_bytes=100_000 * row_bytes, layout=layout)  # type: ignore[arg-type]
+    master_schema = pa.schema([pa.field("id", pa.int64()), pa.field("text", pa.binary(row_bytes - 20))])
+    spec = JoinSpec.resolve(pa.schema([pa.field("id", pa.int64())]), master_schema, "id")
+    stream = StreamShape(keys=KeyDistribution.zipf(100_000, 1.0), missing_share=missing)
+    return model("ssbj").plan(JoinCase(table, stream, spec), 4_000_000, {}).loop.cache_share
 
 
 @pytest.mark.parametrize("name", ["meshjoin", "cmeshjoin", "ssbj"])

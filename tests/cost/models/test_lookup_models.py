@@ -7,9 +7,9 @@ from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.clock import HDD
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import model, predict
-from semistream.cost.models.lookups import lookup_times
+from semistream.cost.models.cache import aging_share
+from semistream.cost.models.lookups import times_of_lookups
 from semistream.cost.models.part_rates import PartRates, pool_misses
-from semistream.cost.models.recent_share import recent_share
 from semistream.storage import MasterTable
 from tests.cost.models.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
 from tests.operators.inside import inside
@@ -112,18 +112,18 @@ def test_pools_of_nothing_and_of_everything() -> None:
 
 def test_a_cache_for_all_keys_or_none() -> None:
     keys = KeyDistribution.zipf(1000, 1.0)
-    assert recent_share(keys, 1000, 500) == 1
-    assert recent_share(keys, 0, 500) == 0
-    shares = [recent_share(keys, capacity, capacity) for capacity in (10, 50, 200, 800)]
+    assert aging_share(keys, 1000, 500) == 1
+    assert aging_share(keys, 0, 500) == 0
+    shares = [aging_share(keys, capacity, capacity) for capacity in (10, 50, 200, 800)]
     assert shares == sorted(shares)
     assert all(share < keys.share_of_top(capacity) for share, capacity in zip(shares, (10, 50, 200, 800), strict=True))
 
 
 def test_tuples_that_come_faster_than_one_is_looked_up_wait_for_each_other() -> None:
     # Two tuples come while one is looked up, but nine of ten are hits.
-    calm = lookup_times(0.1, 0.01, 1000, arrivals_per_s=50)
-    busy = lookup_times(0.1, 0.01, 1000, arrivals_per_s=200)
-    busier = lookup_times(0.1, 0.01, 1000, arrivals_per_s=800)
+    calm = times_of_lookups(0.1, 0.01, 1000, arrivals_per_s=50)
+    busy = times_of_lookups(0.1, 0.01, 1000, arrivals_per_s=200)
+    busier = times_of_lookups(0.1, 0.01, 1000, arrivals_per_s=800)
     assert calm.waiting_s == pytest.approx(0, abs=1e-9)
     assert calm.processing_s == pytest.approx(0.001, rel=0.1)
     assert 0 < busy.waiting_s < busier.waiting_s

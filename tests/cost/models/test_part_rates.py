@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from semistream.cost.key_distribution import KeyDistribution, missed_keys
+from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.models import part_rates
 from semistream.cost.models.part_rates import PartRates, pool_misses
 from semistream.cost.models.partitions import PartitionLoads
@@ -61,7 +61,7 @@ def test_a_few_parts_stand_for_many(exponent: float, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("exponent", [1.0, 2.0, 10.0])
 @pytest.mark.parametrize("cached", [0.1, 0.5, 0.9])
 def test_rates_add_up_when_a_cache_holds_part_of_a_group(exponent: float, cached: float) -> None:
-    rates = PartRates.of(missed_keys(KeyDistribution.zipf(100_000, exponent), cached), 100)
+    rates = PartRates.of(KeyDistribution.zipf(100_000, exponent).missed(cached), 100)
     assert rates.total(rates.rate) == pytest.approx(1)
 
 

@@ -5,7 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from semistream.cost.key_distribution import KeyDistribution, missed_keys
+from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.models.part_rates import PartRates, increasing_root
 from semistream.cost.models.partitions import PartitionLoads, times_between_loads
 
@@ -74,12 +74,12 @@ def test_a_larger_window_never_reads_more() -> None:
 
 def test_missed_keys_are_what_the_cache_leaves() -> None:
     keys = KeyDistribution.zipf(1000, 1.0)
-    left = missed_keys(keys, cached_share=keys.share_of_top(10))
+    left = keys.missed(keys.share_of_top(10))
     assert left.num_keys == pytest.approx(990)
     assert float(np.dot(left.keys, left.probability)) == pytest.approx(1)
     assert left.probability[0] == pytest.approx(keys.probability[10] / (1 - keys.share_of_top(10)))
-    assert missed_keys(keys, 0.0) is keys
-    assert missed_keys(keys, 1.0).num_keys > 0
+    assert keys.missed(0.0) is keys
+    assert keys.missed(1.0).num_keys > 0
 
 
 def test_tuples_that_come_rarely_have_a_read_each() -> None:

@@ -7,7 +7,7 @@ from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.clock import HDD
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import model, predict
-from semistream.cost.models.sketch_share import sketch_share
+from semistream.cost.models.cache import counted_share
 from semistream.storage import MasterTable
 from tests.cost.models.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
 from tests.operators.inside import inside
@@ -102,7 +102,7 @@ def test_counts_of_a_sample_by_hand() -> None:
     keys = KeyDistribution(np.array([10.0, 30.0]), np.array([0.05, 1 / 60]))
     often, rarely = 1 - np.exp(-3) * 4, 1 - np.exp(-1) * 2
     capacity = 10 * often + 30 * rarely
-    assert sketch_share(keys, capacity, 60) == pytest.approx(0.5 * often + 0.5 * rarely)
-    assert sketch_share(keys, 0, 60) == 0
-    assert sketch_share(keys, 40, 60) == 1
-    assert 0.2 < sketch_share(keys, 10, 1e9) <= 0.5  # counters that are full tell nothing apart
+    assert counted_share(keys, capacity, 60) == pytest.approx(0.5 * often + 0.5 * rarely)
+    assert counted_share(keys, 0, 60) == 0
+    assert counted_share(keys, 40, 60) == 1
+    assert 0.2 < counted_share(keys, 10, 1e9) <= 0.5  # counters that are full tell nothing apart

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
-from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.key_distribution import KeyDistribution, poisson_at_least
 
 __all__ = ["ZipfFit", "fit_zipf"]
 
@@ -27,7 +27,6 @@ _FINE_STEPS = 14
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _RARE = 1e-9  # a class that a distribution all but excludes
 
-_Floats = npt.NDArray[np.float64]
 _Int64s = npt.NDArray[np.int64]
 
 
@@ -76,23 +75,10 @@ class _Classes:
         self.found = np.bincount(np.searchsorted(self.edges, counts, side="right") - 1, minlength=self.edges.size)
 
     def log_likelihood(self, keys: KeyDistribution) -> float:
-        below = _poisson_below(self.tuples * keys.probability, self.edges)
-        inside = np.diff(below, axis=1, append=1.0)
+        at_least = poisson_at_least(self.tuples * keys.probability, self.edges)
+        inside = -np.diff(at_least, axis=1, append=0.0)
         expected = np.maximum(keys.keys @ np.maximum(inside, 0.0), _RARE)
         return float(np.dot(self.found, np.log(expected)) - expected.sum())
-
-
-def _poisson_below(mean: _Floats, edges: _Floats) -> _Floats:
-    """Return the probability of less than each edge, one row per mean: exact for small counts, close for large."""
-    mean = mean[:, None]
-    count = np.arange(_EXACT_COUNTS, dtype=np.float64)
-    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(count[1:]))])
-    exact = np.cumsum(np.exp(count * np.log(mean) - mean - log_factorial), axis=1)
-    large = edges[_EXACT_COUNTS:]
-    # Wilson and Hilferty: the cube root is all but normal.
-    deviation = (1 - 1 / (9 * large) - np.cbrt(mean / large)) * 3 * np.sqrt(large)
-    normal = 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (deviation + 0.044715 * deviation**3)))
-    return np.concatenate([exact, normal], axis=1)
 
 
 def _best_exponent(classes: _Classes, domain: int) -> ZipfFit:

@@ -1,7 +1,7 @@
 """The cost of HYBRIDJOIN.
 
-M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data Warehousing", IJDWM 7(4), 2011 (S1),
-sections 4.4 and 4.5 (ll. 706-891); waiting and processing time, ll. 381-428.
+M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data Warehousing", IJDWM 7(4), 2011 (S1), sections 4.4
+and 4.5; waiting and processing time, section 3.
 
 Eq. 1  M = vP + alpha (M - vP) + (1 - alpha) (M - vP)                   `plan`: disk buffer, H and Q
 Eq. 2  w = k hS d / Rt                                                  `PartitionLoads.of_window` (D1)
@@ -28,9 +28,9 @@ paper       here                            unit
 
 Deviations
 ----------
-D1  The paper measures k = 1.36 once, for one exponent on one machine. Here w follows from how often each partition is
-    asked for (`PartitionLoads`): for equal partitions it is near 2 hS d / Rt, and it grows with skew.
-D2  The disk buffer is held three times with space to search it, the index and results being built are in M, and sizes
+D1  The paper measures k = 1.36 once, for one exponent on one machine. Here w follows from the rate at which each
+    partition is asked for (`PartitionLoads`): near 2 hS d / Rt for equal partitions, more with skew.
+D2  The disk buffer is held three times with space to search it. The index and results being built are in M. Sizes
     are those of the operator's structures: its own planning is asked.
 D3  A partition is read with the page before it, on which its first key may begin: b + 1 pages for one seek, in one
     read, or in two where the memory is small.
@@ -42,9 +42,16 @@ D6  When tuples arrive more slowly than they could be answered, loops go on at t
 """
 
 from semistream.cost.join_case import JoinCase
-from semistream.cost.model import LoopPlan, Settings, Times, b_to_try, known_settings, register_model, whole
-from semistream.cost.models.part_rates import PartRates
-from semistream.cost.models.partitions import PartitionLoads, PartitionMemory, partitions_of, times_between_loads
+from semistream.cost.model import (
+    LoopPlan,
+    Settings,
+    Times,
+    check_settings,
+    fitting_settings,
+    register_model,
+    whole_setting,
+)
+from semistream.cost.models.partitions import PartitionMemory, partition_times
 
 __all__ = ["HybridjoinModel"]
 
@@ -59,9 +66,8 @@ class HybridjoinModel:
     --------
     >>> import pyarrow as pa
     >>> from semistream.core.semantics import JoinSpec
+    >>> from semistream.cost.join_case import StreamShape, TableShape
     >>> from semistream.cost.key_distribution import KeyDistribution
-    >>> from semistream.cost.join_case import StreamShape
-    >>> from semistream.cost.join_case import TableShape
     >>> table = TableShape(rows=1_000_000, pages=2000, num_bytes=120_000_000, layout="clustered")
     >>> spec = JoinSpec.resolve(pa.schema({"id": "int64"}), pa.schema({"id": "int64", "name": "int64"}), "id")
     >>> case = JoinCase(table, StreamShape(keys=KeyDistribution.zipf(1_000_000, 0.0)), spec)
@@ -73,25 +79,14 @@ class HybridjoinModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Solve Eq. 1 for hS, and Eq. 2 for w."""
-        known_settings(_NAME, settings, ("b",))
-        memory = PartitionMemory.of(_NAME, case, memory_bytes, whole(settings, "b"))
-        rates = PartRates.of(case.stream.keys, memory.partitions)
-        loads = PartitionLoads.of_window(rates, memory.window.capacity)
-        return LoopPlan(
-            settings={"b": memory.plan.b},
-            memory=memory.memory,
-            loop=memory.loop(disk_tuples=1 / loads.per_tuple),
-            loops_per_cycle=max(1.0, loads.oldest_tuples * loads.per_tuple),
-            window_tuples=memory.window.capacity,
-        )
+        check_settings(_NAME, settings, ("b",))
+        memory = PartitionMemory.of(_NAME, case, memory_bytes, whole_setting(settings, "b"))
+        return memory.loop_plan({}, memory.window, memory.loads(case.stream.keys, memory.window))
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-        """Return what passes until the next loop begins, and until the tuple's partition was read (D6)."""
-        rates = PartRates.of(case.stream.keys, partitions_of(case.table, int(plan.settings["b"])))
-        return times_between_loads(rates, loop_s, arrivals_per_s)
+        """Return the time until the next loop begins, and until the tuple's partition is read (D6)."""
+        return partition_times(case, plan, loop_s, arrivals_per_s)
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         """Return every b that leaves room for a window, in even ratios."""
-        return [
-            {"b": b} for b in b_to_try(case.table.pages, lambda b: PartitionMemory.of(_NAME, case, memory_bytes, b))
-        ]
+        return fitting_settings(lambda b: PartitionMemory.of(_NAME, case, memory_bytes, b), pages=case.table.pages)

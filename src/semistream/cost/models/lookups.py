@@ -1,12 +1,6 @@
-"""What looking up tuples one by one reads through a buffer pool: shared by the models of INLJ and CINLJ.
+"""Joins that look up one tuple after the other: their pages in a buffer pool, their loop, and the times of tuples."""
 
-Waiting and processing time of joins that look up, in every step, all tuples that have arrived.
-
-Tuples come at even distances. A step takes those that are there, looks them up, and answers them at its end. Most of
-its time goes to reading pages for those that miss: their number is drawn, always alike. When no step finds more than
-one tuple, nobody waits. Otherwise some steps take longer than the distance of tuples, and the next ones find more.
-"""
-
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,17 +8,20 @@ import numpy as np
 from semistream.cost.join_case import JoinCase, TableShape
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop, searches_of
-from semistream.cost.model import Times
+from semistream.cost.model import LoopPlan, Times
 from semistream.cost.models.part_rates import PartRates, pool_misses
 from semistream.cost.models.scans import page_sizes
 from semistream.operators.phases.buffer_pool import BufferPool
-from semistream.operators.phases.lookup_memory import LookupMemory
+from semistream.operators.phases.lookup_memory import LookupMemory, LookupSplit
 
-__all__ = ["PageLookups", "lookup_memory", "lookup_times"]
+__all__ = ["lookup_memory", "lookup_plan", "lookup_times", "times_of_lookups"]
+
+_TUPLES = 20_000  # of a stream that is followed
+_SEED = 7
 
 
 def lookup_memory(case: JoinCase, memory_bytes: int) -> LookupMemory:
-    """Return what the look-up phase takes on a table of this shape."""
+    """Return the memory of the look-up phase on a table of this shape."""
     pages = page_sizes(case.table, case.spec.master_schema)
     return LookupMemory(
         budget_bytes=memory_bytes,
@@ -35,28 +32,22 @@ def lookup_memory(case: JoinCase, memory_bytes: int) -> LookupMemory:
 
 
 @dataclass(frozen=True)
-class PageLookups:
-    """Look-ups of tuples in a table, with so many pages in the pool.
+class _PageLookups:
+    """Look-ups of tuples in a table.
 
     Attributes
     ----------
     miss_share
-        Of the pages that are asked for, those that are not in the pool.
+        The share of pages asked for that are not in the pool.
     """
 
     table: TableShape
     miss_share: float
 
     @staticmethod
-    def of(table: TableShape, keys: KeyDistribution, pool_bytes: int) -> "PageLookups":
-        """Return the look-ups of tuples with these keys through a pool of so many bytes."""
+    def of(table: TableShape, keys: KeyDistribution, pool_bytes: int) -> "_PageLookups":
         pool_pages = pool_bytes // BufferPool.bytes_for(table.page_bytes, table.rows_per_page)
-        return PageLookups(table, pool_misses(PartRates.of(keys, table.pages), pool_pages))
-
-    @property
-    def _files(self) -> float:
-        """In how many sorted files a key may have rows."""
-        return max(1.0, self.table.files / self.table.buckets)
+        return _PageLookups(table, pool_misses(PartRates.of(keys, table.pages), pool_pages))
 
     @property
     def _more_pages(self) -> float:
@@ -66,23 +57,18 @@ class PageLookups:
     @property
     def pages_asked(self) -> float:
         """Pages that a tuple asks for."""
-        return self._files * (1 + self._more_pages)
-
-    @property
-    def pages_read(self) -> float:
-        """Pages that are read for a tuple."""
-        return self.pages_asked * self.miss_share
+        return self.table.files_per_key * (1 + self._more_pages)
 
     @property
     def seeks(self) -> float:
         """Reads for a tuple that do not begin where the one before ended."""
         follows_a_hit = self._more_pages * (1 - self.miss_share)
         goes_on = 1 / self.table.pages  # the page after the last one that was read
-        return self._files * self.miss_share * (1 + follows_a_hit) * (1 - goes_on)
+        return self.table.files_per_key * self.miss_share * (1 + follows_a_hit) * (1 - goes_on)
 
-    def loop(self, case: JoinCase, search_bytes: int, disk_tuples: float, cached_tuples: float = 0.0) -> Loop:
-        """Return the counts of a step that looks up so many tuples, in as many pages at a time as memory is for."""
-        pages = disk_tuples * self.pages_read
+    def loop(self, case: JoinCase, search_bytes: int, disk_tuples: float, cached_tuples: float) -> Loop:
+        """Return the counts of a step that looks up so many tuples; a search takes as many pages as its memory."""
+        pages = disk_tuples * (self.pages_asked * self.miss_share)
         return Loop(
             cached_tuples=cached_tuples,
             disk_tuples=disk_tuples,
@@ -96,25 +82,62 @@ class PageLookups:
         )
 
 
-_TUPLES = 20_000
-_SEED = 7
+def lookup_plan(
+    case: JoinCase,
+    memory: LookupMemory,
+    split: LookupSplit,
+    settings: dict[str, float],
+    most_w: int,
+    cached_share: float = 0.0,
+    other_components: Mapping[str, int] | None = None,
+) -> LoopPlan:
+    """Return the loop of a join that looks up at most ``most_w`` tuples in a step, behind a cache if there is one."""
+    search_bytes = memory.search_bytes(split.pages_bytes)
+    pool_bytes = split.pages_bytes - search_bytes
+    lookups = _PageLookups.of(case.table, case.stream.keys.missed(cached_share), pool_bytes)
+    most_misses = max(1, int(memory.max_accesses / lookups.pages_asked))
+    w = min(most_w, most_misses / (1 - cached_share))
+    return LoopPlan(
+        settings={"w": int(w), **settings},
+        memory={
+            "stream buffer": split.stream_buffer_bytes,
+            "index": memory.index_and_sizes_bytes,
+            "buffer pool": pool_bytes,
+            "disk buffer": search_bytes,
+            "looking up": memory.building_bytes,
+            **(other_components or {}),
+        },
+        loop=lookups.loop(case, search_bytes, w * (1 - cached_share), cached_tuples=w * cached_share),
+        loops_per_cycle=1.0,
+        window_tuples=w,
+    )
 
 
-def lookup_times(miss_share: float, miss_s: float, w: float, arrivals_per_s: float) -> Times:
-    """Return the mean times of tuples.
+def lookup_times(plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
+    """Return the times of tuples that are looked up once they have arrived; reading takes all of a loop's time."""
+    misses = max(plan.loop.seeks, 1e-9)
+    return times_of_lookups(misses / plan.loop.tuples, loop_s / misses, plan.window_tuples, arrivals_per_s)
+
+
+def times_of_lookups(miss_share: float, miss_s: float, w: float, arrivals_per_s: float) -> Times:
+    """Return the mean times of tuples that come at even distances.
+
+    A step takes the tuples that are there, looks them up, and answers them at its end. Which of them miss the pool is
+    drawn, always alike. When no step finds more than one tuple, nobody waits. Otherwise some steps take longer than the
+    distance of tuples, and the next ones find more.
 
     Parameters
     ----------
     miss_share, miss_s
-        Which share of the tuples has pages read, and how long that takes for one of them.
+        The share of tuples that have pages read, and how long that takes for one of them.
     w
-        How many tuples a step takes at most.
+        The most tuples of a step.
 
     Examples
     --------
     When every tuple has a page read before the next one comes, it waits for nothing:
 
-    >>> waiting_s, processing_s = lookup_times(miss_share=1.0, miss_s=0.01, w=100, arrivals_per_s=50)
+    >>> waiting_s, processing_s = times_of_lookups(miss_share=1.0, miss_s=0.01, w=100, arrivals_per_s=50)
     >>> round(waiting_s, 6), round(processing_s, 6)
     (0.0, 0.01)
     """

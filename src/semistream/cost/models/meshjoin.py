@@ -8,7 +8,7 @@ Eq. 2  c_loop = c_IO(b) + w (c_E + c_S + c_A) + b (vP / vR) c_H + sigma b (vP / 
                                                                        counts here (`Loop`), factors in a `Clock`
 Eq. 3  mu = w / c_loop                                                 `Prediction.tuples_per_s`
 Eq. 4  b / w reads per tuple, b / c_loop reads per second              `reads_per_tuple`, `reads_per_s`
-Eq. 5  lambda c_loop <= w: a rate is met by every w that is large enough
+Eq. 5  lambda c_loop <= w: every w that is large enough meets a rate
 Eq. 6  w = lambda c_loop: the least such w                             `least_w`
 
 Symbols
@@ -32,24 +32,30 @@ paper         here                            unit
 
 Deviations
 ----------
-D1  Sizes are measured ones: H and Q take what the operator's structures take, so that f and the size of a pointer
-    have no symbol. They do not grow quite evenly with w, so Eq. 1 is solved by looking for the largest window that
-    fits.
-D2  The disk buffer is held three times (D5 of the operator), with space to probe its rows. The directory of where
-    pages lie, a queue entry for every chunk and results being built are in M as well.
-D3  The stream buffer has its own share of M, at least w tuples: 1/32 of what H and Q have, more when scans are short.
-D4  c_IO(b) is seeks and bytes. A scan seeks once in each file, and b pages of its end may be fewer (D2 of the
-    operator): counts are means over a scan.
-D5  The table of symbols and Eq. 4 swap the names of the reads per tuple and per second: they are named by what they
-    are.
-D6  A tuple is answered when it has met all of R, a whole scan after it was read. S1 (ll. 381-387) counts half
-    a scan, which is when one match is found on average.
+D1  H and Q take the bytes of the operator's structures, so f and the size of a pointer have no symbol. They do not grow
+    evenly with w: Eq. 1 is solved by a search for the largest window that fits.
+D2  The disk buffer is held three times (D5 of the operator), with space to probe its rows. The directory of pages, a
+    queue entry for every chunk and results being built are in M as well.
+D3  The stream buffer has its own share of M, at least w tuples: 1/32 of the memory of H and Q, more for short scans.
+D4  c_IO(b) is seeks and bytes. A scan seeks once in each file, and its last read may be shorter (D2 of the operator):
+    counts are means over a scan.
+D5  The paper's table of symbols and Eq. 4 swap the names of the reads per tuple and per second.
+D6  A tuple is answered when it has met all of R, a whole scan after it was read. S1 (section 3) counts half a scan,
+    the mean time until one match is found.
 """
 
 from semistream.cost.join_case import JoinCase
 from semistream.cost.loop import Loop
-from semistream.cost.model import LoopPlan, Settings, Times, b_to_try, known_settings, register_model, whole
-from semistream.cost.models.scans import ScanMemory, scan_loop, scan_times
+from semistream.cost.model import (
+    LoopPlan,
+    Settings,
+    Times,
+    check_settings,
+    fitting_settings,
+    register_model,
+    whole_setting,
+)
+from semistream.cost.models.scans import ScanMemory, scan_times
 from semistream.operators.window.matching import matching_for
 from semistream.state.tuple_window import WindowShape
 
@@ -66,9 +72,8 @@ class MeshjoinModel:
     --------
     >>> import pyarrow as pa
     >>> from semistream.core.semantics import JoinSpec
+    >>> from semistream.cost.join_case import StreamShape, TableShape
     >>> from semistream.cost.key_distribution import KeyDistribution
-    >>> from semistream.cost.join_case import StreamShape
-    >>> from semistream.cost.join_case import TableShape
     >>> table = TableShape(rows=1_000_000, pages=2000, num_bytes=120_000_000)
     >>> spec = JoinSpec.resolve(pa.schema({"id": "int64"}), pa.schema({"id": "int64", "name": "int64"}), "id")
     >>> case = JoinCase(table, StreamShape(keys=KeyDistribution.zipf(1_000_000, 0.5)), spec)
@@ -78,22 +83,17 @@ class MeshjoinModel:
     """
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
-        """Solve Eq. 1 for the largest w, or for the memory that a given w takes."""
-        known_settings(_NAME, settings, ("b", "w"))
-        memory = self._memory(case, memory_bytes, whole(settings, "b"))
-        window = memory.window()
-        w = whole(settings, "w")
+        """Solve Eq. 1 for the largest w, or for the memory of a given w."""
+        check_settings(_NAME, settings, ("b", "w"))
+        memory = self._memory(case, memory_bytes, whole_setting(settings, "b"))
+        window = memory.window
+        w = whole_setting(settings, "w")
         if w is not None and w * memory.iterations < window.capacity:
             capacity = w * memory.iterations
             window = WindowShape(capacity, window.ring_bytes * capacity // window.capacity)
-        tuples = min(window.capacity / memory.iterations, memory.buffer_tuples)
-        return LoopPlan(
-            settings={"b": memory.plan.b, "w": tuples if w is None else w},
-            memory=memory.components(window),
-            loop=scan_loop(memory, disk_tuples=tuples),
-            loops_per_cycle=memory.iterations,
-            window_tuples=window.capacity,
-        )
+        plan = memory.loop_plan({}, window)
+        plan.settings["w"] = plan.loop.tuples if w is None else w
+        return plan
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
         """Return half a loop, and a scan (D6)."""
@@ -101,7 +101,7 @@ class MeshjoinModel:
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         """Return every b that leaves room for a window, in even ratios."""
-        return [{"b": b} for b in b_to_try(case.table.pages, lambda b: self._memory(case, memory_bytes, b))]
+        return fitting_settings(lambda b: self._memory(case, memory_bytes, b), pages=case.table.pages)
 
     @staticmethod
     def _memory(case: JoinCase, memory_bytes: int, b: int | None) -> ScanMemory:

@@ -1,12 +1,4 @@
-"""How often the parts of R are asked for: its pages, or partitions of several pages.
-
-How many look-ups miss a pool that keeps the pages that were used last.
-
-H. Che, Y. Tung, Z. Wang: "Hierarchical Web Caching Systems: Modeling, Design and Experimental Results", IEEE JSAC
-20(7), 2002: a page stays in the pool for about the same time t after it was used, whichever page it is. It is there
-when it was asked for within that time, which has the probability 1 - exp(-q t) for a page asked for at the rate q. As
-many pages are there as fit: that gives t.
-"""
+"""How often the parts of R are asked for, its pages or partitions of several pages; how many look-ups miss a pool."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +10,7 @@ from semistream.cost.key_distribution import KeyDistribution
 
 __all__ = ["PartRates", "increasing_root", "pool_misses"]
 
-_SCATTERED_PER_PART = 4  # beyond so many keys for each part, what keys add to a part evens out
+_SCATTERED_PER_PART = 4  # further keys of a part even out
 _LEAST_SCATTERED = 1024
 _MOST_PARTS_DRAWN = 1 << 20
 _MOST_HOT_KEYS = 1 << 16
@@ -32,7 +24,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PartRates:
-    """Groups of parts that are asked for about equally often, so that large tables take no longer to predict.
+    """Groups of parts that are asked for about equally often: large tables take no longer to predict.
 
     Attributes
     ----------
@@ -64,7 +56,7 @@ class PartRates:
     def of(keys: KeyDistribution, parts: int) -> "PartRates":
         """Return the rates of so many equal parts of R.
 
-        Where frequent keys lie anywhere, which part has which is drawn, always alike, and all others are spread evenly.
+        Where frequent keys lie anywhere, their parts are drawn, always alike; the other keys are spread evenly.
         """
         if keys.in_order:
             return _in_order(keys, parts)
@@ -80,7 +72,7 @@ class PartRates:
         return float(self.parts.sum())
 
     def total(self, of_part: _Floats) -> float:
-        """Return the sum over all parts of what is given for a part of each group."""
+        """Return the sum over all parts of a value given for a part of each group."""
         return float(np.dot(self.parts, of_part))
 
     def _grouped(self) -> "PartRates":
@@ -123,13 +115,13 @@ def _drawn(keys: KeyDistribution, parts: int, rng: np.random.Generator) -> _Floa
 
 
 def _of_many(keys: KeyDistribution, parts: int) -> PartRates:
-    """Draw where the most frequent keys lie. What the others add is drawn for some parts, which stand for all."""
+    """Draw the parts of the most frequent keys; the other keys are drawn for some parts, which stand for all."""
     rng = np.random.default_rng(_SEED)
     hot = int(np.searchsorted(np.cumsum(keys.keys), _MOST_HOT_KEYS, side="right"))
     hot_probability = np.repeat(keys.probability[:hot], np.round(keys.keys[:hot]).astype(np.int64))
     with_hot, where = np.unique(rng.integers(parts, size=hot_probability.size), return_inverse=True)
     hot_rates = np.bincount(where, weights=hot_probability, minlength=with_hot.size)
-    # As many of the other keys as come to lie in the parts that are drawn: a whole number of every few groups.
+    # As many of the other keys as the drawn parts have: a whole number of every few groups.
     others = keys.keys[hot:] * (_MOST_PARTS_DRAWN / parts)
     whole = np.diff(np.round(np.concatenate([[0.0], np.cumsum(others)])))
     other_rates = _drawn(KeyDistribution(whole, keys.probability[hot:]), _MOST_PARTS_DRAWN, rng)
@@ -167,7 +159,11 @@ def increasing_root(excess: Callable[[float], float], high: float) -> float:
 
 
 def pool_misses(rates: PartRates, pool_pages: float) -> float:
-    """Return the share of look-ups that miss a pool of so many pages.
+    """Return the share of look-ups that miss a pool of the pages used last.
+
+    After H. Che, Y. Tung, Z. Wang, "Hierarchical Web Caching Systems: Modeling, Design and Experimental Results", IEEE
+    JSAC 20(7), 2002: every page stays for about the same time t after it was used. A page asked for at the rate q is in
+    the pool with probability 1 - exp(-q t). As many pages are in it as fit: that gives t.
 
     Parameters
     ----------

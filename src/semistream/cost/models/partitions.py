@@ -1,29 +1,28 @@
-"""How often partitions of R are read for the stream tuples that wait for them: what models of HYBRIDJOIN share.
+"""Joins that read partitions of R: their memory (S1, Eq. 1), how often they read, and the times of tuples.
 
-M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data Warehousing", IJDWM 7(4), 2011 (S1), ll. 727-815.
+M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data Warehousing", IJDWM 7(4), 2011 (S1), section 4.4.
 
-Time is counted in tuples that enter the window. Partition p is asked for by a tuple with probability λ_p. When it has
-been read, nobody waits for it. Its next tuple comes 1/λ_p later on average, grows old, and at the age T it is the
-oldest of the window and has p read, for itself and for all that came meanwhile::
+Time is counted in tuples that enter the window. A tuple asks for partition p with probability λ_p. After a read of p
+nobody waits for it. Its next tuple comes 1/λ_p later on average, grows old, and at the age T it is the oldest of the
+window and has p read, for itself and for all that came meanwhile::
 
     read ──── 1/λ_p ────► first tuple ──────────── T ────────────► it is the oldest: read
                               └ others of p gather, λ_p T of them ┘
 
 So a turn of p takes 1/λ_p + T. Per tuple that enters there are Σ λ_p / (1 + λ_p T) reads, and
-Σ λ_p (T + λ_p T² / 2) / (1 + λ_p T) tuples wait. T is the one for which as many wait as the window holds, or for
-which the disk reads as fast as it can.
+Σ λ_p (T + λ_p T² / 2) / (1 + λ_p T) tuples wait. T follows from the tuples that the window holds, or from the speed of
+the disk.
 
-How a join that reads partitions would split its memory, and what it reads for one of them: S1 Eq. 1.
-
-The operators' own planning is asked, with the sizes of a table's shape. Nothing is worked out twice.
+Memory is planned by the operators' own planning, with the sizes of a shape in place of those of a staged table.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from semistream.core.errors import InvalidArgument
 from semistream.cost.join_case import JoinCase, TableShape
+from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop
-from semistream.cost.model import Times
+from semistream.cost.model import LoopPlan, Times
 from semistream.cost.models.part_rates import PartRates, increasing_root
 from semistream.cost.models.scans import page_sizes, window_shape
 from semistream.operators.phases.partition_phase import PartitionPhase
@@ -35,12 +34,18 @@ from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching
 from semistream.state.tuple_window import WindowShape
 
-__all__ = ["PartitionLoads", "PartitionMemory", "partitions_of", "require_clustered", "times_between_loads"]
+__all__ = ["PartitionLoads", "PartitionMemory", "partition_times", "partitions_of", "times_between_loads"]
+
+
+def partitions_of(table: TableShape, b: int) -> int:
+    """Return how many partitions of ``b`` pages the buckets of a table have."""
+    pages_of_bucket = -(-table.pages // table.buckets)
+    return table.buckets * -(-pages_of_bucket // b)
 
 
 @dataclass(frozen=True)
 class PartitionLoads:
-    """Reads of partitions whose oldest waiting tuple is ``oldest_tuples`` old when it has its partition read.
+    """Reads of partitions.
 
     Attributes
     ----------
@@ -53,13 +58,13 @@ class PartitionLoads:
     --------
     >>> import numpy as np
 
-    Of four partitions one is read for every tuple that enters, when none may wait:
+    When no tuple may wait, each has its partition read:
 
     >>> rates = PartRates(np.array([0.25]), np.array([4.0]))
     >>> PartitionLoads(rates, 0.0).per_tuple
     1.0
 
-    A window for 100 tuples gathers 40 for each read: 30, 20 and 10 wait for the others then:
+    A window for 100 tuples gathers 40 for each read of one of four partitions: 30, 20 and 10 wait for the others then:
 
     >>> round(1 / PartitionLoads.of_window(rates, 100).per_tuple)
     40
@@ -70,7 +75,7 @@ class PartitionLoads:
 
     @staticmethod
     def of_window(rates: PartRates, window_tuples: float) -> "PartitionLoads":
-        """Return the reads of a join whose window of so many tuples is always full when it reads."""
+        """Return the reads of a join whose window of so many tuples is full at each read."""
 
         def excess(oldest_tuples: float) -> float:
             loads = PartitionLoads(rates, oldest_tuples)
@@ -92,7 +97,7 @@ class PartitionLoads:
 
     @property
     def per_tuple(self) -> float:
-        """Reads for each tuple that enters the window; the papers' w is one divided by it."""
+        """Reads for each tuple that enters the window: the inverse of the papers' w."""
         rate = self.rates.rate
         return self.rates.total(rate / (1 + rate * self.oldest_tuples))
 
@@ -103,15 +108,22 @@ class PartitionLoads:
         return self.rates.total(own * (1 + own / 2) / (1 + own))
 
 
+def partition_times(case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
+    """Return the times of tuples when one partition after the other is read."""
+    cached_share = plan.loop.cache_share
+    rates = PartRates.of(case.stream.keys.missed(cached_share), partitions_of(case.table, int(plan.settings["b"])))
+    return times_between_loads(rates, loop_s, arrivals_per_s, cached_share)
+
+
 def times_between_loads(rates: PartRates, loop_s: float, arrivals_per_s: float, cached_share: float = 0.0) -> Times:
-    """Return the times of tuples when one partition after the other is read, in ``loop_s`` each.
+    """Return the times of tuples when a partition is read every ``loop_s``.
 
     Parameters
     ----------
     rates
         λ_p of the tuples that no cache answers.
     cached_share
-        Of the tuples that arrive; they are answered at the end of the loop that they enter.
+        The share of tuples that a cache answers, at the end of the loop that they enter.
     """
     to_disk_per_s = arrivals_per_s * (1 - cached_share)
     if not to_disk_per_s:
@@ -126,26 +138,9 @@ def times_between_loads(rates: PartRates, loop_s: float, arrivals_per_s: float, 
     )
 
 
-def require_clustered(name: str, case: JoinCase) -> None:
-    """Raise `InvalidArgument` unless keys can be looked up in the table."""
-    if case.table.layout != "clustered":
-        raise InvalidArgument(
-            f"{name} looks keys up and the table has layout {case.table.layout!r}: ask for layout='clustered', "
-            "or for 'meshjoin'"
-        )
-    if not case.spec.stream_keys:
-        raise InvalidArgument(f"{name} finds rows by the table's key and the join compares none: ask for 'meshjoin'")
-
-
-def partitions_of(table: TableShape, b: int) -> int:
-    """Return into how many partitions of ``b`` pages the buckets of a table are divided."""
-    pages_of_bucket = -(-table.pages // table.buckets)
-    return table.buckets * -(-pages_of_bucket // b)
-
-
 @dataclass(frozen=True)
 class PartitionMemory:
-    """The budget of HYBRIDJOIN or CHYBRIDJOIN, planned.
+    """The budget of a join that reads partitions, planned.
 
     Attributes
     ----------
@@ -154,7 +149,7 @@ class PartitionMemory:
     window
         H_S and Q.
     memory
-        Bytes by component, named as `Operator.memory` names them; those of a cache are not among them.
+        Bytes by component, named as `Operator.memory` names them, without those of a cache.
     """
 
     case: JoinCase
@@ -172,8 +167,8 @@ class PartitionMemory:
         cache_share: float = 0.0,
         shedding: SheddingConfig | None = None,
     ) -> "PartitionMemory":
-        """Plan as the operator ``name`` does; raises `BudgetTooSmall`, naming the least that would do."""
-        require_clustered(name, case)
+        """Plan as the operator ``name`` does; raise `BudgetTooSmall`, naming the least that would do."""
+        case.require_clustered(name)
         table, spec = case.table, case.spec
         pages = page_sizes(table, spec.master_schema)
         codes = EqualityMatching(spec)  # a window by partition takes as much
@@ -199,43 +194,60 @@ class PartitionMemory:
         )
         plan = planner.plan(b)
         window = window_shape(case, codes, plan.window_bytes)
-        hash_bytes, queue_bytes = window.nbytes(codes, spec.stream_schema, False)
         partitions_bytes = Partitions.bytes_for(partitions_of(table, plan.b), table.buckets, table.files)
         memory = {
             "disk buffer": plan.disk_bytes,
             "index": pages.index_bytes + partitions_bytes,
             "found": PartitionPhase.found_bytes(delivery),
             "stream buffer": plan.stream_buffer_bytes,
-            "H_S": hash_bytes,
-            "queue": queue_bytes,
             "results": delivery.reserved_bytes,
         }
         return PartitionMemory(case, plan, window, {**memory, "shedding": shedding_bytes} if shedding else memory)
 
     @property
     def partitions(self) -> int:
-        """Into how many partitions R is divided."""
+        """The number of partitions of R."""
         return partitions_of(self.case.table, self.plan.b)
 
     @property
     def pages_per_load(self) -> float:
-        """Pages of a partition, and in every file the one before it, on which its first key may begin."""
+        """Pages of a partition, and in every file the page before it, on which its first key may begin."""
         table = self.case.table
         with_page_before = self.partitions - table.buckets
-        return (table.pages + self.seeks_per_load * with_page_before) / self.partitions
-
-    @property
-    def seeks_per_load(self) -> float:
-        """Reads of a partition that begin elsewhere: one for each sorted file that may hold its keys."""
-        return max(1.0, self.case.table.files / self.case.table.buckets)
+        return (table.pages + table.files_per_key * with_page_before) / self.partitions
 
     @property
     def reads_per_load(self) -> float:
         """Reads of a partition; in each file the page before takes one of its own where a read has no room for it."""
         with_page_before = 1 - self.case.table.buckets / self.partitions
-        pages_of_file = self.plan.b / self.seeks_per_load + 1
+        pages_of_file = self.plan.b / self.case.table.files_per_key + 1
         one_more = with_page_before if pages_of_file > self.plan.read_pages else 0.0
-        return self.seeks_per_load * (1 + one_more)
+        return self.case.table.files_per_key * (1 + one_more)
+
+    def loads(self, missed: KeyDistribution, window: WindowShape) -> PartitionLoads:
+        """Return the reads for tuples with the keys ``missed``, with this window."""
+        return PartitionLoads.of_window(PartRates.of(missed, self.partitions), window.capacity)
+
+    def loop_plan(
+        self,
+        settings: dict[str, float],
+        window: WindowShape,
+        loads: PartitionLoads,
+        cached_share: float = 0.0,
+        cache_components: Mapping[str, int] | None = None,
+        factors: str | None = None,
+    ) -> LoopPlan:
+        """Return the loop with this window and these reads, behind a cache that answers a share of the tuples."""
+        hash_bytes, queue_bytes = window.nbytes(EqualityMatching(self.case.spec), self.case.spec.stream_schema, False)
+        disk_tuples = 1 / loads.per_tuple
+        return LoopPlan(
+            settings={"b": self.plan.b, **settings},
+            memory={**self.memory, "H_S": hash_bytes, "queue": queue_bytes, **(cache_components or {})},
+            loop=self.loop(disk_tuples, disk_tuples * cached_share / (1 - cached_share)),
+            loops_per_cycle=max(1.0, loads.oldest_tuples * loads.per_tuple),
+            window_tuples=window.capacity,
+            factors=factors,
+        )
 
     def loop(self, disk_tuples: float, cached_tuples: float = 0.0) -> Loop:
         """Return the counts of one iteration, which reads one partition for so many tuples."""
@@ -246,7 +258,7 @@ class PartitionMemory:
             master_rows=self.pages_per_load * table.rows_per_page,
             results=(cached_tuples + disk_tuples) * self.case.results_per_tuple,
             reads=self.reads_per_load,
-            seeks=self.seeks_per_load,
+            seeks=table.files_per_key,
             pages=self.pages_per_load,
             bytes_read=self.pages_per_load * table.page_bytes,
         )

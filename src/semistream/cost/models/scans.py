@@ -1,11 +1,12 @@
-"""How a join would split its memory on a table of a given shape: S3 Eq. 1, by the operators' own planning.
+"""Joins that scan R: how they split their memory (S3, Eq. 1), their loop, and the times of tuples.
 
-Nothing is worked out twice: the sizes of a shape are put in the place of those of a staged table.
-
-What the cost models of joins that scan R share: their loop, and the times of tuples.
+The operators' own planning is asked, with the sizes of a shape in place of those of a staged table.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.state.tuple_store import TupleStore
 from semistream.state.tuple_window import VarlenSizes, WindowCodes, WindowShape
 
-__all__ = ["ScanMemory", "buffer_tuples", "page_sizes", "scan_loop", "scan_times", "window_shape"]
+__all__ = ["ScanMemory", "buffer_tuples", "page_sizes", "scan_times", "window_shape"]
 
 _PAGE_ENTRY_BYTES = 32  # of the directory of pages: file, offset, length, rows, checksum
 _FIRST_CODE_BYTES = 8
@@ -29,8 +30,8 @@ _FIRST_CODE_BYTES = 8
 def page_sizes(table: TableShape, master_schema: pa.Schema) -> PageSizes:
     """Return the sizes of the pages of a table, all alike."""
     largest_bytes = int(table.largest_page_bytes or -(-table.num_bytes // table.pages))
-    per_file, more = divmod(table.pages, min(table.files, table.pages))
     files = min(table.files, table.pages)
+    per_file, more = divmod(table.pages, files)
     entry_bytes = _PAGE_ENTRY_BYTES + (_FIRST_CODE_BYTES if table.layout == "clustered" else 0)
     return PageSizes(
         pages_per_file=tuple(per_file + (file < more) for file in range(files)),
@@ -49,7 +50,7 @@ def window_shape(case: JoinCase, codes: WindowCodes, window_bytes: int) -> Windo
 
 
 def buffer_tuples(case: JoinCase, plan: ScanPlan) -> int:
-    """Return how many tuples the stream buffer has for an iteration when the stream never lacks any."""
+    """Return how many tuples the stream buffer holds for an iteration when the stream never lacks any."""
     tuple_bytes = TupleStore.fixed_bytes_per_tuple(case.spec.stream_schema) + case.stream.varlen_bytes
     return StreamBuffer.tuples_in(plan.stream_buffer_bytes, tuple_bytes)
 
@@ -60,8 +61,6 @@ class ScanMemory:
 
     Attributes
     ----------
-    pages
-        Of the table.
     plan
         The split, as the operator makes it.
     results_bytes
@@ -78,7 +77,7 @@ class ScanMemory:
     def of(
         name: str, case: JoinCase, codes: WindowCodes, memory_bytes: int, b: int | None, cache_share: float = 0.0
     ) -> "ScanMemory":
-        """Plan as the operator ``name`` does; raises `BudgetTooSmall`, naming the least that would do."""
+        """Plan as the operator ``name`` does; raise `BudgetTooSmall`, naming the least that would do."""
         pages = page_sizes(case.table, case.spec.master_schema)
         results_bytes = Delivery(case.spec, memory_bytes, ordered=False).reserved_bytes
         planner = ScanPlanner(
@@ -99,61 +98,65 @@ class ScanMemory:
         return self.plan.iterations_per_cycle
 
     @property
-    def buffer_tuples(self) -> int:
-        """How many tuples the stream buffer has for an iteration when the stream never lacks any."""
+    def most_tuples(self) -> int:
+        """The most tuples that the stream buffer has for an iteration."""
         return buffer_tuples(self.case, self.plan)
 
-    def window(self, window_bytes: int | None = None) -> WindowShape:
-        """Return the shape of H_S with Q in its share, or in another."""
-        return window_shape(self.case, self.codes, self.plan.window_bytes if window_bytes is None else window_bytes)
+    @cached_property
+    def window(self) -> WindowShape:
+        """H_S with Q in its share."""
+        return window_shape(self.case, self.codes, self.plan.window_bytes)
 
-    def components(self, window: WindowShape) -> dict[str, int]:
-        """Return bytes by component, named as `Operator.memory` names them."""
+    def loop_plan(
+        self,
+        settings: dict[str, float],
+        window: WindowShape,
+        cached_share: float = 0.0,
+        cache_components: Mapping[str, int] | None = None,
+    ) -> LoopPlan:
+        """Return the loop with this window, behind a cache that answers a share of the tuples."""
         hash_bytes, queue_bytes = window.nbytes(self.codes, self.case.spec.stream_schema, False)
-        return {
-            "disk buffer": self.plan.disk_bytes,
-            "index": self.pages.index_bytes,
-            "stream buffer": self.plan.stream_buffer_bytes,
-            "H_S": hash_bytes,
-            "queue": queue_bytes + self.plan.chunks * CHUNK_BYTES,
-            "results": self.results_bytes,
-        }
+        disk_tuples = min(window.capacity / self.iterations, self.most_tuples * (1 - cached_share))
+        cached_tuples = disk_tuples * cached_share / (1 - cached_share) if cached_share < 1 else float(self.most_tuples)
+        return LoopPlan(
+            settings={"b": self.plan.b, **settings},
+            memory={
+                "disk buffer": self.plan.disk_bytes,
+                "index": self.pages.index_bytes,
+                "stream buffer": self.plan.stream_buffer_bytes,
+                "H_S": hash_bytes,
+                "queue": queue_bytes + self.plan.chunks * CHUNK_BYTES,
+                "results": self.results_bytes,
+                **(cache_components or {}),
+            },
+            loop=self._loop(disk_tuples, cached_tuples),
+            loops_per_cycle=self.iterations,
+            window_tuples=window.capacity,
+        )
 
+    def _loop(self, disk_tuples: float, cached_tuples: float) -> Loop:
+        """Return the counts of one iteration, on average over a scan: the last read of a file may be shorter.
 
-def scan_loop(memory: ScanMemory, disk_tuples: float, cached_tuples: float = 0.0) -> Loop:
-    """Return the counts of one iteration, on average over a scan: the last read of a file may be shorter.
-
-    Nothing is read for tuples that are all answered by a cache.
-    """
-    table, k = memory.case.table, memory.iterations
-    if not disk_tuples:
-        results = cached_tuples * memory.case.results_per_tuple
+        A cache that answers all tuples leaves nothing to read.
+        """
+        table = self.case.table
+        iterations = self.iterations if disk_tuples else math.inf
         return Loop(
             cached_tuples=cached_tuples,
-            disk_tuples=0,
-            master_rows=0,
-            results=results,
-            reads=0,
-            seeks=0,
-            pages=0,
-            bytes_read=0,
+            disk_tuples=disk_tuples,
+            master_rows=table.rows / iterations,
+            results=(cached_tuples + disk_tuples) * self.case.results_per_tuple,
+            reads=1 if disk_tuples else 0,
+            seeks=len(self.pages.pages_per_file) / iterations,
+            pages=table.pages / iterations,
+            bytes_read=table.num_bytes / iterations,
         )
-    return Loop(
-        cached_tuples=cached_tuples,
-        disk_tuples=disk_tuples,
-        master_rows=table.rows / k,
-        results=(cached_tuples + disk_tuples) * memory.case.results_per_tuple,
-        reads=1,
-        seeks=len(memory.pages.pages_per_file) / k,
-        pages=table.pages / k,
-        bytes_read=table.num_bytes / k,
-    )
 
 
 def scan_times(plan: LoopPlan, loop_s: float) -> Times:
-    """Return the times of tuples: half a loop until one begins, then a loop from the cache, or else a scan of R.
+    """Return half a loop of waiting, then a loop for a tuple from the cache, or else a scan of R.
 
-    They do not depend on the arrival rate: loops go on, with fewer tuples, when the stream is slow.
+    The arrival rate plays no part: when the stream is slow, loops go on with fewer tuples.
     """
     through_cache = plan.loop.cache_share
     processing_s = through_cache * loop_s + (1 - through_cache) * plan.loops_per_cycle * loop_s

@@ -3,16 +3,15 @@
 M. A. Naeem, G. Weber, C. Lutteroth: "A Memory-Optimal Many-to-Many Semi-Stream Join", Distributed and Parallel
 Databases (S0), section 3.2, Eq. 1-5.
 
-Eq. 1  M = (b + hR f) vR + wS (Rt / b) (vP + f vS)               `plan`: what the cache leaves is the window
+Eq. 1  M = (b + hR f) vR + wS (Rt / b) (vP + f vS)               `plan`: the cache leaves the rest to the window
 Eq. 2  c_loop = c_IO(b) + b (c_H + c_B) + wN (c_S + c_H + c_O) + wS (c_E + c_S + c_A + c_O)
                                                                  counts here (`Loop`), factors in a `Clock`
 Eq. 3  mu = (wN + wS) / c_loop                                   `Prediction.tuples_per_s`
-Eq. 4  lambda <= (wN + wS) / c_loop: a rate is met by all that are larger
+Eq. 4  lambda <= (wN + wS) / c_loop: all that are larger meet a rate
 Eq. 5  lambda = (wN + wS) / c_loop: the least                    `least_tuples`
 
-Eq. 1 has two unknowns, hR and wS. The paper gives no equation for hR. Here it follows from the cache inequality,
-m vR < n vS, where n, the tuples of a key during a scan, grows with the rate, and the rate with what is cached: a fixed
-point.
+Eq. 1 has two unknowns, hR and wS, and the paper gives no equation for hR. Here it follows from the cache inequality,
+m vR < n vS: n, the tuples of a key during a scan, grows with the rate, and the rate with the cache: a fixed point.
 
 Symbols
 -------
@@ -39,38 +38,48 @@ Deviations
 ----------
 D1  MESHJOIN's model's D1-D4 and D6 hold here too: measured sizes, the disk buffer held three times, the stream buffer
     and the fixed parts within M.
-D2  The cached keys are not all those for which the inequality holds, and some for which it does not: tuples come by
-    chance, and only so many keys can be counted at once (`semistream.cost.models.inequality_share`).
+D2  Tuples come by chance: some cached keys do not satisfy the inequality on average, and some that do are not cached
+    (`cheaper_cached`).
 D3  H_R has a reserve for keys that come next, as `semistream.operators.cache.balance` keeps it.
 D4  The cache is that of the long run, which is reached after some dozens of scans.
 D5  Eq. 6 equates bytes with tuples and is left out.
 D6  c_B, of moving a row into the cache, has no count of its own: few rows move in the long run.
 D7  On a clustered table the disk phase is HYBRIDJOIN's (D8 of the operator): b pages are read for the oldest tuple and
-    for all that wait for them, and wS is what `semistream.cost.models.partitions` says of the tuples that miss the
-    cache. A key is looked at when its partition is read, and half of its tuples then wait on average. The join is
-    taken to compare the table's key; where it does not, the operator scans.
-D8  The stream buffer can be too small for all the tuples of an iteration: then an iteration answers what it holds.
+    for all that wait for them, and wS follows from `PartitionLoads` for the tuples that miss the cache. The model
+    takes the join to compare the table's key; where it does not, the operator scans.
+D8  The stream buffer can be too small for all the tuples of an iteration: then an iteration answers the tuples in it.
 """
+
+from typing import NamedTuple
+
+import numpy as np
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.clock import by_partition
 from semistream.cost.join_case import JoinCase
-from semistream.cost.key_distribution import KeyDistribution, missed_keys
-from semistream.cost.model import LoopPlan, Settings, Times, b_to_try, known_settings, register_model, whole
-from semistream.cost.models.balanced_memory import BalancedMemory
-from semistream.cost.models.inequality_share import SCAN, InequalityLooks
-from semistream.cost.models.part_rates import PartRates
-from semistream.cost.models.partitions import PartitionLoads, PartitionMemory, partitions_of, times_between_loads
-from semistream.cost.models.scans import ScanMemory, buffer_tuples, scan_loop, scan_times
+from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.model import (
+    LoopPlan,
+    Settings,
+    Times,
+    check_settings,
+    fitting_settings,
+    register_model,
+    whole_setting,
+)
+from semistream.cost.models.cache import MOST_CACHED, CacheMemory, cheaper_cached
+from semistream.cost.models.partitions import PartitionLoads, PartitionMemory, partition_times
+from semistream.cost.models.scans import ScanMemory, buffer_tuples, scan_times, window_shape
 from semistream.operators.cache.balance import Balance
-from semistream.operators.phases.partition_phase import PartitionPhase
+from semistream.operators.phases.scan_plan import ScanPlan
 from semistream.operators.window.matching import EqualityMatching
 from semistream.state.tuple_window import WindowShape
 
 __all__ = ["SsbjModel", "least_tuples"]
 
 _NAME = "ssbj"
-_SCANS_OF_A_ROUND = 3  # keys are counted, collected and moved
+_ROUNDS = 60
+_TOLERANCE = 2e-4
 
 
 @register_model(_NAME)
@@ -81,8 +90,7 @@ class SsbjModel:
     --------
     >>> import pyarrow as pa
     >>> from semistream.core.semantics import JoinSpec
-    >>> from semistream.cost.join_case import StreamShape
-    >>> from semistream.cost.join_case import TableShape
+    >>> from semistream.cost.join_case import StreamShape, TableShape
     >>> table = TableShape(rows=1_000_000, pages=2000, num_bytes=120_000_000)
     >>> spec = JoinSpec.resolve(pa.schema({"id": "int64"}), pa.schema({"id": "int64", "name": "int64"}), "id")
     >>> case = JoinCase(table, StreamShape(keys=KeyDistribution.zipf(1_000_000, 1.0)), spec)
@@ -93,26 +101,23 @@ class SsbjModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Solve Eq. 1 and the cache inequality together."""
-        known_settings(_NAME, settings, ("b", "switching_factor"))
+        check_settings(_NAME, settings, ("b", "switching_factor"))
         factor = settings.get("switching_factor", 1.0)
         if not 0 < factor < float("inf"):
             raise InvalidArgument(f"switching_factor={factor} must be above 0; 1 is the paper's best")
-        b = whole(settings, "b")
         plan = _plan_by_partition if _is_by_partition(case) else _plan_by_scan
-        return plan(case, memory_bytes, b, factor)
+        return plan(case, memory_bytes, whole_setting(settings, "b"), factor)
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
         """Return half a loop, and for tuples that miss the cache a scan, or the time until their partition is read."""
-        if not _is_by_partition(case):
-            return scan_times(plan, loop_s)
-        missed = missed_keys(case.stream.keys, plan.loop.cache_share)
-        rates = PartRates.of(missed, partitions_of(case.table, int(plan.settings["b"])))
-        return times_between_loads(rates, loop_s, arrivals_per_s, plan.loop.cache_share)
+        if _is_by_partition(case):
+            return partition_times(case, plan, loop_s, arrivals_per_s)
+        return scan_times(plan, loop_s)
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         """Return every b that leaves room for a window, in even ratios."""
         memory = _partition_memory if _is_by_partition(case) else _scan_memory
-        return [{"b": b} for b in b_to_try(case.table.pages, lambda b: memory(case, memory_bytes, b))]
+        return fitting_settings(lambda b: memory(case, memory_bytes, b), pages=case.table.pages)
 
 
 def _is_by_partition(case: JoinCase) -> bool:
@@ -124,70 +129,93 @@ def _scan_memory(case: JoinCase, memory_bytes: int, b: int | None) -> ScanMemory
     return ScanMemory.of(_NAME, case, codes, memory_bytes, b, cache_share=Balance.first_cache_share())
 
 
-def _plan_by_scan(case: JoinCase, memory_bytes: int, b: int | None, factor: float) -> LoopPlan:
-    memory = _scan_memory(case, memory_bytes, b)
-    balanced = BalancedMemory.of(
-        case,
-        memory.codes,
-        memory.plan,
-        factor,
-        looks=lambda missed, window, share: SCAN,
-        turns_between_aims=_SCANS_OF_A_ROUND,
-        most_turn_tuples=memory.buffer_tuples * memory.iterations,
-    )
-    share = balanced.cached.share
-    disk_tuples = min(balanced.window.capacity / memory.iterations, memory.buffer_tuples * (1 - share))
-    return LoopPlan(
-        settings={"b": memory.plan.b, "switching_factor": factor},
-        memory={**memory.components(balanced.window), **balanced.components},
-        loop=scan_loop(memory, disk_tuples=disk_tuples, cached_tuples=disk_tuples * share / (1 - share)),
-        loops_per_cycle=memory.iterations,
-        window_tuples=balanced.window.capacity,
-    )
-
-
-# --- on a clustered table (D7) ----------------------------------------------------------------------------------------
-
-
 def _partition_memory(case: JoinCase, memory_bytes: int, b: int | None) -> PartitionMemory:
     return PartitionMemory.of(_NAME, case, memory_bytes, b, cache_share=Balance.first_cache_share())
 
 
+def _plan_by_scan(case: JoinCase, memory_bytes: int, b: int | None, factor: float) -> LoopPlan:
+    memory = _scan_memory(case, memory_bytes, b)
+    settled = _settled(case, memory.plan, factor, memory.most_tuples * memory.iterations)
+    return memory.loop_plan({"switching_factor": factor}, settled.window, settled.share, settled.components)
+
+
 def _plan_by_partition(case: JoinCase, memory_bytes: int, b: int | None, factor: float) -> LoopPlan:
     memory = _partition_memory(case, memory_bytes, b)
-    codes = EqualityMatching(case.spec)  # a window by partition takes as much
-
-    def loads(missed: KeyDistribution, window: WindowShape, share: float) -> PartitionLoads:
-        rates = PartRates.of(missed, memory.partitions)
-        full = PartitionLoads.of_window(rates, window.capacity)
-        most = max(1.0, buffer_tuples(case, memory.plan) * (1 - share))
-        return full if full.per_tuple * most >= 1 else PartitionLoads.of_speed(rates, 1 / most)  # D8
-
-    def looks(missed: KeyDistribution, window: WindowShape, share: float) -> InequalityLooks:
-        # From one reading of a partition to the next: its first tuple comes, and grows old.
-        turns = (memory.partitions + loads(missed, window, share).oldest_tuples) / window.capacity
-        return InequalityLooks(
-            turns_between=turns,
-            turns_gathering=turns,
-            turns_collecting=0.0,
-            occupancy=PartitionPhase.OCCUPANCY,
-            counts_first=False,
-            least_waiting=2,
-        )
-
-    balanced = BalancedMemory.of(case, codes, memory.plan, factor, looks=looks, turns_between_aims=1)
-    share = balanced.cached.share
-    reads = loads(balanced.missed, balanced.window, share)
-    disk_tuples = 1 / reads.per_tuple
-    hash_bytes, queue_bytes = balanced.window.nbytes(codes, case.spec.stream_schema, False)
-    return LoopPlan(
-        settings={"b": memory.plan.b, "switching_factor": factor},
-        memory={**memory.memory, "H_S": hash_bytes, "queue": queue_bytes, **balanced.components},
-        loop=memory.loop(disk_tuples=disk_tuples, cached_tuples=disk_tuples * share / (1 - share)),
-        loops_per_cycle=max(1.0, reads.oldest_tuples * reads.per_tuple),
-        window_tuples=balanced.window.capacity,
-        factors=by_partition(_NAME),
+    settled = _settled(case, memory.plan, factor)
+    loads = memory.loads(settled.missed, settled.window)
+    most = max(1.0, buffer_tuples(case, memory.plan) * (1 - settled.share))
+    if loads.per_tuple * most < 1:  # D8
+        loads = PartitionLoads.of_speed(loads.rates, 1 / most)
+    return memory.loop_plan(
+        {"switching_factor": factor}, settled.window, loads, settled.share, settled.components, by_partition(_NAME)
     )
+
+
+class _Settled(NamedTuple):
+    """The common memory of window and cache once its split no longer changes.
+
+    Attributes
+    ----------
+    window
+        H_S and Q.
+    share
+        The share of tuples that the cache answers.
+    missed
+        The keys of the other tuples.
+    components
+        Bytes of the cache by component, named as `Operator.memory` names them.
+    """
+
+    window: WindowShape
+    share: float
+    missed: KeyDistribution
+    components: dict[str, int]
+
+
+def _settled(
+    case: JoinCase, plan: ScanPlan, switching_factor: float, most_turn_tuples: float = float("inf")
+) -> _Settled:
+    """Return the split that a ``plan`` comes to.
+
+    The cached keys depend on the tuples of a turn, these on the window, and the window on the memory that the cache
+    leaves.
+
+    Parameters
+    ----------
+    most_turn_tuples
+        How many tuples the stream buffer can bring in a turn.
+    """
+    keys, schema, codes = case.stream.keys, case.spec.stream_schema, EqualityMatching(case.spec)
+    pool_bytes = plan.window_bytes + plan.cache_bytes
+    cache = CacheMemory.of(case, "inequality", pool_bytes)
+    window = window_shape(case, codes, plan.window_bytes)
+    tuple_bytes = sum(window.nbytes(codes, schema, False)) / window.capacity
+    key_bytes = cache.sizes.cached_key_bytes
+    # The share of keys with rows and of those without, and the bytes of one in the cache.
+    kinds = (
+        (1 - case.stream.missing_share, key_bytes + case.table.rows_per_key * cache.sizes.row_bytes),
+        (case.stream.missing_share, float(key_bytes)),
+    )
+    share = used_bytes = 0.0
+    parts, cache_bytes = np.zeros(keys.keys.size), plan.cache_bytes
+    for _ in range(_ROUNDS):
+        least_bytes = cache.sizes.bytes_for(Balance.LEAST_ROWS)
+        used = cache.sizes.fixed_bytes + int(used_bytes)
+        cache_bytes = Balance.wanted_bytes(pool_bytes, used=used, moved=0, least=least_bytes)
+        window = window_shape(case, codes, pool_bytes - cache_bytes)
+        per_turn = keys.probability * min(window.capacity / (1 - share), most_turn_tuples)
+        by_kind = [of_keys * cheaper_cached(per_turn, switching_factor * size / tuple_bytes) for of_keys, size in kinds]
+        parts = np.sum(by_kind, axis=0)
+        found = min(MOST_CACHED, float(np.dot(keys.keys * keys.probability, parts)))
+        found_bytes = sum(float(keys.keys @ part) * size for part, (_, size) in zip(by_kind, kinds, strict=True))
+        change = abs(found - share)
+        share, used_bytes = (share + found) / 2, (used_bytes + found_bytes) / 2
+        if change < _TOLERANCE:
+            break
+    left = keys.probability * np.maximum(1 - parts, 1 - MOST_CACHED)
+    missed = KeyDistribution(keys.keys, left / float(keys.keys @ left), keys.in_order)
+    shape = cache.sizes.shape_in(cache_bytes, max(1.0, cache.rows_per_key))
+    return _Settled(window, share, missed, cache.components(shape))
 
 
 def least_tuples(arrivals_per_s: float, loop_s: float) -> float:

@@ -1,13 +1,13 @@
 """The cost of SWEEPJOIN.
 
-The operator is our own (`semistream.operators.sweepjoin`); no paper has a model of it. This one is put together in the
-form of S1 Eq. 1-4 (M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data Warehousing", ll. 706-846)::
+The operator is our own (`semistream.operators.sweepjoin`); no paper has a model of it. This one has the form of S1's
+Eq. 1-4 (M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data Warehousing", section 4.4)::
 
     M      = index + disk buffer + rows found + window + hot rows + stream buffer + results
     c_loop = seeks c_seek + pages c_page + wN (c_S + c_H + c_O) + wS (c_S + c_H + c_O)
     mu     = w / c_loop, where wN = h w and wS = (1 - h) w
 
-A window of w tuples has wS misses. Page p is read when one of them asks for it, with probability
+A window of w tuples has wS misses. One of them asks for page p, which is then read, with probability
 t_p = 1 - exp(-q_p wS). It begins a read of its own when the page before it is not read: seeks = sum of t_p (1 - t_p-1).
 
 Symbols
@@ -25,18 +25,18 @@ paper       here                            unit
 
 Deviations
 ----------
-D1  Which keys are cached follows from a sketch of their counts and from chance (`sketch_share`). Counts
-    are halved after every sample, rounded down, and a key has to be clearly better to take another's place. So they
-    tell keys apart as well as those of 0.4 of a sample would: a constant that was fitted, to shares from 12% to 79%,
-    which it meets within 1.5%. It is the state of the long run, after about 50 tuples for each key of the cache.
+D1  The cached keys follow from a sketch of their counts and from chance (`counted_share`). Counts are halved after
+    every sample, rounded down, and a key has to be clearly better to take another's place. So they tell keys apart as
+    well as 0.4 of a sample would: a constant fitted to shares from 12% to 79%, which it meets within 1.5%. The share is
+    that of the long run, after about 50 tuples for each key of the cache.
 D2  When the rows of a window do not fit the space for rows found, the operator halves w, and lets it grow by an eighth
     from window to window until that happens again. A loop is the mean over such a round.
 D3  Frequent keys lie anywhere in R, and so do keys without a row, unless `KeyDistribution.in_order` says that R is
     sorted by demand.
 D4  The cache is that of one process alone.
 D5  When tuples arrive more slowly than they could be answered, windows shrink until a sweep takes as long as its tuples
-    take to arrive. What a smaller sweep costs is worked out from c_loop as on a disk where a seek costs as much as
-    2 MB of reading: that of the 7200 rpm profile. On others the times are rough.
+    take to arrive. The cost of a smaller sweep follows from c_loop as on a disk where a seek costs as much as 2 MB of
+    reading: the 7200 rpm profile. On others the times are rough.
 """
 
 from collections.abc import Callable
@@ -46,13 +46,20 @@ import numpy as np
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.join_case import JoinCase
-from semistream.cost.key_distribution import KeyDistribution, missed_keys
+from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop, searches_of
-from semistream.cost.model import LoopPlan, Settings, Times, known_settings, register_model, whole
+from semistream.cost.model import (
+    LoopPlan,
+    Settings,
+    Times,
+    check_settings,
+    fitting_settings,
+    register_model,
+    whole_setting,
+)
+from semistream.cost.models.cache import MOST_CACHED, counted_share
 from semistream.cost.models.part_rates import PartRates, increasing_root
-from semistream.cost.models.partitions import require_clustered
 from semistream.cost.models.scans import page_sizes
-from semistream.cost.models.sketch_share import sketch_share
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.phases.sweep_memory import SweepMemory
 from semistream.operators.phases.sweep_phase import SweepPhase
@@ -61,7 +68,6 @@ from semistream.operators.sweepjoin import next_w, row_bytes_of, sweep_delivery,
 __all__ = ["SweepjoinModel"]
 
 _NAME = "sweepjoin"
-_MOST_CACHED = 0.9999
 _SAMPLE_WORTH = 0.4
 _ALIGNMENT = 8
 _ROUND_WINDOWS = 64  # several rounds of halving and growing
@@ -81,23 +87,17 @@ class _Sweep:
         The keys of the others.
     rates
         How often the key of one of these lies on each page.
-    pages_asked
-        How many pages may hold a key.
     """
 
     case: JoinCase
     cached: float
     missed: KeyDistribution
     rates: PartRates
-    pages_asked: float
 
     @staticmethod
     def of(case: JoinCase, cached: float) -> "_Sweep":
-        missed = missed_keys(case.stream.keys, cached)
-        table = case.table
-        files = max(1.0, table.files / table.buckets)
-        pages_asked = files * (1 + table.pages / table.keys)  # a key that begins a page may end the one before
-        return _Sweep(case, cached, missed, PartRates.of(missed, table.pages), pages_asked)
+        missed = case.stream.keys.missed(cached)
+        return _Sweep(case, cached, missed, PartRates.of(missed, case.table.pages))
 
     def rows_found(self, window_tuples: float) -> float:
         """Return how many rows the different keys have that a window looks up."""
@@ -108,7 +108,8 @@ class _Sweep:
     def loop(self, window_tuples: float) -> Loop:
         """Return the counts of a window of so many tuples."""
         table = self.case.table
-        touched = -np.expm1(-self.rates.rate * self.pages_asked * window_tuples * (1 - self.cached))
+        pages_asked = table.files_per_key * (1 + table.pages / table.keys)  # a key may begin on the page before
+        touched = -np.expm1(-self.rates.rate * pages_asked * window_tuples * (1 - self.cached))
         pages = self.rates.total(touched)
         before = touched if self.rates.neighbours_alike else pages / self.rates.num_parts
         seeks = max(self.rates.total(touched * (1 - before)), min(pages, float(table.files)))
@@ -136,13 +137,9 @@ class _Sweep:
         halvings = [at for at in range(1, len(windows)) if windows[at] < windows[at - 1]]
         if len(halvings) < 2:
             return self.loop(windows[-1])  # they stay at the smallest
-        rounds = windows[halvings[0] : halvings[-1]]
-        return sum_of([self.loop(w) for w in rounds]).times(1 / len(rounds))
-
-
-def sum_of(loops: list[Loop]) -> Loop:
-    """Return the counts of several iterations together."""
-    return Loop(**{name: sum(getattr(loop, name) for loop in loops) for name in (field.name for field in fields(Loop))})
+        loops = [self.loop(w) for w in windows[halvings[0] : halvings[-1]]]
+        total = {each.name: sum(getattr(loop, each.name) for loop in loops) for each in fields(Loop)}
+        return Loop(**total).times(1 / len(loops))
 
 
 @register_model(_NAME)
@@ -151,8 +148,8 @@ class SweepjoinModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Split the memory, and work out which pages a window has read."""
-        known_settings(_NAME, settings, ("w", "cache_share"))
-        require_clustered(_NAME, case)
+        check_settings(_NAME, settings, ("w", "cache_share"))
+        case.require_clustered(_NAME)
         cache_share = settings.get("cache_share", 1.0)
         if not 0 <= cache_share <= 1:
             raise InvalidArgument(f"cache_share={cache_share} must be at least 0 and at most 1")
@@ -167,17 +164,17 @@ class SweepjoinModel:
             results_bytes=results_bytes,
             files_per_bucket=-(-table.files // table.buckets),
             cache_share=cache_share,
-            w=whole(settings, "w"),
+            w=whole_setting(settings, "w"),
         )
         row_bytes = row_bytes_of(spec.master_schema, table.row_bytes, list(spec.needed_master_columns))
         cache_bytes, beside_bytes = HotRows.capacity_in(memory.cache_bytes)
         cached_rows = table.rows_per_key * (1 - case.stream.missing_share)
-        cached = sketch_share(
+        cached = counted_share(
             case.stream.keys,
             HotRows.keys_in(cache_bytes, row_bytes, cached_rows),
             _SAMPLE_WORTH * HotRows.sample_tuples(cache_bytes, row_bytes),
         )
-        sweep = _Sweep.of(case, min(cached, _MOST_CACHED))
+        sweep = _Sweep.of(case, min(cached, MOST_CACHED))
         loop = sweep.mean_loop(memory.most_w, lambda w: sweep.rows_found(w) * row_bytes <= memory.found_bytes)
         disk_bytes = memory.disk_bytes + SweepPhase.bytes_beside(memory_bytes)
         searches = searches_of(loop.pages, table.page_bytes, disk_bytes)
@@ -216,10 +213,11 @@ class SweepjoinModel:
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         """Return several shares of the cache, with the largest windows."""
-        self.plan(case, memory_bytes, {"cache_share": _CACHE_SHARES[0]})  # raises when the budget is too small
-        return [{"cache_share": cache_share} for cache_share in _CACHE_SHARES]
+        return fitting_settings(
+            lambda cache_share: self.plan(case, memory_bytes, {"cache_share": cache_share}), cache_shares=_CACHE_SHARES
+        )
 
 
 def _disk_work(loop: Loop) -> float:
-    """Return what is read, and what could be read instead of seeking."""
+    """Return the bytes that are read, and those that could be read instead of seeking."""
     return loop.bytes_read + loop.seeks * _SEEK_BYTES

@@ -17,10 +17,10 @@ from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.cost.join_case import join_case
 from semistream.bench.measurements.joins.arrivals import StepSeconds, disk_step_s, machine_step_s
 from semistream.bench.measurements.joins.cell import OpenCell, RateCell, cell_without, groups_of, open_cell
+from semistream.bench.measurements.joins.shedding_model import MODELLED, predict_shedding
 from semistream.core.errors import InvalidArgument
 from semistream.core.metrics import Metrics
 from semistream.cost.clock import HDD
-from semistream.cost.models.shedding import MODELLED, predict_shedding
 from semistream.operators.driver import StepOperator
 from semistream.operators.shedding.load_shedding import SheddingConfig
 from semistream.runtime.local import Replay

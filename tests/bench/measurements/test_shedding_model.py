@@ -5,17 +5,17 @@ from collections import OrderedDict
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.cost.models.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
+from tests.operators.inside import inside
 
+from semistream.bench.measurements.joins.shedding_model import considered_share, predict_shedding
 from semistream.core.errors import InvalidArgument
 from semistream.cost.clock import HDD
 from semistream.cost.join_case import JoinCase
 from semistream.cost.model import predict
 from semistream.cost.models.part_rates import PartRates
-from semistream.cost.models.shedding import considered_share, predict_shedding
 from semistream.operators.shedding.load_shedding import SheddingConfig, Strategy
 from semistream.storage import MasterTable
-from tests.cost.models.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
-from tests.operators.inside import inside
 
 MEMORY = 1_000_000
 
