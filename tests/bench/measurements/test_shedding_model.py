@@ -92,7 +92,7 @@ def test_considering_loses_when_all_partitions_are_equal(table: MasterTable) -> 
 
 
 def test_the_newest_and_the_oldest_tuple_are_worse_to_look_up_than_one_between(case: JoinCase) -> None:
-    """S2 ll. 324-336."""
+    """S2, section 5.3.1."""
     arrivals_per_s = 3 * predict("hybridjoin", case, MEMORY, HDD).tuples_per_s
     newest, between, oldest = (
         predict_shedding(

@@ -1,9 +1,9 @@
 """The tuner: the highest rate for a memory, the least memory for a rate, and how far settings may be off either.
 
-N. Polyzotis et al., "Supporting Streaming Updates in an Active Data Warehouse" (S3), ll. 193-215, solve this for
+N. Polyzotis et al., "Supporting Streaming Updates in an Active Data Warehouse" (S3), section 3.2, solve this for
 MESHJOIN with calculus. Here it is a search that asks the model of any algorithm: over the settings that the model
-proposes, and by bisection over the memory. The papers' advice to take a range of settings and no single point (S3
-l. 209) is `good_range` and `good_range_for_rate`.
+proposes, and by bisection over the memory. The papers' advice to take a range of settings and no single point (S3,
+Fig. 5) is `good_range` and `good_range_for_rate`.
 """
 
 import math
@@ -35,7 +35,7 @@ _MOST_TRIALS = 50
 def highest_rate(
     name: str, case: JoinCase, memory_bytes: int, clock: Clock, arrivals_per_s: float | None = None
 ) -> Prediction:
-    """Return what an algorithm does at its best with a memory (S3 ll. 211-215).
+    """Return what an algorithm does at its best with a memory (S3, section 3.2, "Maximizing").
 
     Parameters
     ----------
@@ -53,7 +53,9 @@ def highest_rate(
 def least_memory(
     name: str, case: JoinCase, arrivals_per_s: float, clock: Clock, most_bytes: int | None = None
 ) -> Prediction:
-    """Return what an algorithm does with the least memory that keeps up with a rate, to a hundredth (S3 ll. 193-209).
+    """Return what an algorithm does with the least memory that keeps up with a rate, to a hundredth.
+
+    S3, section 3.2, "Minimizing".
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ def least_memory(
 def good_range(
     name: str, case: JoinCase, memory_bytes: int, clock: Clock, within: float = 0.05
 ) -> dict[str, SettingRange]:
-    """Return, for each setting that can be chosen, where the rate is at most so much below the best (S3 l. 209).
+    """Return, for each setting that can be chosen, where the rate is at most so much below the best (S3, Fig. 5).
 
     The other settings stay at their best. The range goes from the best setting as far as the rate is good throughout.
     """
