@@ -160,12 +160,10 @@ class StoredArrays(Mapping[str, Array]):
         return {chunk for *_, chunks in self.places for chunk in chunks}
 
     def __getitem__(self, name: str) -> Array:
-        for found, dtype, shape, chunks in self.places:
-            if found == name:
-                array = empty_array(name, dtype, shape, sum(map(_named_bytes, chunks)))
-                self._fill(array, chunks)
-                return array
-        raise KeyError(name)
+        _, dtype, shape, chunks = {place[0]: place for place in self.places}[name]
+        array = empty_array(name, dtype, shape, sum(map(_named_bytes, chunks)))
+        self._fill(array, chunks)
+        return array
 
     def __contains__(self, name: object) -> bool:
         return any(found == name for found, *_ in self.places)
