@@ -16,6 +16,7 @@ plain JSON, arrays are numbers, Arrow tables are IPC streams in arrays of bytes.
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -24,9 +25,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from semistream.core.errors import SnapshotMismatch
+from semistream.core.errors import SemistreamError, SnapshotMismatch
 
-__all__ = ["FORMAT", "Array", "LazyArrays", "SavedState", "empty_array", "pack_state", "table_array", "unpack_state"]
+__all__ = [
+    "FORMAT",
+    "Array",
+    "LazyArrays",
+    "SavedState",
+    "empty_array",
+    "pack_state",
+    "refusing_broken_state",
+    "table_array",
+    "unpack_state",
+]
 
 FORMAT = 2
 """The number of the form; another one is refused."""
@@ -112,13 +123,22 @@ class SavedState:
             )
         out[...] = array
 
-    def table(self, name: str) -> pa.Table:
-        """Return what `put_table` was given."""
+    def table(self, name: str, schema: pa.Schema | None = None) -> pa.Table:
+        """Return what `put_table` was given; its first columns must be those of ``schema``.
+
+        Every value is checked: kernels trust the offsets of text.
+        """
         try:
             table: pa.Table = pa.ipc.open_stream(pa.py_buffer(self._found(name))).read_all()
+            table.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             line = str(error).splitlines()[0]
             raise SnapshotMismatch(f"the snapshot has no table in {name!r} ({line}): {_REMEDY}") from None
+        if schema is not None:
+            ours = list(zip(schema.names, schema.types, strict=True))
+            theirs = list(zip(table.schema.names, table.schema.types, strict=True))[: len(ours)]
+            if ours != theirs:
+                raise SnapshotMismatch(f"the snapshot has columns {theirs} in {name!r}, not {ours}: {_REMEDY}")
         return table
 
     def part(self, name: str) -> "SavedState":
@@ -133,6 +153,29 @@ class SavedState:
             return self.arrays[name]
         except KeyError:
             raise SnapshotMismatch(f"the snapshot has no array {name!r}: {_REMEDY}") from None
+
+
+@contextmanager
+def refusing_broken_state(name: str) -> Iterator[None]:
+    """Raise `SnapshotMismatch` in one line for whatever a state that was tampered with makes a part raise."""
+    try:
+        yield
+    except SemistreamError:
+        raise
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        TypeError,
+        ValueError,
+        pa.ArrowException,
+    ) as error:
+        line = (str(error).splitlines() or [""])[0]
+        raise SnapshotMismatch(
+            f"{name} cannot take the snapshot over ({type(error).__name__}: {line}): {_REMEDY}"
+        ) from None
 
 
 def table_array(table: pa.Table) -> Array:

@@ -133,7 +133,7 @@ class Cinlj(Join):
             self.disk.memory, str(inputs), config.cache_share, self._delivery.reserved_bytes + self._recent.nbytes
         )
         self.disk.use(split.pages_bytes)
-        self.stream = StreamBuffer(split.stream_buffer_bytes, self.disk.keys.stream_codes)
+        self.stream = StreamBuffer(split.stream_buffer_bytes, self.disk.keys.stream_codes, inputs.spec.stream_schema)
         self.front_stage = FrontStage(
             spec,
             self.disk.filter,

@@ -20,7 +20,7 @@ import pyarrow as pa
 from semistream.core.budget import MemoryReport
 from semistream.core.errors import InvalidArgument, OperatorMisuse, SchemaMismatch, SnapshotMismatch
 from semistream.core.metrics import Metrics
-from semistream.core.saved_state import SavedState, pack_state, unpack_state
+from semistream.core.saved_state import SavedState, pack_state, refusing_broken_state, unpack_state
 from semistream.core.semantics import JoinSpec
 from semistream.operators.join import Join, JoinInputs
 from semistream.storage import MasterTable
@@ -206,7 +206,7 @@ class StepOperator:
         self._set_state(saved)
 
     def _state(self, *, exact: bool) -> SavedState:
-        state = SavedState({"join": self.identity(exact=exact)}, exact=exact)
+        state = SavedState({"join": self.identity(exact=exact), "pending": self.pending}, exact=exact)
         for name, part in self.join.parts.items():
             kept = part.state(exact=exact)
             if kept.header or kept.arrays:
@@ -214,25 +214,28 @@ class StepOperator:
         return state
 
     def _set_state(self, saved: SavedState) -> None:
-        ours, theirs = self.identity(exact=saved.exact), saved.header.get("join", {})
+        with refusing_broken_state(self.name):
+            self._require_same_join(saved)
+            self._failed = True  # until all parts have taken their state over
+            for name, part in self.join.parts.items():
+                if name in saved.header:
+                    part.set_state(saved.part(name))
+            held, pending = self.memory(), saved.header["pending"]
+            if self.pending != pending or not held.total_bytes <= self.budget_bytes:
+                raise SnapshotMismatch(
+                    f"the snapshot has {self.pending} of {pending} pending tuples, in {held}: "
+                    "restore one that snapshot() returned"
+                )
+        self._failed = False
+
+    def _require_same_join(self, saved: SavedState) -> None:
+        ours, theirs = self.identity(exact=saved.exact), saved.header["join"]
         for name in {**theirs, **ours}:
             if theirs.get(name) != ours.get(name):
                 raise SnapshotMismatch(
                     f"the snapshot has {name} {theirs.get(name)!r}, this operator {ours.get(name)!r}: "
                     "restore into an operator of the same join, table, version and options"
                 )
-        try:
-            for name, part in self.join.parts.items():
-                if name in saved.header:
-                    part.set_state(saved.part(name))
-        except (KeyError, TypeError) as error:
-            self._failed = True
-            raise SnapshotMismatch(
-                f"the snapshot lacks what {self.name} needs ({error!r}): restore one that snapshot() returned"
-            ) from None
-        except BaseException:
-            self._failed = True
-            raise
 
     def identity(self, *, exact: bool = False) -> dict[str, Any]:
         """Return what a state must agree with to be taken over."""

@@ -61,7 +61,7 @@ class _WaitingTuples(Part):
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        self.batches = saved.table("tuples").to_batches()
+        self.batches = saved.table("tuples", self._schema).to_batches()
 
     def close(self) -> None:
         self.batches = []

@@ -96,7 +96,7 @@ class Inlj(Join):
         self.disk = LookupPhase(inputs, config.io)
         split = inlj_split(self.disk.memory, str(inputs))
         self.disk.use(split.pages_bytes)
-        self.stream = StreamBuffer(split.stream_buffer_bytes, self.disk.keys.stream_codes)
+        self.stream = StreamBuffer(split.stream_buffer_bytes, self.disk.keys.stream_codes, inputs.spec.stream_schema)
         self.w = config.w or DEFAULT_W
         self.parts = {"stream": self.stream, "disk": self.disk}
 

@@ -145,7 +145,9 @@ class Sweepjoin(Join):
         hot_rows = _HotRowsPart(inputs, columns, config, self._memory.cache_bytes)
         self.cache = hot_rows.cache
         self.disk.use(inputs.budget_bytes, self._memory.disk_bytes, self._memory.found_bytes)
-        self.stream = StreamBuffer(self._memory.stream_buffer_bytes, self.disk.matching.stream_codes)
+        self.stream = StreamBuffer(
+            self._memory.stream_buffer_bytes, self.disk.matching.stream_codes, inputs.spec.stream_schema
+        )
         self._results = SweepResults(spec, PairFilter(spec), self._delivery)
         self._window_size = _WindowSize(self._memory)
         self.parts = {

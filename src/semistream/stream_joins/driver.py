@@ -20,7 +20,7 @@ import pyarrow as pa
 from semistream.core.budget import MemoryReport, require_at_least
 from semistream.core.errors import OperatorMisuse, SnapshotMismatch
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.core.saved_state import SavedState, pack_state, unpack_state
+from semistream.core.saved_state import SavedState, pack_state, refusing_broken_state, unpack_state
 from semistream.core.semantics import On, require_unique_names
 from semistream.core.sizes import format_bytes
 from semistream.state.tuple_store import TupleStore
@@ -190,15 +190,17 @@ class StreamJoin(ABC):
         """Take over what `saved_state` returned of a join like this one."""
         if self.metrics != StreamMetrics() or self.queues.waiting:
             raise OperatorMisuse("restore() needs a join that has done nothing yet: make a new one")
-        for what, mine in self.identity().items():
-            if saved.header["join"].get(what) != mine:
-                raise SnapshotMismatch(
-                    f"the snapshot is of a join with {what} {saved.header['join'].get(what)!r}, this one has {mine!r}: "
-                    "restore it into the join that it was taken of"
-                )
-        for name, part in self.parts.items():
-            part.set_state(saved.part(name))
-        vars(self.metrics).update(saved.header["metrics"])
+        with refusing_broken_state(self.name):
+            theirs = saved.header["join"]
+            for what, mine in self.identity().items():
+                if theirs.get(what) != mine:
+                    raise SnapshotMismatch(
+                        f"the snapshot is of a join with {what} {theirs.get(what)!r}, this one has {mine!r}: "
+                        "restore it into the join that it was taken of"
+                    )
+            for name, part in self.parts.items():
+                part.set_state(saved.part(name))
+            vars(self.metrics).update({name: int(count) for name, count in saved.header["metrics"].items()})
         held = self.memory()
         if held.total_bytes > held.budget_bytes:
             raise SnapshotMismatch(

@@ -96,6 +96,8 @@ class StreamBuffer(Part):
     ----------
     code
         Returns the key codes of tuples.
+    schema
+        Of the tuples, which a state must have; None for any.
 
     Attributes
     ----------
@@ -103,10 +105,13 @@ class StreamBuffer(Part):
         The arrival number of the next tuple that is offered without one.
     """
 
-    def __init__(self, capacity_bytes: int, code: Callable[[pa.RecordBatch], KeyCodes]) -> None:
+    def __init__(
+        self, capacity_bytes: int, code: Callable[[pa.RecordBatch], KeyCodes], schema: pa.Schema | None = None
+    ) -> None:
         self.capacity_bytes = capacity_bytes
         self.next_number = 0
         self._code = code
+        self._schema = schema
         self._pieces: deque[_Piece] = deque()
         self.nbytes = 0
         self.num_rows = 0
@@ -263,7 +268,7 @@ class StreamBuffer(Part):
         self.next_number = saved.header["next_number"]
         if "tuples" not in saved.arrays:
             return
-        tuples, numbers, start = saved.table("tuples"), saved.array("number"), 0
+        tuples, numbers, start = saved.table("tuples", self._schema), saved.array("number"), 0
         for at, batch in enumerate(tuples.to_batches()):
             message = batch.serialize()  # in memory of its own, which comes free with the piece
             nbytes, rows = message.size + batch.num_rows * _CODE_BYTES, 0

@@ -61,7 +61,7 @@ class StreamSide(Part):
         self._matching = matching
         self._ordered = ordered
         self._has_text = TupleStore.num_varlen_columns(spec.stream_schema) > 0
-        self._buffer = StreamBuffer(buffer_bytes, matching.stream_codes)
+        self._buffer = StreamBuffer(buffer_bytes, matching.stream_codes, spec.stream_schema)
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
         self._max_window_bytes = max_window_bytes
@@ -436,8 +436,9 @@ class StreamSide(Part):
             self._buffer.capacity_bytes = saved.header["buffer_bytes"]
             self._buffer.set_state(saved.part("buffer"))
             return
+        schema = self._spec.stream_schema
         if "tuples" in saved.arrays:
-            self._put_back(LiveTuples.from_table(saved.table("tuples"), self._spec.stream_schema), saved.part("buffer"))
+            self._put_back(LiveTuples.from_table(saved.table("tuples", schema), schema), saved.part("buffer"))
         spare_bytes = self._spare_bytes
         if not self._is_within_share:
             spare_bytes -= self._bytes_of(self.window.shape) - self._window_bytes
