@@ -311,14 +311,58 @@ def test_auto_is_a_rule_of_thumb_elsewhere(table: MasterTable, tmp_path: Path, m
         ss.operator("auto", table, schema, on="key", memory="8MB", colour="red")
 
 
-def test_a_join_never_fails_because_advice_did(clustered: MasterTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> None:
-        raise RuntimeError("the file makes no sense")
+class _Failing:
+    """A cost model that only raises."""
 
-    monkeypatch.setattr(auto_choice, "load_calibration", broken)
-    op = ss.operator("auto", clustered, pa.schema({"key": pa.int64()}), on="key", memory="8MB")
-    assert op.name == "sweepjoin"
-    op.close()
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def plan(self, *_: object) -> Any:
+        raise self._error
+
+    times = settings_to_try = plan
+
+
+@pytest.mark.parametrize(
+    "error", [BudgetTooSmall("too small"), InvalidArgument("no such setting"), UnsupportedType("no such type")]
+)
+def test_auto_passes_over_models_that_cannot_say(
+    clustered: MasterTable, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(auto_choice, "load_calibration", lambda: _Calibrated("meshjoin"))
+    monkeypatch.setitem(model._MODELS, "meshjoin", _Failing(error))
+    with ss.operator("auto", clustered, pa.schema({"key": pa.int64()}), on="key", memory="8MB") as op:
+        assert op.name != "meshjoin"
+    monkeypatch.setattr(model, "_MODELS", dict.fromkeys(algorithm_names(), _Failing(error)))
+    with ss.operator("auto", clustered, pa.schema({"key": pa.int64()}), on="key", memory="8MB") as op:
+        assert op.name == "sweepjoin"  # by the rule of thumb
+
+
+def test_auto_does_not_hide_a_defect_of_a_model(clustered: MasterTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto_choice, "load_calibration", lambda: _Calibrated("meshjoin"))
+    monkeypatch.setitem(model._MODELS, "meshjoin", _Failing(ZeroDivisionError("a defect")))
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        ss.operator("auto", clustered, pa.schema({"key": pa.int64()}), on="key", memory="8MB")
+
+
+def test_auto_works_beside_columns_of_lists_on_a_calibrated_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_choice, "load_calibration", lambda: _Calibrated("ssbj"))
+    rows = pa.table({"key": ["a", "b"], "tags": [["x"], ["y"]], "name": ["p", "q"]})
+    table = ss.stage(rows, tmp_path / "r", key="key")
+    with ss.operator("auto", table, pa.schema({"key": pa.utf8()}), on="key", columns=["name"], memory="8MB") as op:
+        assert op.name == "ssbj"
+
+
+def test_auto_works_for_an_empty_bucket_on_a_calibrated_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_choice, "load_calibration", lambda: _Calibrated("meshjoin"))
+    table = ss.stage(pa.table({"key": [1]}), tmp_path / "one", key="key", buckets=2)
+    empty = next(table.bucket(number) for number in (0, 1) if table.bucket(number).num_rows == 0)
+    op = ss.operator("auto", empty, pa.schema({"key": pa.int64()}), on="key", memory="8MB")
+    assert list(ss.run(op, [pa.record_batch({"key": [1, 2]})])) == []
 
 
 @pytest.mark.parametrize("name", [slow_unless(False, "cmeshjoin"), "chybridjoin"])

@@ -1,8 +1,8 @@
-"""What ``algorithm="auto"`` stands for: what the cost models say on a calibrated machine, a rule of thumb elsewhere."""
+"""The algorithm behind ``algorithm="auto"``: the fastest by the cost models on a calibrated machine, else by a rule."""
 
 from collections.abc import Iterable, Sequence
 
-from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated
+from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated, UnsupportedType
 from semistream.core.semantics import JoinSpec
 from semistream.cost.advice.advisor import ASSUMED_SKEW
 from semistream.cost.advice.usable_algorithms import why_unusable
@@ -18,22 +18,25 @@ __all__ = ["choose", "fastest", "rule_of_thumb", "scan_by_rule"]
 
 _BY_PREFERENCE = ("sweepjoin", "ssbj", "chybridjoin", "cmeshjoin", "hybridjoin", "meshjoin", "cinlj", "inlj")
 
+# A model that raises one of these has nothing to say of a join; any other error is a defect, and surfaces.
+_CANNOT_SAY = (BudgetTooSmall, InvalidArgument, NotCalibrated, UnsupportedType)
+
 
 def choose(table: MasterTable, spec: JoinSpec, memory_bytes: int, options: Sequence[str] = ()) -> str:
     """Return an algorithm for a join in one process, on the table as it is.
 
-    On a calibrated machine it is the one that the cost models predict to be the fastest with this memory. What the
-    stream looks like is not known yet: its keys are taken to be Zipf-distributed with exponent 1 over the table's, each
-    with one row. Elsewhere, and whenever nothing can be predicted, it is the `rule_of_thumb`. A snapshot can be
-    restored only with the algorithm that made it: name one where that matters.
+    On a calibrated machine it is the one that the cost models predict to be the fastest with this memory. The stream is
+    not known yet: its keys are taken to be Zipf-distributed with exponent 1 over the table's, each with one row. On
+    other machines, and where no model can say, it is the `rule_of_thumb`. A snapshot can be restored only with the
+    algorithm that made it: name one where that matters.
 
     Parameters
     ----------
     options
         Names of settings that the algorithm has to have.
     """
-    on_key = table.is_key(spec.master_keys)
     layout: Layout = "clustered" if table.layout == "clustered" else "heap"
+    on_key = table.is_key(spec.master_keys)
     usable = [
         name
         for name in _BY_PREFERENCE
@@ -45,9 +48,8 @@ def choose(table: MasterTable, spec: JoinSpec, memory_bytes: int, options: Seque
             "algorithm"
         )
     try:
-        clock = load_calibration().factors
-        chosen = fastest(usable, table, spec, memory_bytes, clock)
-    except Exception:  # a join never fails because advice did
+        chosen = fastest(usable, table, spec, memory_bytes, load_calibration().factors)
+    except NotCalibrated:
         chosen = None
     if chosen is not None:
         return chosen
@@ -56,14 +58,16 @@ def choose(table: MasterTable, spec: JoinSpec, memory_bytes: int, options: Seque
 
 
 def fastest(names: Iterable[str], table: MasterTable, spec: JoinSpec, memory_bytes: int, clock: Clock) -> str | None:
-    """Return the algorithm with the highest predicted rate, with settings of its own choice; None if none works."""
+    """Return the algorithm with the highest predicted rate, by its own settings; None where no model can say."""
+    if table.num_rows == 0:
+        return None
     shape = TableShape.of(table)
-    stream = StreamShape(keys=KeyDistribution.zipf(shape.rows, ASSUMED_SKEW))
+    case = JoinCase(shape, StreamShape(keys=KeyDistribution.zipf(shape.rows, ASSUMED_SKEW)), spec)
     rates: dict[str, float] = {}
     for name in set(names) & set(model_names()):
         try:
-            rates[name] = predict(name, JoinCase(shape, stream, spec), memory_bytes, clock).tuples_per_s
-        except (BudgetTooSmall, NotCalibrated):
+            rates[name] = predict(name, case, memory_bytes, clock).tuples_per_s
+        except _CANNOT_SAY:
             continue
     return max(rates, key=lambda name: (rates[name], name), default=None)
 
@@ -73,8 +77,7 @@ def rule_of_thumb(table: MasterTable, spec: JoinSpec) -> str:
 
     Lists, maps and structs cannot be cached, nor wait in a window; with them there is less to choose from.
     """
-    on_key = table.is_key(spec.master_keys)
-    if table.layout == "clustered" and on_key:
+    if table.layout == "clustered" and table.is_key(spec.master_keys):
         for name in ("sweepjoin", "hybridjoin"):
             if why_unusable(name, spec, "clustered", on_key=True) is None:
                 return name

@@ -10,6 +10,7 @@ For the caches of CMESHJOIN, CHYBRIDJOIN and CINLJ (policy "aging") and of SSBJ 
 a constant fitted to joins that were measured. In a turn as many tuples miss the cache as wait in the join.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,16 +129,21 @@ def cheaper_cached(per_turn: _Floats, waiting_tuples: float) -> _Floats:
 def _master_text_bytes(case: JoinCase, schema: pa.Schema) -> float:
     """Return the bytes of text and binary values in the columns ``schema`` of a master row.
 
-    Text takes what a row has on disk beyond its columns of fixed size, in equal parts for every such column.
+    They share the bytes that a row has on disk beyond its columns of fixed size, in equal parts for every such column.
     """
-    columns = TupleStore.num_varlen_columns(case.spec.master_schema)
+    fields = list(case.spec.master_schema)
+    fixed = [each for each in fields if TupleStore.supports(each.type) and not _num_varlen([each])]
+    columns = len(fields) - len(fixed)  # those of nested types included
     if not columns:
         return 0.0
-    fixed = [field for field in case.spec.master_schema if not TupleStore.num_varlen_columns(pa.schema([field]))]
-    fixed_bytes = TupleStore.fixed_bytes_per_tuple(pa.schema([field.with_nullable(False) for field in fixed]))
+    fixed_bytes = TupleStore.fixed_bytes_per_tuple(pa.schema([each.with_nullable(False) for each in fixed]))
     page_bytes = batch_overhead_bytes(case.spec.master_schema) / case.table.rows_per_page
     text_bytes = max(0.0, case.table.row_bytes - page_bytes - fixed_bytes - 4 * columns)
-    return text_bytes * TupleStore.num_varlen_columns(schema) / columns
+    return text_bytes * _num_varlen(schema) / columns
+
+
+def _num_varlen(fields: Iterable[pa.Field]) -> int:
+    return TupleStore.num_varlen_columns(pa.schema(list(fields)))
 
 
 @dataclass(frozen=True)
