@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -331,10 +332,10 @@ def test_auto_passes_over_models_that_cannot_say(
 ) -> None:
     monkeypatch.setattr(auto_choice, "load_calibration", lambda: _Calibrated("meshjoin"))
     monkeypatch.setitem(model._MODELS, "meshjoin", _Failing(error))
-    with ss.operator("auto", clustered, pa.schema({"key": pa.int64()}), on="key", memory="8MB") as op:
+    with closing(ss.operator("auto", clustered, pa.schema({"key": pa.int64()}), on="key", memory="8MB")) as op:
         assert op.name != "meshjoin"
     monkeypatch.setattr(model, "_MODELS", dict.fromkeys(algorithm_names(), _Failing(error)))
-    with ss.operator("auto", clustered, pa.schema({"key": pa.int64()}), on="key", memory="8MB") as op:
+    with closing(ss.operator("auto", clustered, pa.schema({"key": pa.int64()}), on="key", memory="8MB")) as op:
         assert op.name == "sweepjoin"  # by the rule of thumb
 
 
@@ -351,7 +352,9 @@ def test_auto_works_beside_columns_of_lists_on_a_calibrated_machine(
     monkeypatch.setattr(auto_choice, "load_calibration", lambda: _Calibrated("ssbj"))
     rows = pa.table({"key": ["a", "b"], "tags": [["x"], ["y"]], "name": ["p", "q"]})
     table = ss.stage(rows, tmp_path / "r", key="key")
-    with ss.operator("auto", table, pa.schema({"key": pa.utf8()}), on="key", columns=["name"], memory="8MB") as op:
+    with closing(
+        ss.operator("auto", table, pa.schema({"key": pa.utf8()}), on="key", columns=["name"], memory="8MB")
+    ) as op:
         assert op.name == "ssbj"
 
 
