@@ -1,5 +1,7 @@
 """The checks around every operator's calls, on the smallest operator there is."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
 from semistream.operators.driver import StepOperator
 from semistream.operators.join import Join, JoinInputs, Part
+from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
 from tests.operators.inside import inside
 
@@ -224,3 +227,25 @@ def test_what_is_no_snapshot_and_no_table_is_an_error_with_the_remedy(op: StepOp
     with pytest.raises(InvalidArgument, match="is no table: pass what open_table"):
         op.move_to(value)
     assert op.offer(_batch(1)) == 1  # and nothing has changed
+
+
+@pytest.mark.parametrize("algorithm_name", ss.algorithm_names())
+def test_the_memory_of_a_join_comes_free_at_once(tmp_path: Path, algorithm_name: str) -> None:
+    """Also without the collector of cycles, which does not know how much memory hangs on one."""
+    layout = algorithm(algorithm_name).layouts[0]
+    first = ss.stage(pa.table({"k": range(500)}), tmp_path / "t", key="k", layout=layout, page_bytes=512)
+    op = ss.operator(algorithm_name, first, STREAM, on="k", memory="400KB")
+    assert isinstance(op, StepOperator)
+    gc.disable()
+    try:
+        op.offer(_batch(*range(50)))
+        list(op.drain())
+        old = weakref.ref(op.join)
+        op.move_to(first.append(pa.table({"k": [7]})))
+        assert old() is None, "the join with the old version is gone"
+        new = weakref.ref(op.join)
+        op.close()
+        del op
+        assert new() is None
+    finally:
+        gc.enable()

@@ -1,8 +1,10 @@
 """The state of a join goes on exactly where it was taken, and outlives names of classes and releases."""
 
+import gc
 import gzip
 import inspect
 import json
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from pkgutil import walk_packages
@@ -151,3 +153,17 @@ def test_tuples_that_stay_are_saved_in_the_same_portions() -> None:
     assert len(before) == 4, "one portion for 64 runs"
     assert len(after) == 5
     assert sum(after[name] == content for name, content in before.items()) == 3
+
+
+@pytest.mark.parametrize("kind", [Mjoin, Xjoin, Shj])
+def test_the_memory_of_a_join_comes_free_at_once(kind: type[StreamJoin]) -> None:
+    """Also without the collector of cycles, which does not know how much memory hangs on one."""
+    gc.disable()
+    try:
+        op = kind(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 1 << 20)
+        old = weakref.ref(op)
+        op.close()
+        del op
+        assert old() is None
+    finally:
+        gc.enable()

@@ -99,7 +99,7 @@ class Chybridjoin(Join):
             cache_share=config.cache_share,
             shedding=shedding,
         )
-        self.stream = StreamSide(
+        self.stream = stream = StreamSide(
             spec,
             self.disk.codes,
             ordered=self._delivery.ordered,
@@ -112,8 +112,8 @@ class Chybridjoin(Join):
             self._delivery,
             metrics,
             cache_bytes=self.disk.plan.cache_bytes,
-            tuple_bytes=lambda: self.stream.bytes_per_tuple,
-            turn_tuples=lambda: self.stream.capacity_tuples,
+            tuple_bytes=lambda: stream.bytes_per_tuple,
+            turn_tuples=lambda: stream.capacity_tuples,
             config=config,
             occupancy=PartitionPhase.OCCUPANCY,
         )
@@ -126,7 +126,7 @@ class Chybridjoin(Join):
             "delivery": self._delivery,
         }
         if shedding is not None:
-            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: self.stream.free_tuples)
+            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: stream.free_tuples)
             self.parts["shedding"] = self.shedding
         self._oldest_pending = (self.shedding or self.stream).oldest_pending
 

@@ -49,6 +49,7 @@ D7  S2's gains over MESHJOIN (4 with 1% memory, 4.7 on 20M rows, up to 6.5: sect
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from weakref import proxy
 
 import pyarrow as pa
 
@@ -103,7 +104,7 @@ class Cmeshjoin(Join):
             cache_share=config.cache_share,
             sheds=shedding is not None,
         ).plan(config.b)
-        self.stream = StreamSide(
+        self.stream = stream = StreamSide(
             spec,
             self._keys,
             ordered=self._delivery.ordered,
@@ -116,8 +117,8 @@ class Cmeshjoin(Join):
             self._delivery,
             metrics,
             cache_bytes=self._plan.cache_bytes,
-            tuple_bytes=lambda: self.stream.bytes_per_tuple,
-            turn_tuples=lambda: self.stream.capacity_tuples,
+            tuple_bytes=lambda: stream.bytes_per_tuple,
+            turn_tuples=lambda: stream.capacity_tuples,
             config=config,
         )
         self._admission = Admission(self.stream, self._keys, self._delivery, metrics, self.front_stage)
@@ -132,7 +133,8 @@ class Cmeshjoin(Join):
             "delivery": self._delivery,
         }
         if shedding is not None:
-            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: self.w)
+            join = proxy(self)
+            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: join.w)
             self.parts["shedding"] = self.shedding
         self._oldest_pending = (self.shedding or self.stream).oldest_pending
 

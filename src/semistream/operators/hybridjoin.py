@@ -92,7 +92,7 @@ class Hybridjoin(Join):
             b=config.b,
             shedding=shedding,
         )
-        self.stream = StreamSide(
+        self.stream = stream = StreamSide(
             spec,
             self.disk.codes,
             ordered=self._delivery.ordered,
@@ -107,7 +107,7 @@ class Hybridjoin(Join):
             "delivery": self._delivery,
         }
         if shedding is not None:
-            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: self.stream.free_tuples)
+            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: stream.free_tuples)
             self.parts["shedding"] = self.shedding
         self._oldest_pending = (self.shedding or self.stream).oldest_pending
 

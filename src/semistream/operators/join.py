@@ -102,6 +102,9 @@ class JoinInputs:
 class Join(ABC):
     """An algorithm at work on one version of a table.
 
+    A part that asks its join back holds a `weakref.proxy` of it: without a cycle of references the memory comes free at
+    once when the operator moves on or goes.
+
     Attributes
     ----------
     parts

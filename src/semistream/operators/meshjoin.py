@@ -53,6 +53,7 @@ D8  For output in stream order results wait in memory and, beyond a share of the
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from weakref import proxy
 
 import pyarrow as pa
 
@@ -134,7 +135,8 @@ class Meshjoin(Join):
         self.scan = ScanPhase(
             reader, self._plan, self.stream, matching, PairFilter(spec), self._delivery, inputs.metrics
         )
-        self._tuning = _Tuning(self)
+        join = proxy(self)
+        self._tuning = _Tuning(join)
         self.parts = {
             "tuning": self._tuning,
             "scan": self.scan,
@@ -143,7 +145,7 @@ class Meshjoin(Join):
             "delivery": self._delivery,
         }
         if shedding is not None:
-            self.shedding = Overload(shedding, self.stream, self._delivery, inputs.metrics, lambda: self.w)
+            self.shedding = Overload(shedding, self.stream, self._delivery, inputs.metrics, lambda: join.w)
             self.parts["shedding"] = self.shedding
         self._oldest_pending = (self.shedding or self.stream).oldest_pending
 

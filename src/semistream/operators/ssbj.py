@@ -63,6 +63,7 @@ D10 The rate is 2.55 times MESHJOIN's on 20M rows at skew 1 and M = 5% of R, and
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
+from weakref import proxy
 
 import pyarrow as pa
 
@@ -136,7 +137,7 @@ class ScanningSsbj(Join):
     stream: StreamSide
 
     def __init__(self, inputs: JoinInputs, config: SsbjConfig) -> None:
-        spec, metrics = inputs.spec, inputs.metrics
+        spec, metrics, join = inputs.spec, inputs.metrics, proxy(self)
         self._keys = EqualityMatching(spec)
         pair_filter = PairFilter(spec)
         reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="scan")
@@ -153,14 +154,14 @@ class ScanningSsbj(Join):
             cache_share=Balance.first_cache_share(),
         ).plan(config.b)
         pool_bytes = self.plan.window_bytes + self.plan.cache_bytes
-        self.stream = StreamSide(
+        self.stream = stream = StreamSide(
             spec,
             self._keys,
             ordered=self._delivery.ordered,
             buffer_bytes=self.plan.stream_buffer_bytes,
             window_bytes=self.plan.window_bytes,
             max_window_bytes=pool_bytes,
-            reclaim=lambda: self.balance.give_up_cache(self.switching.empty_cache),
+            reclaim=lambda: join.balance.give_up_cache(join.switching.empty_cache),
         )
         self.front_stage = FrontStage(
             spec,
@@ -168,15 +169,15 @@ class ScanningSsbj(Join):
             self._delivery,
             metrics,
             cache_bytes=self.plan.cache_bytes,
-            tuple_bytes=lambda: self.stream.bytes_per_tuple,
+            tuple_bytes=lambda: stream.bytes_per_tuple,
             turn_tuples=None,
             config=CachedConfig(cache_policy="inequality"),
             max_bytes=pool_bytes,
             switching_factor=config.switching_factor,
         )
         self._admission = Admission(self.stream, self._keys, self._delivery, metrics, self.front_stage)
-        self.scan = ScanPhase(reader, self.plan, self.stream, self._keys, pair_filter, self._delivery, metrics)
-        self.balance = Balance(self.stream, self.front_stage, pool_bytes, lambda: self.scan.extra_queue_bytes)
+        self.scan = scan = ScanPhase(reader, self.plan, self.stream, self._keys, pair_filter, self._delivery, metrics)
+        self.balance = Balance(self.stream, self.front_stage, pool_bytes, lambda: scan.extra_queue_bytes)
         self.switching = Switching(self.front_stage)
         self.parts = {
             "disk_phase": _DiskPhaseIdentity("scan"),
@@ -233,7 +234,7 @@ class PartitionSsbj(Join):
     stream: StreamSide
 
     def __init__(self, inputs: JoinInputs, config: SsbjConfig) -> None:
-        spec, metrics = inputs.spec, inputs.metrics
+        spec, metrics, join = inputs.spec, inputs.metrics, proxy(self)
         pair_filter = PairFilter(spec)
         reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="lookup")
         inputs.opened.callback(reader.close)
@@ -249,14 +250,14 @@ class PartitionSsbj(Join):
         )
         self.plan = self.disk.plan
         pool_bytes = self.plan.window_bytes + self.plan.cache_bytes
-        self.stream = StreamSide(
+        self.stream = stream = StreamSide(
             spec,
             self.disk.codes,
             ordered=self._delivery.ordered,
             buffer_bytes=self.plan.stream_buffer_bytes,
             window_bytes=self.plan.window_bytes,
             max_window_bytes=pool_bytes,
-            reclaim=lambda: self.balance.give_up_cache(self.front_stage.evict_all),
+            reclaim=lambda: join.balance.give_up_cache(join.front_stage.evict_all),
         )
         self.front_stage = FrontStage(
             spec,
@@ -264,8 +265,8 @@ class PartitionSsbj(Join):
             self._delivery,
             metrics,
             cache_bytes=self.plan.cache_bytes,
-            tuple_bytes=lambda: self.stream.bytes_per_tuple,
-            turn_tuples=lambda: self.stream.capacity_tuples,
+            tuple_bytes=lambda: stream.bytes_per_tuple,
+            turn_tuples=lambda: stream.capacity_tuples,
             config=CachedConfig(cache_policy="inequality"),
             max_bytes=pool_bytes,
             switching_factor=config.switching_factor,

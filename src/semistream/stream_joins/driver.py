@@ -14,6 +14,7 @@ in what leaves the state: their files have the loop.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
+from weakref import proxy
 
 import pyarrow as pa
 
@@ -86,7 +87,8 @@ class StreamJoin(ABC):
         self.queues = InputQueues(self.key, budget_bytes)
         self.results = JoinedRows(self.key, how, budget_bytes, self.metrics)
         state_bytes = budget_bytes - self._fixed_bytes(budget_bytes)
-        self.state = MemoryState(self.key, how, state_bytes, self.results, self.metrics, self.make_space)
+        join = proxy(self)  # without a cycle of references the memory comes free at once when the join goes
+        self.state = MemoryState(self.key, how, state_bytes, self.results, self.metrics, lambda: join.make_space())
         self.parts: Mapping[str, Part] = {"queues": self.queues, "results": self.results, "state": self.state}
 
     def _fixed_bytes(self, budget_bytes: int) -> int:

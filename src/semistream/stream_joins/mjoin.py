@@ -60,6 +60,7 @@ D10 A punctuation is passed on as soon as no tuple of its own stream with such a
 
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, get_args
+from weakref import proxy
 
 import numpy as np
 import numpy.typing as npt
@@ -191,6 +192,7 @@ class Mjoin(StreamJoin):
         self._passes_on = pass_on
         self._arrivals = (ArrivalOrder(left_arrival), ArrivalOrder(right_arrival))
         self.punctuations = Punctuations(int(budget_bytes * _PUNCTUATION_SHARE))
+        join = proxy(self)
         self.disk = DiskStages(
             self.key,
             how,
@@ -198,7 +200,7 @@ class Mjoin(StreamJoin):
             self.results,
             self.metrics,
             int(budget_bytes * _CLEAN_UP_SHARE),
-            self._is_over_on_disk,
+            lambda side, codes, matched: join._is_over_on_disk(side, codes, matched),
             part_store,
         )
         self.propagation = Propagation(self.key, self.punctuations, self.state, self.disk, self.results)
