@@ -1,4 +1,4 @@
-"""Clocks: how long the counted work of a loop takes, on a disk of a profile or on a calibrated machine."""
+"""Clocks: how long the counted work of a loop takes, on a disk by its profile or on a calibrated machine."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,7 +8,17 @@ from semistream.core.errors import NotCalibrated
 from semistream.core.metrics import Metrics
 from semistream.cost.loop import Loop
 
-__all__ = ["HDD", "MACHINE", "PROFILES", "AlgorithmFactors", "Clock", "CostFactors", "DiskProfile", "by_partition"]
+__all__ = [
+    "COUNT_OF_FACTOR",
+    "HDD",
+    "MACHINE",
+    "PROFILES",
+    "AlgorithmFactors",
+    "Clock",
+    "CostFactors",
+    "DiskProfile",
+    "by_partition",
+]
 
 
 class Clock(Protocol):
@@ -20,7 +30,7 @@ class Clock(Protocol):
 
     @property
     def name(self) -> str:
-        """What rates on this clock are called."""
+        """The name of rates on this clock."""
         ...
 
     def loop_s(self, algorithm: str, loop: Loop) -> float:
@@ -50,15 +60,15 @@ class DiskProfile:
     bytes_per_s: float
 
     def io_s(self, seeks: float, bytes_read: float) -> float:
-        """Return the seconds that these reads take."""
+        """Return the seconds of these reads."""
         return seeks * self.seek_s + bytes_read / self.bytes_per_s
 
     def work_s(self, before: Metrics, after: Metrics) -> float:
-        """Return the seconds of what was read between two states of the counters."""
+        """Return the seconds of the reads between two states of the counters."""
         return self.io_s(after.seeks - before.seeks, after.bytes_read - before.bytes_read)
 
     def loop_s(self, algorithm: str, loop: Loop) -> float:
-        """Return the seconds that the reads of a loop take, whatever the algorithm."""
+        """Return the seconds of the reads of a loop, whatever the algorithm."""
         return self.io_s(loop.seeks, loop.bytes_read)
 
 
@@ -67,13 +77,25 @@ HDD = DiskProfile("7200 rpm disk", seek_s=0.0085 + 0.00417, bytes_per_s=150e6)
 
 PROFILES = (HDD, DiskProfile("SATA SSD", seek_s=0.0001, bytes_per_s=500e6))
 
-
 MACHINE = "this machine"
 """The name of the clock of a calibrated machine."""
 
+COUNT_OF_FACTOR = {
+    "read_s": "reads",
+    "seek_s": "seeks",
+    "page_s": "pages",
+    "search_s": "searches",
+    "row_s": "master_rows",
+    "tuple_s": "tuples",
+    "disk_tuple_s": "disk_tuples",
+    "answer_s": "answers",
+    "result_s": "results",
+}
+"""The count of a `Loop` that each factor is a price of."""
+
 
 def by_partition(algorithm: str) -> str:
-    """Return the name of the factors of an algorithm that scans some tables, where it reads partitions of others."""
+    """Return the name of the factors of an algorithm that also scans, for tables of which it reads partitions."""
     return f"{algorithm} by partition"
 
 
@@ -82,26 +104,26 @@ class AlgorithmFactors:
     """Seconds per unit of one algorithm: its side of S3 Eq. 2, S1 Eq. 3 and S0 Eq. 2.
 
     The cost of a loop is the sum of its counts, each times its factor. Reading overlaps with work, as the next pages
-    are fetched meanwhile: the factors of reading are what is left to be seen of it.
+    are fetched meanwhile: the factors of reading are the part that does not.
 
     Attributes
     ----------
     loop_s
-        What an iteration takes whatever it does. The papers neglect it: their loops are in C or Java.
+        Of an iteration whatever it does. The papers neglect it: their loops are in C or Java.
     read_s, seek_s, page_s
         c_I/O: of a read, of one that does not begin where the one before ended, and of a page of it, decoded.
     search_s
-        Of pages that are searched together, however many.
+        Of a search of pages together, however many.
     row_s
-        c_H, and c_B where there is a cache: of a master row that is read and compared. Its bytes are part of this, as
-        rows of one table and their bytes cannot be told apart.
+        c_H, and c_B where there is a cache: of a master row that is read and compared, its bytes included. Rows of one
+        table and their bytes cannot be told apart.
     tuple_s
         c_S + c_H: of a tuple that is read and looked for in the cache, if there is one.
     disk_tuple_s
-        c_A + c_E: what a tuple that goes through the disk phase takes beyond that. So a tuple that the cache answers is
-        never taken to cost more than one that it does not.
+        c_A + c_E: of a tuple that goes through the disk phase, beyond that. So a tuple from the cache never costs more
+        than another.
     answer_s
-        Of a loop in which it answers any: what is read of the stream goes on until enough tuples miss.
+        Of a loop in which the cache answers any tuple: the stream is read until enough tuples miss.
     result_s
         c_O: of a row that leaves.
 
@@ -126,18 +148,8 @@ class AlgorithmFactors:
 
     def seconds(self, loop: Loop) -> float:
         """Return c_loop of one iteration."""
-        return (
-            self.loop_s
-            + self.read_s * loop.reads
-            + self.seek_s * loop.seeks
-            + self.page_s * loop.pages
-            + self.search_s * loop.searches
-            + self.row_s * loop.master_rows
-            + self.tuple_s * loop.tuples
-            + self.disk_tuple_s * loop.disk_tuples
-            + self.answer_s * loop.answers
-            + self.result_s * loop.results
-        )
+        prices = (getattr(self, factor) * getattr(loop, count) for factor, count in COUNT_OF_FACTOR.items())
+        return float(sum(prices, start=self.loop_s))
 
     def as_dict(self) -> dict[str, float]:
         """Return the factors by name."""
@@ -151,11 +163,11 @@ class CostFactors:
     Attributes
     ----------
     by_algorithm
-        The factors by the name of the algorithm, or what `by_partition` makes of it.
+        The factors by the name of the algorithm, or by `by_partition` of it.
     name
-        What rates on this clock are called.
+        The name of rates on this clock.
     measured_on
-        With which table they were measured, and when; they hold for tables with similar rows.
+        The table they were measured with, and when; they hold for tables with similar rows.
     """
 
     by_algorithm: Mapping[str, AlgorithmFactors]

@@ -1,4 +1,4 @@
-"""What one iteration of an operator's loop does: the counts that cost models predict and that clocks price."""
+"""The counts of one iteration of an operator's loop, which cost models predict and clocks price."""
 
 import math
 from dataclasses import dataclass, fields
@@ -24,7 +24,7 @@ class Loop:
     results
         Rows that leave.
     reads, seeks, pages, bytes_read
-        What is read of R, as `Metrics` counts it.
+        Reads of R, as `Metrics` counts them.
     searches
         How often pages are searched together, in look-ups that have memory for a few at a time; 0 elsewhere.
 
@@ -65,7 +65,7 @@ class Loop:
 
     @staticmethod
     def counted(metrics: Metrics, rows_per_page: float, loops: float = 1.0) -> "Loop":
-        """Return what an operator counted while it worked, for one of ``loops`` iterations."""
+        """Return the counts of an operator that worked, for one of ``loops`` iterations."""
         counts = Loop(
             cached_tuples=metrics.tuples_through_cache,
             disk_tuples=metrics.tuples_answered - metrics.tuples_through_cache,

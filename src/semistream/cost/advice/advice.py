@@ -1,4 +1,4 @@
-"""Advice: what a join could be run with, best first, each with what it is predicted to do."""
+"""Advice: algorithms with layout and settings for a join, best first, each with its prediction."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Alternative:
     Attributes
     ----------
     page_bytes
-        The size that pages are cut to.
+        The size of pages.
     stage_again
         Whether the table has another layout or page size now.
     prediction
@@ -30,9 +30,9 @@ class Alternative:
     meets_rate
         Whether it keeps up with the rate that was asked for; None without one.
     least_memory_bytes
-        What it needs for that rate; None without one, or when none that may be used does.
+        The least memory for that rate; None without a rate, or when no memory allowed reaches it.
     good_settings
-        From where to where each setting is about as good.
+        The range in which each setting is about as good.
     case
         The join that the prediction is of.
     """
@@ -62,13 +62,13 @@ class Alternative:
         types = get_type_hints(algorithm(self.algorithm).config)
         planned = self.prediction.plan.settings
         return {
-            name: max(1, int(value)) if _counts_something(types[name]) else float(value)
+            name: max(1, int(value)) if _is_count(types[name]) else float(value)
             for name, value in planned.items()
             if name in types
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON; a rate that nothing limits is None."""
+        """Return plain values for JSON; an unlimited rate is None."""
         times = self.prediction.times
         return {
             "algorithm": self.algorithm,
@@ -94,22 +94,22 @@ class Alternative:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Alternatives, best first, and what they rest on.
+    """Alternatives, best first, and their assumptions.
 
     Attributes
     ----------
     clock_used
-        Whose seconds the predictions are.
+        The clock of the predictions.
     rate, memory_bytes
-        What was asked for; None where it was left open.
+        The targets asked for; None where left open.
     buckets
-        Into how many buckets to stage the table.
+        How many buckets to stage the table in.
     why
-        What makes the first alternative the best, in a sentence or two.
+        Why the first alternative is the best, in a sentence or two.
     stream
-        What a sample told of the stream; None without one.
+        The estimate from a sample of the stream; None without one.
     assumptions
-        What was taken for granted where nothing was known.
+        Assumptions where nothing was known.
     left_out
         Why an algorithm is not among the alternatives, by its name.
     """
@@ -136,7 +136,7 @@ class Advice:
         return self.alternatives[0]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values for JSON."""
+        """Return plain values for JSON."""
         stream = self.stream
         return {
             "table": self.table,
@@ -160,5 +160,5 @@ class Advice:
         }
 
 
-def _counts_something(declared: Any) -> bool:
+def _is_count(declared: Any) -> bool:
     return int in (declared, *get_args(declared))

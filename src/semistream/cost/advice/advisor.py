@@ -1,8 +1,8 @@
 """The advisor: which algorithm, layout, page size and settings for a table and a stream, by the cost models.
 
-All that a join could be run with is predicted, and ranked by what was asked for: by the rate for a memory; by the
-memory for a rate; for both, what meets the rate by its memory, then the rest by its rate. The table as it is goes
-before others that are a few hundredths better, for they would have to be staged.
+Every alternative is predicted. They are ranked by their rate for a memory; by their memory for a rate; for both, those
+that meet the rate by their memory, then the others by their rate. The table as it is goes before alternatives that are
+a few hundredths better but would have to be staged.
 """
 
 import math
@@ -38,7 +38,7 @@ from semistream.storage import MasterTable
 __all__ = ["ASSUMED_SKEW", "advise"]
 
 ASSUMED_SKEW = 1.0
-"""The Zipf exponent of a stream of which nothing is known: that of sales, by all accounts."""
+"""The Zipf exponent of an unknown stream: that of sales, by all accounts."""
 
 _LARGEST_SKEW = 10.0  # one key makes up 99.9% of the tuples
 _TABLE_SAMPLE_BYTES = 16 << 20
@@ -64,7 +64,7 @@ def advise(
     cores: int | None = None,
     progress: Progress | None = None,
 ) -> Advice:
-    """Return what to run a join with: algorithm, layout, page size, settings and buckets, with what each would do.
+    """Return algorithm, layout, page size, settings and buckets for a join, with a prediction of each alternative.
 
     Parameters
     ----------
@@ -76,15 +76,15 @@ def advise(
     rate
         Tuples per second that the join has to keep up with.
     memory
-        What it may use. At least one of rate and memory is needed.
+        Memory of the join. At least one of rate and memory is needed.
     clock
         ``"machine"``, which has to be calibrated, the disks ``"hdd"`` or ``"ssd"``, or a clock of your own.
     skew, missing_share
-        The Zipf exponent of the stream's keys and the share of tuples without a row, in place of what a sample says.
+        The Zipf exponent of the stream's keys and the share of tuples without a row, in place of a sample's.
     cores
-        How many tasks Spark runs at once; those of this machine by default.
+        How many tasks Spark runs at once; the cores of this machine by default.
     progress
-        Called with a line that says what is being done.
+        Called with a line for each step.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def advise(
     if missing_share is not None and not 0 <= missing_share <= 1:
         raise InvalidArgument(f"missing_share={missing_share} must be from 0 to 1: give a share, such as 0.05")
     if table.num_rows == 0:
-        raise EmptyTable(f"{table.path} has no rows, so that any join will do: append some first")
+        raise EmptyTable(f"{table.path} has no rows, so any join will do: append some first")
     if cores is not None:
         require_count("cores", cores)
     target = Target(
@@ -132,7 +132,7 @@ def advise(
     if isinstance(target.clock, CostFactors) and target.clock.measured_on:
         known.assumptions.append(f"costs are those that were measured on {target.clock.measured_on}")
     if isinstance(target.clock, DiskProfile):
-        known.assumptions.append("what is done in memory takes no time: on this clock only reading does")
+        known.assumptions.append("work in memory takes no time: on this clock only reading does")
     found = find_alternatives(target, spec, known.stream, table_forms(table, spec, known.table), tell)
     if not found.alternatives:
         _raise_unreachable(target, found, table)
@@ -155,7 +155,7 @@ def advise(
 
 
 class _Known(NamedTuple):
-    """What the models are told of table and stream."""
+    """Table and stream, as the models see them."""
 
     table: TableShape
     stream: StreamShape
@@ -166,7 +166,7 @@ class _Known(NamedTuple):
 def _opened(
     sample: Sample | None, schema: pa.Schema | None
 ) -> tuple[Iterable[pa.RecordBatch] | None, pa.Schema | None]:
-    """Return the batches of a sample, and the schema of the stream as far as it is known."""
+    """Return the batches of a sample, and the schema of the stream; None where there is none."""
     if sample is None:
         return None, schema
     if isinstance(sample, pa.Table):
@@ -182,7 +182,7 @@ def _opened(
 
 
 def _keys_alone(table: MasterTable, on: On) -> pa.Schema:
-    """Return the schema of a stream of which nothing is known but the columns that are compared."""
+    """Return the schema of a stream with nothing but the columns that the join compares."""
     names = [on] if isinstance(on, str) else on
     keys = names if isinstance(names, Mapping) else {name: name for name in names}
     for name in keys.values():
@@ -249,7 +249,7 @@ def _raise_unreachable(target: Target, found: Found, table: MasterTable) -> NoRe
 
 
 def _remedy(alternatives: list[Alternative], target: Target, rate: float) -> str:
-    """Return what memory would meet the rate, where the one given does not."""
+    """Return a sentence with the memory that would meet the rate, where the given one does not."""
     least: tuple[int, Alternative] | None = None
     out_of_reach: TargetOutOfReach | None = None
     for each in _one_for_each_algorithm(alternatives)[:_REMEDIES_TRIED]:
@@ -276,7 +276,7 @@ def _one_for_each_algorithm(alternatives: list[Alternative]) -> list[Alternative
 
 
 def _buckets(table: MasterTable, recommended: Alternative, cores: int | None) -> int:
-    """Return as many buckets as tasks run at once, or as many as the table has already, if these are more."""
+    """Return as many buckets as tasks run at once; no fewer than the table has."""
     wanted = max(table.buckets, cores or os.cpu_count() or 1)
     return max(table.buckets, min(wanted, recommended.case.table.pages))
 

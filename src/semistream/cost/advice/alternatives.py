@@ -1,7 +1,7 @@
-"""All that a join could be run with, each predicted, and their order.
+"""Alternatives for a join, each predicted, and their order.
 
-Alternatives are every algorithm on every form of the table: as it is, or staged again with another layout or page size,
-each with the settings that suit it best.
+They are every algorithm on every form of the table, as it is or staged again with another layout or page size, each
+with its best settings.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,11 +26,11 @@ PAGE_SIZES = (8 << 10, 16 << 10, 64 << 10, 256 << 10)
 
 _SCAN_WHATEVER_THE_ORDER = ("cmeshjoin", "meshjoin")
 _GOOD_WITHIN = 0.05
-_PREFERRED_WITHIN = 0.05  # what the table as it is may be worse, and still goes first
+_PREFERRED_WITHIN = 0.05  # the table as it is may be worse by so much, and still goes first
 
 
 class Target(NamedTuple):
-    """What is asked for; either may be None, not both."""
+    """The rate and memory asked for; either may be None, not both."""
 
     rate: float | None
     memory_bytes: int | None
@@ -52,7 +52,7 @@ class TableForm(NamedTuple):
 
 
 def table_forms(table: MasterTable, spec: JoinSpec, shape: TableShape) -> list[TableForm]:
-    """Return the table as it is, then all others; those would be sorted by the columns that the join compares."""
+    """Return the table as it is, then other forms, which would be sorted by the columns that the join compares."""
     on_key = table.is_key(spec.master_keys)
     forms = [TableForm(shape.layout, table.page_bytes, False, on_key, shape)]
     for layout in get_args(Layout):
@@ -70,9 +70,9 @@ class Found:
     alternatives: list[Alternative]
     left_out: dict[str, str]
     least_bytes: int | None = None
-    """The least memory with which any of them could work, when one was too small."""
+    """The least memory of any algorithm, when the given one was too small."""
     highest: tuple[float, str] | None = None
-    """The highest rate that was found where the rate that was asked for is out of reach, and with what."""
+    """The highest rate when the one asked for is out of reach, and its alternative."""
 
 
 def find_alternatives(
@@ -83,12 +83,12 @@ def find_alternatives(
     tell: Callable[[str], None] = lambda _: None,
     names: Iterable[str] | None = None,
 ) -> Found:
-    """Return all alternatives that can work, in no order.
+    """Return all alternatives that work, in no order.
 
     Parameters
     ----------
     names
-        The algorithms to look at; all that have a cost model by default.
+        The algorithms to try; all that have a cost model by default.
     """
     found = Found([], {})
     forms = list(forms)
@@ -150,9 +150,9 @@ def _alternative(target: Target, name: str, form: TableForm, case: JoinCase) -> 
 
 
 def ranked(alternatives: Iterable[Alternative]) -> list[Alternative]:
-    """Return alternatives in their order: those that meet the rate by their memory, then the others by their rate.
+    """Return the alternatives that meet the rate by their memory, then the others by their rate.
 
-    Where the table as it is is hardly worse than the best, it goes first.
+    Where the table as it is comes close to the best, it goes first.
     """
     in_order = sorted(alternatives, key=_rank)
     best = in_order[0]

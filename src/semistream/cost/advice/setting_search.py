@@ -1,7 +1,7 @@
-"""Looks for the best of many settings without trying all of them.
+"""Searches for the best of many settings without trying all of them.
 
-Rates have one maximum over each setting (S3 figure 5b, S1 figure 6, S0 figure 6b). So one setting after the other is
-moved to where the rate is highest, in wide steps first, until none can be moved to a better place.
+Rates have one maximum over each setting (S3 Figure 5b, S1 Figure 6, S0 Figure 6b). So the search moves one setting
+after the other to its best value, in wide steps first, until no move helps.
 """
 
 from collections.abc import Iterator
@@ -23,21 +23,21 @@ _Point = tuple[tuple[str, float], ...]
 
 
 class SettingRange(NamedTuple):
-    """From where to where a setting may lie."""
+    """The lowest and the highest value of a setting."""
 
     low: float
     high: float
 
 
 class SettingSearch:
-    """The settings of one algorithm with one memory; what was predicted once is not predicted again.
+    """The settings of one algorithm with one memory; none is predicted twice.
 
     Parameters
     ----------
     proposed
-        The settings to choose from; those that the model proposes for this memory by default.
+        The settings to choose from; the model's proposals for this memory by default.
     guess
-        Settings near which the best ones are thought to be.
+        Settings that are probably close to the best.
 
     Raises
     ------
@@ -71,7 +71,7 @@ class SettingSearch:
         self._best = self._working(start)
 
     def best(self, enough_tuples_per_s: float = float("inf")) -> Prediction:
-        """Return the prediction with the highest rate, or the first found to reach one that is enough."""
+        """Return the prediction with the highest rate, or the first that reaches ``enough_tuples_per_s``."""
         for _ in range(_ROUNDS):
             before = self._best
             for name, _ in before:
@@ -83,7 +83,7 @@ class SettingSearch:
         return self._at_best
 
     def best_at(self, arrivals_per_s: float | None) -> Prediction:
-        """Return the prediction with the highest rate, with the times of tuples that arrive at some rate."""
+        """Return the prediction with the highest rate, with the times of tuples at an arrival rate."""
         best = self.best()
         if arrivals_per_s is None:
             return best
@@ -95,7 +95,7 @@ class SettingSearch:
         return dict(self._best)
 
     def good_range(self, least_tuples_per_s: float) -> dict[str, SettingRange]:
-        """Return, for each setting, from where to where around the best the rate is at least so high."""
+        """Return, for each setting, the range around its best value with at least this rate."""
         self.best()
         ranges = {}
         for name, value in self._best:
@@ -109,7 +109,7 @@ class SettingSearch:
         return ranges
 
     def _steps_along(self, name: str) -> Iterator[None]:
-        """Move one setting of the best point to where the rate is highest: wider steps after a gain, else smaller."""
+        """Move one setting of the best point to its best value: wider steps after a gain, else smaller ones."""
         count = len(self._values[name])
         if self._first_step == _WIDEST_STEP:
             for place in range(0, count, _WIDEST_STEP):
@@ -157,8 +157,8 @@ class SettingSearch:
         for point in (start, *sorted(self._proposed)):
             if self._prediction(point) is not None:
                 return point
-        predict(self._name, self._case, self._memory_bytes, self._clock, dict(start))  # raises what it raised before
-        raise AssertionError("settings that did not fit fit now")
+        predict(self._name, self._case, self._memory_bytes, self._clock, dict(start))  # raises as before
+        raise AssertionError("settings fit that did not fit before")
 
 
 def _point(settings: Settings) -> _Point:

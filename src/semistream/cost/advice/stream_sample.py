@@ -1,8 +1,8 @@
-"""What a sample of a stream tells of it: skew, tuples without a master row, NULL keys, sizes.
+"""Estimates a stream from a sample: skew, tuples without a master row, NULL keys, sizes.
 
-Frequent keys are taken as they came; how often all others come follows from the Zipf exponent that fits the sample
-(`zipf_fit`). Which keys have no row is looked up in the table with bounded work: in a clustered table for the frequent
-keys and for some of the others, in a heap by reading pages.
+Frequent keys keep their frequency in the sample; that of all others follows from the Zipf exponent that fits the sample
+(`zipf_fit`). Keys without a row are found with bounded work: in a clustered table by look-ups of the frequent keys and
+of some others, in a heap by reading pages.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ from semistream.storage import MasterTable
 __all__ = ["StreamEstimate", "estimate_stream"]
 
 _MOST_TUPLES = 1_000_000
-_HEAD_COUNT = 20  # a key that came so often has a frequency that is known to a quarter
+_HEAD_COUNT = 20  # the frequency of a key that came so often is known to a quarter
 _MOST_HEAD_KEYS = 4096
 _LOOKED_UP_HEAD = 1024
 _LOOKED_UP_OTHERS = 3072  # a share of them is known to 1 in 100
@@ -39,7 +39,7 @@ _Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamEstimate:
-    """How a stream looks in the long run, as far as a sample tells.
+    """A stream in the long run, as far as a sample tells.
 
     Attributes
     ----------
@@ -75,16 +75,16 @@ def estimate_stream(
     most_tuples: int = _MOST_TUPLES,
     seed: int = 0,
 ) -> StreamEstimate:
-    """Return what a sample tells of its stream.
+    """Return the estimate of a stream from a sample.
 
     Parameters
     ----------
     batches
-        The sample; it should be tuples as they came, or picked at random. After ``most_tuples`` no more is read.
+        The sample: tuples as they came, or picked at random. At most ``most_tuples`` are read.
     rows_per_key
         How many rows a key of the table has, from `TableSample.rows_per_key`.
     seed
-        For what is picked at random.
+        Of random picks.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def estimate_stream(
 
 @dataclass(frozen=True, kw_only=True)
 class _Sample:
-    """The keys of a sample: code, one tuple that has it, and how often it came."""
+    """The keys of a sample: their codes, one tuple of each, and their counts."""
 
     codes: _Int64s
     keys: pa.Table
@@ -203,17 +203,17 @@ def _absent_keys(table: MasterTable, spec: JoinSpec, keys: pa.Table) -> _Bools:
 
 
 def _absent_by_pages(table: MasterTable, spec: JoinSpec, sample: _Sample, rows_per_key: float) -> float:
-    """Return the share by reading pages; of a table too large for that, as if rare keys lacked rows like others."""
+    """Return the share by reading pages; of a large table some, as if rare keys lacked rows like others."""
     read = TableSample.read(table, spec.master_keys, most_bytes=_HEAP_BYTES)
     found = np.isin(sample.codes, read.codes)
     if read.whole:
         return float(sample.counts[~found].sum() / sample.counts.sum())
-    # A frequent key that is not on these pages says little, and would weigh much: every key counts once.
+    # A frequent key that is not on these pages says little and would weigh much: every key counts once.
     return float(np.clip(1 - found.mean() / read.chance_to_see(rows_per_key), 0.0, 1.0))
 
 
 def _distribution(counts: _Int64s, likely_keys: int) -> tuple[KeyDistribution, float]:
-    """Return how often keys come, and the exponent: frequent keys as they came, the others as the fit has them."""
+    """Return how often keys come, frequent ones as they came and the others by the fit, and its exponent."""
     tuples = int(counts.sum())
     seen = counts.size
     once, twice = int(np.count_nonzero(counts == 1)), int(np.count_nonzero(counts == 2))

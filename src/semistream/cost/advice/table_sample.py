@@ -1,6 +1,6 @@
-"""Some pages of a master table, read to learn how many rows its keys have and which keys have rows.
+"""Some pages of a master table: how many rows its keys have, and which keys have rows.
 
-The work is bounded: a table of up to ``most_bytes`` is read whole, of a larger one as much in pages at random places.
+A table of up to ``most_bytes`` is read whole, of a larger one as much in pages at random places.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ class TableSample:
     Attributes
     ----------
     codes
-        Of every row, page after page, rows in their order; rows with a NULL key are left out.
+        The code of every row, page after page; rows with a NULL key are left out.
     page
         The number of the page that a row is on.
     share
-        Which share of the table's pages was read.
+        The share of the table's pages that was read.
     table_rows, table_pages
         Of the whole table.
     sorted_by_key
@@ -83,7 +83,7 @@ class TableSample:
     def rows_per_key(self) -> float:
         """Return how many rows a key has, of those that have any.
 
-        Of a table that was read whole it is known. Where rows of a key lie side by side, it is how seldom the key
+        A table read whole tells it exactly. Where rows of a key lie side by side, it follows from how seldom the key
         changes from a row to the next. Elsewhere it is estimated from pairs of rows with one key: those on one page,
         and those on two, of which the sample shows as small a share as of the pages. That weighs keys by their rows.
         """

@@ -1,9 +1,9 @@
-"""The tuner: the highest rate for a memory, the least memory for a rate, and how far settings may be off either.
+"""The tuner: the highest rate for a memory, the least memory for a rate, and the range of good settings for either.
 
-N. Polyzotis et al., "Supporting Streaming Updates in an Active Data Warehouse" (S3), section 3.2, solve this for
-MESHJOIN with calculus. Here it is a search that asks the model of any algorithm: over the settings that the model
-proposes, and by bisection over the memory. The papers' advice to take a range of settings and no single point (S3,
-Fig. 5) is `good_range` and `good_range_for_rate`.
+N. Polyzotis et al., "Supporting Streaming Updates in an Active Data Warehouse" (S3), section 3.2, "Tuning", solve this
+for MESHJOIN with calculus. Here the model of any algorithm is searched: over the settings that it proposes, and by
+bisection over the memory. The paper advises a range of b, not a single point (Figure 5): `good_range` and
+`good_range_for_rate`.
 """
 
 import math
@@ -28,19 +28,19 @@ __all__ = [
 ]
 
 _TOLERANCE = 0.01  # of the least memory
-_LOOKS_ON_THE_WAY = 8  # memories to look at when the largest does not reach a rate
+_MEMORIES_BETWEEN = 8  # to try when the largest does not reach a rate
 _MOST_TRIALS = 50
 
 
 def highest_rate(
     name: str, case: JoinCase, memory_bytes: int, clock: Clock, arrivals_per_s: float | None = None
 ) -> Prediction:
-    """Return what an algorithm does at its best with a memory (S3, section 3.2, "Maximizing").
+    """Return the prediction for an algorithm with its best settings for a memory (S3, "Maximizing mu").
 
     Parameters
     ----------
     arrivals_per_s
-        A rate to tell waiting and processing times for, if the join keeps up with it.
+        A rate at which to tell waiting and processing times, if the join keeps up with it.
 
     Raises
     ------
@@ -53,19 +53,17 @@ def highest_rate(
 def least_memory(
     name: str, case: JoinCase, arrivals_per_s: float, clock: Clock, most_bytes: int | None = None
 ) -> Prediction:
-    """Return what an algorithm does with the least memory that keeps up with a rate, to a hundredth.
-
-    S3, section 3.2, "Minimizing".
+    """Return the prediction for the least memory that keeps up with a rate, to a hundredth (S3, "Minimizing M").
 
     Parameters
     ----------
     most_bytes
-        The most that it may have: the size of the table unless given, with which the join could be one in memory.
+        The most memory; by default the size of the table, with which the join could be one in memory.
 
     Raises
     ------
     TargetOutOfReach
-        When even the most does not do.
+        When even the most is too little.
     """
     if not arrivals_per_s > 0 or math.isinf(arrivals_per_s):
         raise InvalidArgument(f"rate={arrivals_per_s} must be above 0, and finite: give tuples per second")
@@ -91,9 +89,9 @@ def least_memory(
 def good_range(
     name: str, case: JoinCase, memory_bytes: int, clock: Clock, within: float = 0.05
 ) -> dict[str, SettingRange]:
-    """Return, for each setting that can be chosen, where the rate is at most so much below the best (S3, Fig. 5).
+    """Return, for each setting, the range in which the rate is at most ``within`` below the best.
 
-    The other settings stay at their best. The range goes from the best setting as far as the rate is good throughout.
+    The other settings stay at their best.
     """
     search = SettingSearch(name, case, memory_bytes, clock)
     return search.good_range((1 - within) * search.best().tuples_per_s)
@@ -102,7 +100,7 @@ def good_range(
 def good_range_for_rate(
     name: str, case: JoinCase, arrivals_per_s: float, clock: Clock, within: float = 0.05, most_bytes: int | None = None
 ) -> dict[str, SettingRange]:
-    """Return, for each setting that can be chosen, where a rate needs at most so much more than the least memory.
+    """Return, for each setting, the range in which a rate needs at most ``within`` more than the least memory.
 
     More memory never makes a setting slower, so these are the settings that reach the rate with so much more of it.
     """
@@ -124,7 +122,7 @@ def least_budget(name: str, case: JoinCase) -> int:
 
 
 class _RateSearch:
-    """Tells whether a memory reaches a rate; better settings are looked for near those that were good before."""
+    """Tells whether a memory reaches a rate; the search for settings begins near those that were good before."""
 
     def __init__(
         self, name: str, case: JoinCase, arrivals_per_s: float, clock: Clock, proposed: list[dict[str, float]]
@@ -153,7 +151,7 @@ class _RateSearch:
 
 def _reaching_memory(search: _RateSearch, low: int, high: int) -> int:
     """Return some memory between two that reaches the rate where the larger one does not, or raise."""
-    for memory_bytes in np.geomspace(low, high, _LOOKS_ON_THE_WAY + 2)[-2:0:-1]:
+    for memory_bytes in np.geomspace(low, high, _MEMORIES_BETWEEN + 2)[-2:0:-1]:
         if search.reached(int(memory_bytes)):
             return int(memory_bytes)
     raise TargetOutOfReach(

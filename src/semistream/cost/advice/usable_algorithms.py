@@ -1,4 +1,4 @@
-"""Which algorithms a join can use, whatever they cost: by its columns, and by how its rows are found."""
+"""Which algorithms can run a join, by its columns and by the layout of its table."""
 
 from semistream.core.semantics import JoinSpec
 from semistream.cost.join_case import Layout
@@ -11,7 +11,7 @@ _CACHING = ("chybridjoin", "cinlj", "cmeshjoin", "ssbj", "sweepjoin")
 
 
 def why_unusable(name: str, spec: JoinSpec, layout: Layout, *, on_key: bool) -> str | None:
-    """Return what keeps an algorithm from a join, or None when nothing does.
+    """Return why an algorithm cannot run a join, or None when it can.
 
     Parameters
     ----------

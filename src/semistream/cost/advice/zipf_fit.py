@@ -1,10 +1,10 @@
 """The Zipf exponent of a stream from how often keys came in a sample.
 
-Ranks are not used: in a small sample the keys that came most often are partly those that happened to, so that a line
-through ranks and frequencies is too steep, and at no skew at all is no line. What is compared is how many keys came
-once, twice, three times and so on. Under a distribution a key of probability p comes in n tuples as often as a Poisson
-variable of mean n p says, and the number of keys in each class is close to a Poisson variable too. The exponent, and
-the number of keys if that is in doubt, are those that make the classes found most likely.
+Ranks do not serve: in a small sample some of the most frequent keys came so often by chance, so a line through ranks
+and frequencies is too steep, and without skew there is no line. Instead the fit looks at how many keys came once,
+twice, three times and so on. A key of probability p comes in n tuples as often as a Poisson variable of mean n p, and
+the number of keys in each class is close to a Poisson variable too. The exponent, and the number of keys if that is in
+doubt, are those that make the classes found most likely.
 """
 
 import math
@@ -25,7 +25,7 @@ _HIGHEST_EXPONENT = 3.0
 _COARSE_STEPS = 16
 _FINE_STEPS = 14
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_RARE = 1e-9  # a class that a distribution all but excludes
+_RARE = 1e-9  # keys of a class that a distribution all but excludes
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -46,7 +46,7 @@ def fit_zipf(counts: _Int64s, domains: Sequence[int]) -> ZipfFit:
     counts
         How often each key came that came at all.
     domains
-        Numbers of keys that come into question. The first is taken unless another is clearly more likely.
+        Possible numbers of keys. The first is taken unless another is clearly more likely.
 
     Examples
     --------

@@ -1,11 +1,9 @@
 """Calibration: measures the cost factors of every operator on this machine and a master table.
 
-The papers take their factors from micro-benchmarks (S3 section 3.2). Here every operator works for a short while on
+The papers take their factors from micro-benchmarks (S3, section 3.2). Here every operator works for a short while on
 the table itself, with several budgets and skews, so that the numbers of loops, pages and tuples change against each
-other. It counts what it does, and the factors are those that explain best how long that took, on a machine that is as
-fast as this one was half of the time: a `Yardstick` tells.
-
-Tables for calibration: the master table itself, and samples of it, with the layout or page size that it has not.
+other. It counts its work, and the factors are those that explain best how long that took, on a machine that is as fast
+as this one was half of the time: a `Yardstick` tells.
 """
 
 import tempfile
@@ -31,20 +29,20 @@ from semistream.cost.clock import AlgorithmFactors, CostFactors, by_partition
 from semistream.operators import algorithm, algorithm_names
 from semistream.storage import MasterTable
 
-__all__ = ["MEMORY_SHARES", "SKEWS", "TrialTables", "calibrate", "trial_tables"]
+__all__ = ["MEMORY_SHARES", "SKEWS", "calibrate"]
 
 MEMORY_SHARES = (0.015, 0.035, 0.12)
 """The budgets of the trials without a given memory, as shares of the table."""
 
 SKEWS = (0.3, 1.2)
-"""The Zipf exponents of the trials; with the larger one a cache need not learn for long."""
+"""The Zipf exponents of the trials; with the larger one a cache learns soon."""
 
 _MEMORY_PARTS = (0.3, 1.0, 2.5)  # of a given memory
 _ABSENT_SHARE = 0.5
 _LARGE_READ_SHARE = 0.5  # of the memory
 _LOOKUP_TUPLES = (128, 1024)
 _WINDOW_TUPLES = (256, 4096)
-_ROUNDS = 2  # some minutes apart: a machine that is shared is not the same then
+_ROUNDS = 2  # some minutes apart: a shared machine is not the same then
 _SEED = 0
 
 _MOST_SCANNED_BYTES = 512 << 20
@@ -75,11 +73,11 @@ def calibrate(
     stream_schema
         The columns of the stream, with those of the table's key among them. By default the key and 12 bytes.
     algorithms
-        Which to calibrate; all by default.
+        The algorithms to calibrate; all by default.
     progress
-        Is told what is being done.
+        Called with a line for each trial.
     yardstick
-        Tells how fast the machine is while it is being done; one of its own by default.
+        Tells how fast the machine is during the trials; one of its own by default.
     """
     if table.num_pages == 0:
         raise EmptyTable(f"{table.path} has no rows: there is nothing to calibrate with")
@@ -87,15 +85,14 @@ def calibrate(
         raise InvalidArgument(f"memory_bytes={memory_bytes} must be at least 1")
     report = progress or (lambda message: None)
     schema = trial_schema(table) if stream_schema is None else stream_schema
-    # What is wrong with the stream is said at once, and not once for every operator.
-    JoinSpec.resolve(schema, table.schema, list(table.key))
+    JoinSpec.resolve(schema, table.schema, list(table.key))  # raises once, and not for every operator
     counted: dict[str, list[CountedWork]] = {}
     left_out: dict[str, str] = {}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="semistream-calibration-"))
         report("taking samples of the table")
         rng = np.random.default_rng(_SEED)
-        tables = trial_tables(table, Path(folder), rng)
+        tables = _TrialTables.of(table, Path(folder), rng)
         beside = yardstick or stack.enter_context(Yardstick(tables.scanned))
         trials = _Trials(tables, schema, memory_bytes, rng, beside)
         names = (algorithm_names() if algorithms is None else list(algorithms)) * _ROUNDS
@@ -123,8 +120,8 @@ def calibrate(
     )
 
 
-class TrialTables(NamedTuple):
-    """On which tables operators are tried.
+class _TrialTables(NamedTuple):
+    """The tables on which operators are tried.
 
     Attributes
     ----------
@@ -133,29 +130,29 @@ class TrialTables(NamedTuple):
     looked_up
         For operators that need a clustered table: the table, or a clustered sample.
     small_pages
-        Clustered, with smaller pages: what a page costs is told apart from what its rows do. None where they would be
-        too small.
+        Clustered, with smaller pages: they tell the cost of a page from that of its rows. None where they would be too
+        small.
     """
 
     scanned: MasterTable
     looked_up: MasterTable
     small_pages: MasterTable | None
 
-
-def trial_tables(table: MasterTable, folder: Path, rng: np.random.Generator) -> TrialTables:
-    """Return the tables, samples staged inside ``folder``."""
-    scanned = looked_up = table
-    page_bytes = table.page_bytes
-    if table.num_bytes > _MOST_SCANNED_BYTES:
-        scanned = staged_sample(table, folder / "scanned", SAMPLE_BYTES, table.layout, page_bytes, rng)
-    if table.layout != "clustered":
-        looked_up = staged_sample(table, folder / "looked-up", SAMPLE_BYTES, "clustered", page_bytes, rng)
-    small_bytes = int(page_bytes * _SMALL_PAGE)
-    small_pages = None
-    if small_bytes >= _LEAST_PAGE_BYTES:
-        path = folder / "small-pages"
-        small_pages = staged_sample(table, path, _SMALL_PAGES_SAMPLE_BYTES, "clustered", small_bytes, rng)
-    return TrialTables(scanned, looked_up, small_pages)
+    @staticmethod
+    def of(table: MasterTable, folder: Path, rng: np.random.Generator) -> "_TrialTables":
+        """Return the tables, with samples staged inside ``folder``."""
+        scanned = looked_up = table
+        page_bytes = table.page_bytes
+        if table.num_bytes > _MOST_SCANNED_BYTES:
+            scanned = staged_sample(table, folder / "scanned", SAMPLE_BYTES, table.layout, page_bytes, rng)
+        if table.layout != "clustered":
+            looked_up = staged_sample(table, folder / "looked-up", SAMPLE_BYTES, "clustered", page_bytes, rng)
+        small_bytes = int(page_bytes * _SMALL_PAGE)
+        small_pages = None
+        if small_bytes >= _LEAST_PAGE_BYTES:
+            path = folder / "small-pages"
+            small_pages = staged_sample(table, path, _SMALL_PAGES_SAMPLE_BYTES, "clustered", small_bytes, rng)
+        return _TrialTables(scanned, looked_up, small_pages)
 
 
 class _Trial(NamedTuple):
@@ -163,12 +160,12 @@ class _Trial(NamedTuple):
     table: MasterTable
     memory_bytes: int
     skew: float
-    absent_share: float = 0.0
-    options: dict[str, Any] = {}  # noqa: RUF012  never changed
+    absent_share: float
+    options: dict[str, Any]
 
     @property
     def factors(self) -> str:
-        """The name of the factors that it is to tell."""
+        """The name of the factors that it tells."""
         return by_partition(self.algorithm) if self.options.get("disk_phase") == "partition" else self.algorithm
 
     def __str__(self) -> str:
@@ -176,11 +173,11 @@ class _Trial(NamedTuple):
 
 
 class _Trials:
-    """What is tried, and with which tuples."""
+    """Trials of operators, and their tuples."""
 
     def __init__(
         self,
-        tables: TrialTables,
+        tables: _TrialTables,
         schema: pa.Schema,
         memory_bytes: int | None,
         rng: np.random.Generator,
@@ -200,20 +197,20 @@ class _Trials:
         ones at one budget tell their costs apart.
         """
         small_pages = self._tables.small_pages
+        rare, often = SKEWS
         for table, options in self._ways(name):
             low, middle, high = self._budgets(table)
             few, many = self._settings(name, table, middle)
-            lookups = many if name in LOOKUPS else {}  # a step of theirs takes as long as a trial
-            for memory_bytes, settings in ((low, lookups), (middle, few), (middle, many), (high, lookups)):
-                yield _Trial(name, table, memory_bytes, SKEWS[0], options={**options, **settings})
-            for memory_bytes, settings in ((low, lookups), (high, lookups)):
-                yield _Trial(name, table, memory_bytes, SKEWS[1], options={**options, **settings})
+            lookups = many if name in LOOKUPS else {}  # one of their steps takes as long as a trial
+            yield _Trial(name, table, low, rare, 0.0, {**options, **lookups})
+            yield _Trial(name, table, middle, rare, 0.0, {**options, **few})
+            yield _Trial(name, table, middle, rare, 0.0, {**options, **many})
+            for memory_bytes, skew in ((high, rare), (low, often), (high, often)):
+                yield _Trial(name, table, memory_bytes, skew, 0.0, {**options, **lookups})
             if absent_keys(self._keys_of(table)) is not None:
-                yield _Trial(name, table, high, SKEWS[0], _ABSENT_SHARE, {**options, **lookups})
+                yield _Trial(name, table, high, rare, _ABSENT_SHARE, {**options, **lookups})
             if small_pages is not None:
-                yield _Trial(
-                    name, small_pages, self._budgets(small_pages)[-1], SKEWS[0], options={**options, **lookups}
-                )
+                yield _Trial(name, small_pages, self._budgets(small_pages)[-1], rare, 0.0, {**options, **lookups})
 
     def _ways(self, name: str) -> Iterator[tuple[MasterTable, dict[str, Any]]]:
         """Yield tables with options for them: an algorithm that reads in two ways is tried in both."""
@@ -232,12 +229,10 @@ class _Trials:
         few, many = _LOOKUP_TUPLES if name in LOOKUPS else _WINDOW_TUPLES
         return {"w": few}, {"w": many}
 
-    def _budgets(self, table: MasterTable) -> tuple[int, int, int]:
+    def _budgets(self, table: MasterTable) -> list[int]:
         if self._memory_bytes is not None:
-            low, middle, high = (int(part * self._memory_bytes) for part in _MEMORY_PARTS)
-        else:
-            low, middle, high = (int(share * table.num_bytes) for share in MEMORY_SHARES)
-        return low, middle, high
+            return [int(part * self._memory_bytes) for part in _MEMORY_PARTS]
+        return [int(share * table.num_bytes) for share in MEMORY_SHARES]
 
     def _keys_of(self, table: MasterTable) -> pa.RecordBatch:
         if table.path not in self._keys:
@@ -255,10 +250,7 @@ class _Trials:
 
 
 def _median_error(factors: AlgorithmFactors, works: list[CountedWork]) -> float:
-    errors = []
-    for work in works:
-        errors.append(abs(work.loops * factors.seconds(work.loop) / work.elapsed_s - 1))
-    return float(np.median(errors))
+    return float(np.median([abs(work.loops * factors.seconds(work.loop) / work.elapsed_s - 1) for work in works]))
 
 
 def _provenance(table: MasterTable, memory_bytes: int | None, schema: pa.Schema) -> dict[str, Any]:

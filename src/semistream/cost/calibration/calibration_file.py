@@ -1,9 +1,4 @@
-"""Which machine this is, as far as costs depend on it.
-
-The file with this machine's cost factors: one per user, with where they come from.
-
-Clocks by name: this machine, once it is calibrated, or a disk of a profile.
-"""
+"""The file with this machine's cost factors, one per user, and the clocks by name: this machine, or a disk."""
 
 import contextlib
 import json
@@ -29,6 +24,13 @@ __all__ = [
 ]
 
 
+_DISKS = dict(zip(("hdd", "ssd"), PROFILES, strict=True))
+CLOCK_NAMES = ("machine", *_DISKS)
+
+_FORMAT = 3
+_REMEDY = "run 'semistream advise TABLE --calibrate'"
+
+
 def cpu_model() -> str:
     """Return the name of the processor, as the system gives it."""
     cpuinfo = Path("/proc/cpuinfo")
@@ -44,10 +46,6 @@ def core_count() -> int:
     return os.cpu_count() or 0
 
 
-_FORMAT = 3
-_REMEDY = "run 'semistream advise TABLE --calibrate'"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
     """Cost factors and where they come from.
@@ -59,9 +57,9 @@ class Calibration:
     left_out
         Why an algorithm has no factors, by its name.
     fit_error
-        By algorithm: the median relative error of the fitted factors over what they were fitted to.
+        By algorithm: the median relative error of the fitted factors over the measured work.
     provenance
-        Date, version, machine, table, memory, seed, and what a step of the yardstick usually took.
+        Date, version, machine, table, memory, seed, and the usual time of a step of the yardstick.
     """
 
     factors: CostFactors
@@ -71,7 +69,7 @@ class Calibration:
 
 
 def calibration_path() -> Path:
-    """Return where the file is: in ``SEMISTREAM_HOME``, or else in the user's folder for settings."""
+    """Return the path of the file: in ``SEMISTREAM_HOME``, or else in the user's folder for settings."""
     home = os.environ.get("SEMISTREAM_HOME")
     if home:
         return Path(home) / "calibration.json"
@@ -80,7 +78,7 @@ def calibration_path() -> Path:
 
 
 def save_calibration(calibration: Calibration) -> Path:
-    """Write the calibration of this machine, whole or not at all, in the place of the last one; return where it is."""
+    """Replace the stored calibration of this machine, whole or not at all; return its path."""
     path = calibration_path()
     content = {
         "format": _FORMAT,
@@ -138,9 +136,7 @@ def load_calibration() -> Calibration:
         raise NotCalibrated(f"this machine is not calibrated, there is no {str(path)!r}: {_REMEDY}") from None
     except OSError as error:
         raise NotCalibrated(f"cannot read {str(path)!r}: {error.strerror}; {_REMEDY}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, NotCalibrated):
-            raise
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise NotCalibrated(f"{str(path)!r} is not a calibration: {_REMEDY}") from None
     if measured_on != (cpu_model(), core_count()):
         cpu, cores = measured_on
@@ -156,10 +152,6 @@ def _measured_on(provenance: dict[str, Any]) -> str:
     if table is None:
         return ""
     return f"{table['path']} ({table['rows']:,} rows, {table['bytes']:,} bytes), {provenance['date'][:10]}"
-
-
-_DISKS = dict(zip(("hdd", "ssd"), PROFILES, strict=True))
-CLOCK_NAMES = ("machine", *_DISKS)
 
 
 def clock_named(name: str) -> Clock:

@@ -1,4 +1,4 @@
-"""Fits cost factors to counted work and the time that it took."""
+"""Fits cost factors to counted work and its time."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from semistream.cost.clock import AlgorithmFactors
+from semistream.cost.clock import COUNT_OF_FACTOR, AlgorithmFactors
 from semistream.cost.loop import Loop
 
 __all__ = ["CountedWork", "fit_factors", "least_squares_from_zero"]
@@ -16,21 +16,9 @@ _Floats = npt.NDArray[np.float64]
 _USUAL_ERROR = 0.05
 _ROUNDS = 10
 
-_COUNT_OF = {
-    "read_s": "reads",
-    "seek_s": "seeks",
-    "page_s": "pages",
-    "search_s": "searches",
-    "row_s": "master_rows",
-    "tuple_s": "tuples",
-    "disk_tuple_s": "disk_tuples",
-    "answer_s": "answers",
-    "result_s": "results",
-}
-
 
 class CountedWork(NamedTuple):
-    """What an operator did in a while, and how long it took.
+    """The work of an operator in a while, and its time.
 
     Attributes
     ----------
@@ -39,7 +27,7 @@ class CountedWork(NamedTuple):
     loop
         One of them, on average.
     yardstick_s
-        What a step of the `Yardstick` took at the time, if one was measured.
+        Seconds of a step of the `Yardstick` at the time, if one was measured.
     """
 
     loops: float
@@ -48,14 +36,14 @@ class CountedWork(NamedTuple):
     yardstick_s: float = 1.0
 
     def at(self, yardstick_s: float) -> "CountedWork":
-        """Return what the work takes when the machine is as fast as with this yardstick."""
+        """Return the work on a machine as fast as with this yardstick."""
         return self._replace(elapsed_s=self.elapsed_s * yardstick_s / self.yardstick_s, yardstick_s=yardstick_s)
 
 
 def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
     """Return the factors, none of them negative, with the least relative errors over ``works``.
 
-    Errors count by their squares while they are usual ones; what is far off was disturbed, and counts for less.
+    Usual errors count by their squares; larger ones come from disturbances, and count for less.
 
     Examples
     --------
@@ -64,8 +52,8 @@ def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
     >>> round(fitted.loop_s, 6)
     0.001
     """
-    names = ["loop_s", *_COUNT_OF]
-    rows = [[1.0, *(getattr(work.loop, count) for count in _COUNT_OF.values())] for work in works]
+    names = ["loop_s", *COUNT_OF_FACTOR]
+    rows = [[1.0, *(getattr(work.loop, count) for count in COUNT_OF_FACTOR.values())] for work in works]
     loop_s = np.array([work.elapsed_s / work.loops for work in works])
     shares = np.array(rows, dtype=np.float64) / loop_s[:, None]
     weights = np.ones(len(works))

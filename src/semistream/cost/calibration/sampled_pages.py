@@ -1,4 +1,4 @@
-"""Pages from all over a master table, to learn about it without reading more than so much."""
+"""Pages from all over a master table: its keys and rows, without reading more than a given number of bytes."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from semistream.storage import Access, MasterTable, PageReader, stage
 __all__ = ["SAMPLE_BYTES", "rows_from_all_over", "sampled_runs", "staged_sample"]
 
 SAMPLE_BYTES = 48 << 20
-"""Of the samples that stand for a table."""
+"""The size of a sample that stands for a table."""
 
 _MOST_RUN_PAGES = 16
 
@@ -19,9 +19,9 @@ _MOST_RUN_PAGES = 16
 def sampled_runs(
     table: MasterTable, most_bytes: int, rng: np.random.Generator, run_pages: int
 ) -> list[tuple[int, int]]:
-    """Return (first page, pages) of what to read: all of it, or runs at random places, in their order."""
+    """Return (first page, pages) of the runs to read, in their order: all of the table, or some at random places."""
     if table.num_pages == 0:
-        raise EmptyTable(f"{table.path} has no rows, so that nothing can be told of its keys: append some first")
+        raise EmptyTable(f"{table.path} has no rows, so nothing is known of its keys: append some first")
     pages = table.pages
     starts = [
         first

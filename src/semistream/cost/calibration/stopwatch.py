@@ -1,7 +1,7 @@
-"""A stopwatch that leaves out what other processes on the machine cost: time in which there was work but no core.
+"""A stopwatch that leaves out the time in which other processes had the cores.
 
-Elapsed time is what a cost model predicts, for a machine that has a core to spare. Where others want the cores as well,
-Linux tells how long a thread was ready to run and did not; elsewhere nothing is left out.
+A cost model predicts elapsed time on a machine with a core to spare. Where others want the cores as well, Linux tells
+how long a thread was ready to run and did not; elsewhere nothing is left out.
 """
 
 import threading
@@ -16,7 +16,7 @@ _TASKS = Path("/proc/self/task")
 
 
 class Aside(NamedTuple):
-    """What a thread did that is not to be measured: elapsed seconds, of which it ran and was ready without a core."""
+    """Work of a thread that is not measured: seconds that elapsed, that it ran, and that it waited for a core."""
 
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
@@ -28,7 +28,7 @@ class Aside(NamedTuple):
         return Aside(time.perf_counter(), time.thread_time(), waited_for_core_s())
 
     def plus(self, since: "Aside") -> "Aside":
-        """Return this with what was done since a state of the clocks."""
+        """Return this with the work since a state of the clocks."""
         now = Aside.now()
         return Aside(*(mine + after - before for mine, before, after in zip(self, since, now, strict=True)))
 
@@ -37,9 +37,9 @@ _NOTHING = Aside()
 
 
 class Stopwatch:
-    """Measures the calling thread's work from now on, with what its process does for it meanwhile.
+    """Measures the calling thread's work from now on, with the work of its process for it.
 
-    When the thread is blocked, it waits for what its other threads fetch, so that their waiting for a core is its own.
+    A blocked thread waits for pages that other threads fetch, so their waiting for a core is its own.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Stopwatch:
         self._began_s, self._began_cpu_s = time.perf_counter(), time.thread_time()
 
     def worked_s(self, aside: Aside = _NOTHING) -> float:
-        """Return the elapsed seconds without those that passed for want of a core, and without what was done aside."""
+        """Return the elapsed seconds without waiting for a core, and without the work done aside."""
         elapsed_s = time.perf_counter() - self._began_s - aside.elapsed_s
         cpu_s = time.thread_time() - self._began_cpu_s - aside.cpu_s
         waited = {thread: wait_s - self._waits.get(thread, 0.0) for thread, wait_s in _waits()}

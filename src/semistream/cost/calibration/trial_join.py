@@ -26,7 +26,7 @@ _TEXT_BYTES = 12
 
 
 def keys_of(table: MasterTable, rng: np.random.Generator) -> pa.RecordBatch:
-    """Return the keys of rows from all over the table, in random order: of all rows unless it is large."""
+    """Return keys from all over the table in random order: those of all rows, unless it is large."""
     most_bytes = _MOST_PAGES_READ * table.page_bytes
     keys = rows_from_all_over(table, most_bytes, rng, list(table.key)).combine_chunks()
     valid = np.ones(keys.num_rows, dtype=np.bool_)
@@ -34,15 +34,12 @@ def keys_of(table: MasterTable, rng: np.random.Generator) -> pa.RecordBatch:
         valid &= pc.is_valid(column).to_numpy()
     order = rng.permutation(np.flatnonzero(valid))
     if not order.size:
-        raise InvalidArgument(f"no row of {table.path} has a key: all are NULL, and nothing can be looked up")
+        raise InvalidArgument(f"no row of {table.path} has a key: all are NULL")
     return keys.take(pa.array(order)).combine_chunks().to_batches()[0]
 
 
 def absent_keys(keys: pa.RecordBatch) -> pa.RecordBatch | None:
-    """Return keys most of which the table has not, or None where none can be made of the last column's type.
-
-    What is found nevertheless is counted like any other result.
-    """
+    """Return keys most of which the table lacks, or None where the type of the last column gives none."""
     last = keys.column(keys.num_columns - 1)
     kind = last.type
     if pa.types.is_integer(kind) and kind.bit_width >= 16:
@@ -61,7 +58,7 @@ def absent_keys(keys: pa.RecordBatch) -> pa.RecordBatch | None:
 
 
 def trial_schema(table: MasterTable) -> pa.Schema:
-    """Return the schema of a stream with the table's key and 12 bytes beside it, under names that it has not."""
+    """Return the schema of a stream with the table's key and 12 bytes under names that the table lacks."""
     payload = []
     for name, kind in (("payload_a", pa.int64()), ("payload_b", pa.int32())):
         while name in table.schema.names:
@@ -71,21 +68,21 @@ def trial_schema(table: MasterTable) -> pa.Schema:
 
 
 class TrialStream:
-    """An endless stream, made in blocks; the time that this takes is known, to be left out.
+    """An endless stream, made in blocks; the time of making them is known, to be left out.
 
     Parameters
     ----------
     schema
-        Of the stream: columns of the key's names, and others, which are filled with anything.
+        Columns of the key's names, and others, which are filled with anything.
     keys
-        What tuples ask for.
+        The keys of tuples.
     absent, absent_share
-        What some of them ask for instead.
+        Other keys, for a share of the tuples.
 
     Attributes
     ----------
     making
-        What making tuples took so far.
+        The work of making tuples so far.
     """
 
     def __init__(
@@ -99,7 +96,7 @@ class TrialStream:
     ) -> None:
         missing = [name for name in keys.schema.names if name not in schema.names]
         if missing:
-            raise InvalidArgument(f"the stream has no column {missing[0]!r}, which is of the table's key: add it")
+            raise InvalidArgument(f"the stream has no column {missing[0]!r}, a column of the table's key: add it")
         self._schema = schema
         self._keys = keys
         self._absent = absent
@@ -144,7 +141,7 @@ def _ranks(distribution: KeyDistribution, count: int, rng: np.random.Generator) 
 
 
 def _anything(kind: pa.DataType) -> pa.Array:
-    """Return a block of values of a type, none of them NULL where such values can be made from a number or a text."""
+    """Return a block of values of a type; NULLs where neither a number nor a text can be cast to it."""
     for value in (0, "x" * _TEXT_BYTES, b"x" * _TEXT_BYTES):
         try:
             values: pa.Array = pa.repeat(pa.scalar(value).cast(kind), _BLOCK_TUPLES)
@@ -159,7 +156,7 @@ def trial_operator(
 ) -> StepOperator:
     """Return an operator, with the least memory that it needs if that is more.
 
-    It finds no page of the table in the page cache, and leaves none there: what is tried is a table larger than memory.
+    It finds no page of the table in the page cache, and leaves none there, as for a table larger than memory.
     """
     drop_pages(table)
     try:

@@ -1,4 +1,4 @@
-"""Runs an operator for a short while, with as many tuples as it takes, and counts what it does."""
+"""Runs an operator for a short while, with as many tuples as it takes, and counts its work."""
 
 import statistics
 import time
@@ -20,7 +20,7 @@ _CYCLES = 2.2  # in the first the window fills, in the second a cache learns
 _MOST_WARM_UP_S = 2.0
 _SLICES = 5
 _SLICE_S = 0.08
-_MOST_PENDING_LOOKUPS = 1 << 12  # an operator that only looks up its next tuples is as busy with these
+_MOST_PENDING_LOOKUPS = 1 << 12  # enough to keep an operator busy that looks up its next tuples
 LOOKUPS = ("inlj", "cinlj")
 """Algorithms that look up one tuple after the other."""
 
@@ -28,12 +28,10 @@ _SEARCHING = (*LOOKUPS, "sweepjoin")
 
 
 def run_trial(op: StepOperator, stream: TrialStream, yardstick: Yardstick) -> list[CountedWork]:
-    """Warm the operator up and return what it did, in a few slices of equal work, the fastest and slowest left out.
+    """Warm the operator up and return its work in a few equal slices, without the fastest and the slowest.
 
-    The yardstick is measured between them.
-
-    Warm is an operator whose every tuple has met all that it waits for: a whole scan later, or a moment where a step
-    answers all that it reads.
+    The yardstick is measured between them. An operator is warm when every tuple has met all that it waits for: after a
+    whole scan, or a moment where a step answers all that it reads.
     """
     trial = _Trial(op, stream)
     trial.warm_up()
@@ -57,9 +55,9 @@ class _Trial:
         self.step_s = 0.0
 
     def warm_up(self) -> None:
-        """Compile what has to be, fill the window, let the cache learn, and find out how long a step takes."""
+        """Compile, fill the window, let the cache learn, and find out how long a step takes."""
         self._step()
-        # Time in which it ran: on a busy machine as much is done as on a quiet one.
+        # CPU time: on a busy machine as much is done as on a quiet one.
         self._stream.making = Aside()
         began_s = time.thread_time()
         cycle = self._op.steps_per_cycle or 0

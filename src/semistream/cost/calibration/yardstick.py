@@ -1,8 +1,7 @@
-"""A small join that is run beside what is measured, and tells how fast the machine is at the time.
+"""A small join that runs beside measured work, and tells how fast the machine is at the time.
 
 Where cores, memory and disk are shared with others, the same work can take half as long again a minute later, and no
-counter says so. Work that is measured and a yardstick that is measured in turns with it become slower together: their
-ratio stays.
+counter says so. Work and a yardstick that are measured in turns become slower together: their ratio stays.
 """
 
 import statistics
@@ -32,8 +31,8 @@ _MEASURED_S = 0.03
 class Yardstick:
     """MESHJOIN with little memory on a table: it reads, decodes, compares and interprets Python, as all operators do.
 
-    It has a sample of the table to itself. On the table that others read it would find pages in the page cache that
-    the system has fetched ahead for them, and be twice as fast for a moment.
+    It has a sample of the table to itself. On the table of others it would find pages in the page cache that the system
+    fetched ahead for them, and be twice as fast for a moment.
 
     Parameters
     ----------
@@ -43,14 +42,14 @@ class Yardstick:
     Attributes
     ----------
     step_s
-        What a step took, each time that it was measured; once at the beginning.
+        Seconds of a step, each time that it was measured; once at the beginning.
     """
 
     def __init__(self, table: MasterTable, folder: Path | None = None) -> None:
         rng = np.random.default_rng(0)
         schema = trial_schema(table)
         spec = JoinSpec.resolve(schema, table.schema, list(table.key))
-        keys_of(table, rng)  # a table without keys is refused by its own name, not by that of the sample
+        keys_of(table, rng)  # raises for a table without keys, by its own name and not the sample's
         self._steps = 1
         self.step_s: list[float] = []
         with ExitStack() as stack:
@@ -86,7 +85,7 @@ class Yardstick:
 
     @property
     def usual_step_s(self) -> float:
-        """What a step takes when the machine is as fast as it was half of the time."""
+        """Seconds of a step on a machine as fast as this one was half of the time."""
         return statistics.median(self.step_s)
 
     def _step(self) -> None:
@@ -107,9 +106,9 @@ class Yardstick:
 
 
 def at_usual_speed(seconds: float, yardstick_s: float | None, usual_step_s: float | None) -> float:
-    """Return how long work takes on a machine of usual speed that took so long while a yardstick took so long.
+    """Return the seconds of work at the machine's usual speed, given those of the yardstick beside it.
 
-    Without a yardstick, or without one to compare it with, it is as long as it took.
+    Without a yardstick, or its usual seconds, they stay as measured.
 
     Examples
     --------

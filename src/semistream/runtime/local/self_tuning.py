@@ -6,12 +6,12 @@ would watch the rate of its stream and adapt b and w, to serve just that rate wi
 ::
 
     arrivals ─► tuples in the system ─► rate ─► cost model: least memory, b, w ─► op.retune
-                + what the next moment may bring                                     (in place, exact)
+                + arrivals until the next look                                      (in place, exact)
 
-A tuple is in the system for one scan of R. By Little's law the tuples in the system, those that wait outside for
-room included, divided by the time of a scan are the arrival rate over the last scan: the rate that the window has
-to serve now. Averages over a longer time would follow a burst too late, and over a shorter one would pay for a burst
-of a moment as if it lasted a scan. On top comes room for what arrives until the next look.
+A tuple is in the system for one scan of R. By Little's law the tuples in the system, those that wait outside
+included, divided by the time of a scan are the arrival rate over the last scan: the window has to serve this rate now.
+An average over a longer time would follow a burst too late; over a shorter time it would pay for a short burst as if it
+lasted a scan. On top comes room for the tuples that arrive until the next look.
 """
 
 import math
@@ -33,29 +33,29 @@ from semistream.operators.meshjoin import Meshjoin
 __all__ = ["SelfTuning", "Tuned"]
 
 _LOOKS_PER_SCAN = 64
-# Rates are taken in steps: the model is asked once for each, and what changes by less changes nothing.
+# Rates are rounded to steps: the model is asked once for each, and smaller changes have no effect.
 _RATE_STEP = 1.01
-# Resizing rebuilds the hash table: memory is given back in portions of this share at least.
+# Resizing rebuilds the hash table: memory is given back in shares of at least this size.
 _LEAST_SHRINKING = 0.04
 # b stays while it is about as good as the best, because a change costs a read and a seek.
 _AS_GOOD = 0.98
 _CORRECTION = (0.5, 8.0)
-# How many tuples a window holds for each that the stream buffer beside it holds. What comes in an iteration has to fit
-# the buffer; with few iterations to a scan, that asks for more memory than the tuples in the system do.
+# Tuples of a window for each tuple of the stream buffer beside it. The tuples of an iteration have to fit the buffer;
+# with few iterations to a scan, that takes more memory than the tuples in the system.
 _WINDOW_PER_BUFFER = 20
 _LEAST_MARGIN = 1.01
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What the join was retuned to.
+    """New settings of the join.
 
     Attributes
     ----------
     at_s
-        When, on the clock of the one who observes.
+        When, on the clock of the caller.
     arrivals_per_s
-        The rate that it is to serve.
+        The rate that it has to serve.
     """
 
     at_s: float
@@ -68,17 +68,17 @@ class Tuned:
 class SelfTuning:
     """Retunes a join while it runs, so that it serves the rate at which tuples arrive with the least memory.
 
-    It has no clock: whoever runs the join tells it the time and what has arrived. `run` does so with the time of this
-    machine, `Replay` with simulated time. The same observations lead to the same settings.
+    It has no clock: the caller tells it the time and the arrivals. `run` does so with the time of this machine,
+    `Replay` with simulated time. The same observations lead to the same settings.
 
     Parameters
     ----------
     op
-        From ``operator("meshjoin", ...)``. Its budget is the most that it is ever given.
+        From ``operator("meshjoin", ...)``. It never gets more memory than its budget.
     clock
-        What a scan costs: ``"machine"`` once it is calibrated, ``"hdd"`` or ``"ssd"``, or a clock.
+        Prices a scan: ``"machine"`` once it is calibrated, ``"hdd"`` or ``"ssd"``, or a clock.
     on_change
-        Is told every change.
+        Called with every change.
 
     Attributes
     ----------
@@ -130,12 +130,12 @@ class SelfTuning:
             raise InvalidArgument("the tuning was made for another operator: make one for this operator")
 
     def observe(self, now_s: float, arrived: int) -> None:
-        """Note how many tuples have arrived in all, taken by the operator or not, and retune if that changes anything.
+        """Note how many tuples have arrived in all, taken by the operator or not, and retune if needed.
 
         Parameters
         ----------
         now_s
-            Seconds from any moment on; never less than before.
+            Seconds from any moment on; they never fall.
         """
         self._follow_version()
         if not self._recent:
@@ -156,7 +156,7 @@ class SelfTuning:
         if self._table_version == self._op.table.version:
             return
         self._table_version = self._op.table.version
-        # How often keys come plays no part without a cache.
+        # Without a cache the frequency of keys plays no part.
         stream = StreamShape(keys=KeyDistribution.zipf(max(1, self._op.table.num_rows), 0.0))
         self._case = JoinCase(TableShape.of(self._op.table), stream, self._op.spec)
         self._settings.clear()
@@ -186,14 +186,14 @@ class SelfTuning:
         return (self._recent[-1][1] - arrived) * min(1.0, interval_s / max(now_s - since_s, interval_s))
 
     def _correct(self) -> None:
-        """Compare what the window holds with what the model said: text and order of output take memory as well."""
+        """Compare the window with the model's: text and output in order take memory as well."""
         capacity = self._join.stream.capacity_tuples
         if self._prediction is not None and capacity and self._join.is_within_target:
             ratio = self._prediction.plan.window_tuples / capacity
             self._correction = min(max(ratio, _CORRECTION[0]), _CORRECTION[1])
 
     def _setting(self, step: int) -> Prediction:
-        """Return the least memory for a step of the rate, or all of it where that does not do."""
+        """Return the least memory for a step of the rate, or all of the budget where that is too little."""
         if step not in self._settings:
             name, most_bytes = self._op.name, self._op.budget_bytes
             try:
@@ -205,20 +205,20 @@ class SelfTuning:
 
     def _retune(self, now_s: float, setting: Prediction, arrivals_per_s: float) -> None:
         b = self._b_for(setting)
-        # The model's w is for a constant rate. What has come in a burst enters at once, as far as there is room.
+        # The model's w is for a constant rate. The tuples of a burst enter at once, as far as there is room.
         w = math.ceil(setting.plan.window_tuples)
         memory_bytes = max(setting.budget_bytes, self._least_bytes)
         try:
             self._op.retune(b=b, w=w, memory=memory_bytes)
         except BudgetTooSmall as error:
-            # The model knows pages by their average. What results take grows with the memory, hence a little more.
+            # The model knows the average page. Results take more with more memory, hence the margin.
             least_bytes = max(error.least_bytes or 0, memory_bytes)
             self._least_bytes = min(math.ceil(least_bytes * _LEAST_MARGIN), self._op.budget_bytes)
             if self._least_bytes > memory_bytes:
                 self._retune(now_s, setting, arrivals_per_s)
             return
         except InvalidArgument:
-            return  # the tuples that are pending leave no room for a larger b: the next look tries again
+            return  # pending tuples leave no room for a larger b: the next look tries again
         self._prediction = setting
         self._take_times(setting)
         self.changes += 1
@@ -226,7 +226,7 @@ class SelfTuning:
             self._on_change(Tuned(now_s, arrivals_per_s, b, w, memory_bytes))
 
     def _b_for(self, setting: Prediction) -> int:
-        """Return the b that the operator has, or the best if that is better by more than a change costs."""
+        """Return the operator's b, or the best if a change to it pays."""
         best = int(setting.plan.settings["b"])
         if best == self._join.b:
             return best
