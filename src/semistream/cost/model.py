@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.clock import Clock
@@ -16,13 +16,12 @@ __all__ = [
     "Prediction",
     "Settings",
     "Times",
-    "check_settings",
+    "checked_settings",
     "fitting_settings",
     "model",
     "model_names",
     "predict",
     "register_model",
-    "whole_setting",
 ]
 
 Settings = Mapping[str, float]
@@ -169,21 +168,17 @@ def predict(
 # --- settings of models -----------------------------------------------------------------------------------------------
 
 
-def check_settings(name: str, settings: Settings, known: Sequence[str]) -> None:
-    """Raise `InvalidArgument` for a setting that the model of ``name`` does not know."""
-    unknown = sorted(set(settings) - set(known))
+def checked_settings(name: str, settings: Settings, known: Sequence[str]) -> dict[str, Any]:
+    """Return the settings given, b and w as whole numbers; raise `InvalidArgument` for one that is not ``known``."""
+    found: dict[str, Any] = dict(settings)
+    unknown = sorted(set(found) - set(known))
     if unknown:
         raise InvalidArgument(f"the cost model of {name} has no setting {unknown[0]!r}: use {', '.join(known)}")
-
-
-def whole_setting(settings: Settings, name: str) -> int | None:
-    """Return a setting that is a count, or None when it is not given."""
-    value = settings.get(name)
-    if value is None:
-        return None
-    if value != int(value) or value < 1:
-        raise InvalidArgument(f"{name}={value} is not a whole number: give one, at least 1")
-    return int(value)
+    for count in found.keys() & {"b", "w"}:
+        if found[count] != int(found[count]) or found[count] < 1:
+            raise InvalidArgument(f"{count}={found[count]} is not a whole number: give one, at least 1")
+        found[count] = int(found[count])
+    return found
 
 
 def fitting_settings(

@@ -8,7 +8,7 @@ import pytest
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfReach
 from semistream.core.semantics import JoinSpec
 from semistream.cost import model
-from semistream.cost.advice.tuner import good_range, good_range_for_rate, highest_rate, least_budget, least_memory
+from semistream.cost.advice.tuner import SettingRange, SettingSearch, highest_rate, least_budget, least_memory
 from semistream.cost.clock import HDD
 from semistream.cost.join_case import JoinCase, StreamShape, TableShape
 from semistream.cost.key_distribution import KeyDistribution
@@ -48,6 +48,12 @@ def memory_for(b: float, tuples_per_s: float) -> float:
 
 
 FITTING = range(1, MEMORY_BYTES // PAGE_BYTES)
+
+
+def good_range(name: str, case: JoinCase, within: float = 0.05) -> dict[str, SettingRange]:
+    """Return the settings whose rate is at most so much below the best."""
+    search = SettingSearch(name, case, MEMORY_BYTES, HDD)
+    return search.good_range((1 - within) * search.best().tuples_per_s)
 
 
 def test_the_highest_rate_is_that_of_the_best_setting(case: JoinCase) -> None:
@@ -113,17 +119,18 @@ def test_a_memory_too_small_for_every_setting(case: JoinCase) -> None:
 def test_the_good_range_is_what_is_close_to_the_best(case: JoinCase) -> None:
     best = max(rate(b, MEMORY_BYTES) for b in FITTING)
     good = [b for b in FITTING if rate(b, MEMORY_BYTES) >= 0.95 * best]
-    found = good_range("scan", case, MEMORY_BYTES, HDD)
+    found = good_range("scan", case)
     assert found == {"b": (good[0], good[-1])}
     assert good[0] < good[-1]
-    wider = good_range("scan", case, MEMORY_BYTES, HDD, within=0.3)
+    wider = good_range("scan", case, within=0.3)
     assert wider["b"].low < good[0]
     assert wider["b"].high > good[-1]
 
 
 def test_the_good_range_for_a_rate_is_what_needs_little_more_memory(case: JoinCase) -> None:
     # A quarter: the least memory itself is known to a hundredth.
-    found = good_range_for_rate("scan", case, 1_000, HDD, within=0.25)["b"]
+    memory_bytes = int(least_memory("scan", case, 1_000, HDD).budget_bytes * 1.25)
+    found = SettingSearch("scan", case, memory_bytes, HDD).good_range(1_000)["b"]
     least = min(memory_for(b, 1_000) for b in range(1, PAGES))
     for b in range(1, PAGES):
         if memory_for(b, 1_000) <= least * 1.24:
@@ -136,4 +143,4 @@ def test_other_settings_are_tuned_the_same_way(case: JoinCase) -> None:
     best = highest_rate("lookup", case, MEMORY_BYTES, HDD)
     assert best.plan.settings == {"cache_share": 0.9}
     assert best.tuples_per_s > predict("lookup", case, MEMORY_BYTES, HDD, {"cache_share": 0.1}).tuples_per_s
-    assert good_range("lookup", case, MEMORY_BYTES, HDD, within=0.9) == {"cache_share": (0.1, 0.9)}
+    assert good_range("lookup", case, within=0.9) == {"cache_share": (0.1, 0.9)}

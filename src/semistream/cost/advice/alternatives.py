@@ -12,8 +12,7 @@ from semistream.core.errors import BudgetTooSmall, NotCalibrated, TargetOutOfRea
 from semistream.core.semantics import JoinSpec
 from semistream.core.sizes import format_bytes
 from semistream.cost.advice.advice import Alternative
-from semistream.cost.advice.setting_search import SettingSearch
-from semistream.cost.advice.tuner import least_budget, least_memory
+from semistream.cost.advice.tuner import SettingSearch, least_budget, least_memory
 from semistream.cost.advice.usable_algorithms import why_unusable
 from semistream.cost.clock import Clock
 from semistream.cost.join_case import JoinCase, Layout, StreamShape, TableShape

@@ -2,34 +2,33 @@
 
 N. Polyzotis et al., "Supporting Streaming Updates in an Active Data Warehouse" (S3), section 3.2, "Tuning", solve this
 for MESHJOIN with calculus. Here the model of any algorithm is searched: over the settings that it proposes, and by
-bisection over the memory. The paper advises a range of b, not a single point (Figure 5): `good_range` and
-`good_range_for_rate`.
+bisection over the memory. The paper advises a range of b, not a single point (Figure 5): `SettingSearch.good_range`.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 
 from semistream.core.budget import require_at_least
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, TargetOutOfReach
 from semistream.core.sizes import format_bytes
-from semistream.cost.advice.setting_search import SettingRange, SettingSearch
 from semistream.cost.clock import Clock
 from semistream.cost.join_case import JoinCase
-from semistream.cost.model import Prediction, Settings, model
+from semistream.cost.model import Prediction, Settings, model, predict
 
-__all__ = [
-    "SettingRange",
-    "good_range",
-    "good_range_for_rate",
-    "highest_rate",
-    "least_budget",
-    "least_memory",
-]
+__all__ = ["SettingRange", "SettingSearch", "highest_rate", "least_budget", "least_memory"]
 
 _TOLERANCE = 0.01  # of the least memory
 _MEMORIES_BETWEEN = 8  # to try when the largest does not reach a rate
 _MOST_TRIALS = 50
+_WIDEST_STEP = 8
+_STEP_NEAR_A_GUESS = 2
+_ROUNDS = 4
+
+_Point = tuple[tuple[str, float], ...]
 
 
 def highest_rate(
@@ -68,44 +67,39 @@ def least_memory(
     if not arrivals_per_s > 0 or math.isinf(arrivals_per_s):
         raise InvalidArgument(f"rate={arrivals_per_s} must be above 0, and finite: give tuples per second")
     low = least_budget(name, case)
-    high = max(low, case.table.num_bytes) if most_bytes is None else most_bytes
+    high = most = max(low, case.table.num_bytes) if most_bytes is None else most_bytes
     require_at_least(high, low, name)
-    search = _RateSearch(name, case, arrivals_per_s, clock, model(name).settings_to_try(case, high))
-    if search.reached(low):
-        return search.at(low)
-    if not search.reached(high):
-        high = _reaching_memory(search, low, high)
+    proposed = model(name).settings_to_try(case, high)
+    good: Settings | None = None  # the search begins near settings that were good before
+    highest_tuples_per_s = 0.0
+
+    def reached(memory_bytes: int) -> bool:
+        nonlocal good, highest_tuples_per_s
+        try:
+            search = SettingSearch(name, case, memory_bytes, clock, proposed, good)
+        except BudgetTooSmall:
+            return False
+        found = search.best(arrivals_per_s).tuples_per_s
+        good, highest_tuples_per_s = search.settings, max(highest_tuples_per_s, found)
+        return found >= arrivals_per_s
+
+    if reached(low):
+        high = low
+    elif not reached(high):
+        between = np.geomspace(low, high, _MEMORIES_BETWEEN + 2)[-2:0:-1]
+        high = next((int(memory_bytes) for memory_bytes in between if reached(int(memory_bytes))), 0)
+    if not high:
+        raise TargetOutOfReach(
+            f"rate={arrivals_per_s:g} tuples/s is out of reach of {name} with up to {format_bytes(most)}: "
+            f"it reaches {highest_tuples_per_s:,.0f} tuples/s; ask for less, or choose another algorithm",
+            highest_tuples_per_s,
+        )
     while high - low > max(1, low * _TOLERANCE):
         middle = round(math.sqrt(low * high))
         if middle in (low, high):
             break
-        if search.reached(middle):
-            high = middle
-        else:
-            low = middle
-    return search.at(high)
-
-
-def good_range(
-    name: str, case: JoinCase, memory_bytes: int, clock: Clock, within: float = 0.05
-) -> dict[str, SettingRange]:
-    """Return, for each setting, the range in which the rate is at most ``within`` below the best.
-
-    The other settings stay at their best.
-    """
-    search = SettingSearch(name, case, memory_bytes, clock)
-    return search.good_range((1 - within) * search.best().tuples_per_s)
-
-
-def good_range_for_rate(
-    name: str, case: JoinCase, arrivals_per_s: float, clock: Clock, within: float = 0.05, most_bytes: int | None = None
-) -> dict[str, SettingRange]:
-    """Return, for each setting, the range in which a rate needs at most ``within`` more than the least memory.
-
-    More memory never makes a setting slower, so these are the settings that reach the rate with so much more of it.
-    """
-    least = least_memory(name, case, arrivals_per_s, clock, most_bytes)
-    return SettingSearch(name, case, int(least.budget_bytes * (1 + within)), clock).good_range(arrivals_per_s)
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return SettingSearch(name, case, high, clock, proposed, good).best_at(arrivals_per_s)
 
 
 def least_budget(name: str, case: JoinCase) -> int:
@@ -121,41 +115,141 @@ def least_budget(name: str, case: JoinCase) -> int:
     return memory_bytes
 
 
-class _RateSearch:
-    """Tells whether a memory reaches a rate; the search for settings begins near those that were good before."""
+class SettingRange(NamedTuple):
+    """The lowest and the highest value of a setting."""
+
+    low: float
+    high: float
+
+
+class SettingSearch:
+    """Searches for the best settings of one algorithm with one memory, without trying all of them.
+
+    Rates have one maximum over each setting (S3 Figure 5b, S1 Figure 6, S0 Figure 6b). So the search moves one setting
+    after the other to its best value, in wide steps first, until no move helps.
+
+    Parameters
+    ----------
+    proposed
+        The settings to choose from; the model's proposals for this memory by default.
+    guess
+        Settings that are probably close to the best.
+
+    Raises
+    ------
+    BudgetTooSmall
+        When the algorithm cannot work with so little, whatever its settings.
+    """
 
     def __init__(
-        self, name: str, case: JoinCase, arrivals_per_s: float, clock: Clock, proposed: list[dict[str, float]]
+        self,
+        name: str,
+        case: JoinCase,
+        memory_bytes: int,
+        clock: Clock,
+        proposed: list[dict[str, float]] | None = None,
+        guess: Settings | None = None,
     ) -> None:
-        self.name, self.case, self.arrivals_per_s, self.clock = name, case, arrivals_per_s, clock
-        self.highest_tuples_per_s = 0.0
-        self._proposed = proposed
-        self._good: Settings | None = None
+        self._name, self._case, self._memory_bytes, self._clock = name, case, memory_bytes, clock
+        if proposed is None:
+            proposed = model(name).settings_to_try(case, memory_bytes)
+        proposed = proposed or [{}]
+        self._proposed = {_point(settings) for settings in proposed}
+        self._values = {
+            name: sorted({settings[name] for settings in proposed if name in settings})
+            for name in dict.fromkeys(name for settings in proposed for name in settings)
+        }
+        self._predictions: dict[_Point, Prediction | None] = {}  # none is predicted twice
+        self._first_step = _WIDEST_STEP
+        start = _point(proposed[len(proposed) // 2])
+        if guess is not None and _point(guess) in self._proposed:
+            start, self._first_step = _point(guess), _STEP_NEAR_A_GUESS
+        fitting = (point for point in (start, *sorted(self._proposed)) if self._prediction(point) is not None)
+        self._best = next(fitting, start)
+        if self._prediction(self._best) is None:
+            self._predict(start)  # raises as before
 
-    def reached(self, memory_bytes: int) -> bool:
-        try:
-            search = self._settings_with(memory_bytes)
-        except BudgetTooSmall:
-            return False
-        best = search.best(self.arrivals_per_s)
-        self._good = search.settings
-        self.highest_tuples_per_s = max(self.highest_tuples_per_s, best.tuples_per_s)
-        return best.tuples_per_s >= self.arrivals_per_s
+    def best(self, enough_tuples_per_s: float = float("inf")) -> Prediction:
+        """Return the prediction with the highest rate, or the first that reaches ``enough_tuples_per_s``."""
+        for _ in range(_ROUNDS):
+            before = self._best
+            for name, _ in before:
+                for _ in self._steps_along(name):
+                    if self._rate(self._best) >= enough_tuples_per_s:
+                        return self._at_best
+            if self._best == before:
+                break
+        return self._at_best
 
-    def at(self, memory_bytes: int) -> Prediction:
-        return self._settings_with(memory_bytes).best_at(self.arrivals_per_s)
+    def best_at(self, arrivals_per_s: float | None) -> Prediction:
+        """Return the prediction with the highest rate, with the times of tuples at an arrival rate."""
+        best = self.best()
+        return best if arrivals_per_s is None else self._predict(self._best, arrivals_per_s)
 
-    def _settings_with(self, memory_bytes: int) -> SettingSearch:
-        return SettingSearch(self.name, self.case, memory_bytes, self.clock, self._proposed, self._good)
+    @property
+    def settings(self) -> dict[str, float]:
+        """The best settings so far, as they were given to the model."""
+        return dict(self._best)
+
+    def good_range(self, least_tuples_per_s: float) -> dict[str, SettingRange]:
+        """Return, for each setting, the range around its best value with at least this rate."""
+        self.best()
+        ranges = {}
+        for name, value in self._best:
+            values = self._values[name]
+            low = high = values.index(value)
+            while low > 0 and self._rate(self._moved(name, low - 1)) >= least_tuples_per_s:
+                low -= 1
+            while high + 1 < len(values) and self._rate(self._moved(name, high + 1)) >= least_tuples_per_s:
+                high += 1
+            ranges[name] = SettingRange(values[low], values[high])
+        return ranges
+
+    def _steps_along(self, name: str) -> Iterator[None]:
+        """Move one setting of the best point to its best value: wider steps after a gain, else smaller ones."""
+        count = len(self._values[name])
+        if self._first_step == _WIDEST_STEP:
+            for place in range(0, count, _WIDEST_STEP):
+                self._try(self._moved(name, place))
+                yield
+        step = min(self._first_step, _WIDEST_STEP // 2)
+        while step:
+            before = self._best
+            at = self._values[name].index(dict(before)[name])
+            for place in (at - step, at + step):
+                if 0 <= place < count:
+                    self._try(self._moved(name, place))
+                    yield
+            step = step // 2 if self._best == before else step * 2
+
+    def _try(self, point: _Point) -> None:
+        if self._rate(point) > self._rate(self._best):
+            self._best = point
+
+    def _moved(self, name: str, place: int) -> _Point:
+        return tuple((other, self._values[name][place] if other == name else value) for other, value in self._best)
+
+    def _rate(self, point: _Point) -> float:
+        prediction = self._prediction(point)
+        return 0.0 if prediction is None else prediction.tuples_per_s
+
+    def _prediction(self, point: _Point) -> Prediction | None:
+        if point not in self._predictions:
+            self._predictions[point] = None
+            if point in self._proposed:
+                with suppress(BudgetTooSmall):
+                    self._predictions[point] = self._predict(point)
+        return self._predictions[point]
+
+    def _predict(self, point: _Point, arrivals_per_s: float | None = None) -> Prediction:
+        return predict(self._name, self._case, self._memory_bytes, self._clock, dict(point), arrivals_per_s)
+
+    @property
+    def _at_best(self) -> Prediction:
+        prediction = self._prediction(self._best)
+        assert prediction is not None
+        return prediction
 
 
-def _reaching_memory(search: _RateSearch, low: int, high: int) -> int:
-    """Return some memory between two that reaches the rate where the larger one does not, or raise."""
-    for memory_bytes in np.geomspace(low, high, _MEMORIES_BETWEEN + 2)[-2:0:-1]:
-        if search.reached(int(memory_bytes)):
-            return int(memory_bytes)
-    raise TargetOutOfReach(
-        f"rate={search.arrivals_per_s:g} tuples/s is out of reach of {search.name} with up to {format_bytes(high)}: "
-        f"it reaches {search.highest_tuples_per_s:,.0f} tuples/s; ask for less, or choose another algorithm",
-        search.highest_tuples_per_s,
-    )
+def _point(settings: Settings) -> _Point:
+    return tuple(sorted(settings.items()))

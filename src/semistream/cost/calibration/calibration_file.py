@@ -97,13 +97,9 @@ def save_calibration(calibration: Calibration) -> Path:
             f"cannot write {str(path)!r}: {error.strerror}; name a folder of your own in SEMISTREAM_HOME"
         ) from None
     finally:
-        _remove(unfinished)
+        with contextlib.suppress(OSError):  # where its folder cannot be entered there is no such file
+            unfinished.unlink(missing_ok=True)
     return path
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):  # its folder cannot be entered: there is no such file
-        path.unlink(missing_ok=True)
 
 
 def load_calibration() -> Calibration:

@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import JoinSpec
 from semistream.cost.calibration.sampled_pages import rows_from_all_over
-from semistream.cost.calibration.stopwatch import Aside
+from semistream.cost.calibration.stopwatch import Aside, Stopwatch
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.operators import algorithm
 from semistream.operators.driver import StepOperator
+from semistream.cost.calibration.feeder import Feeder
 from semistream.storage import MasterTable, drop_pages
 
-__all__ = ["TrialStream", "absent_keys", "keys_of", "trial_operator", "trial_schema"]
+__all__ = ["TrialJoin", "TrialStream", "absent_keys", "keys_of", "trial_operator", "trial_schema"]
 
 _MOST_PAGES_READ = 4096
 _BLOCK_TUPLES = 1 << 16
@@ -165,3 +166,31 @@ def trial_operator(
         if error.least_bytes is None or error.least_bytes <= memory_bytes:
             raise
         return trial_operator(name, table, spec, error.least_bytes, options)
+
+
+class TrialJoin:
+    """An operator that joins a trial stream and never lacks tuples.
+
+    Parameters
+    ----------
+    most_pending
+        The most tuples to offer ahead; as many as the operator takes by default.
+    """
+
+    def __init__(self, op: StepOperator, stream: TrialStream, most_pending: int | None = None) -> None:
+        self.op, self.stream = op, stream
+        self._feeder = Feeder(iter(stream))
+        self._most_pending = most_pending
+
+    def step(self) -> None:
+        self._feeder.fill(self.op, self._most_pending)
+        for _ in self.op.step():
+            pass
+
+    def worked_s(self, steps: int) -> float:
+        """Return the seconds of so many steps, without making their tuples."""
+        self.stream.making = Aside()
+        stopwatch = Stopwatch()
+        for _ in range(steps):
+            self.step()
+        return max(1e-9, stopwatch.worked_s(self.stream.making))

@@ -14,10 +14,8 @@ from types import TracebackType
 import numpy as np
 
 from semistream.core.semantics import JoinSpec
-from semistream.cost.calibration.feeder import Feeder
 from semistream.cost.calibration.sampled_pages import SAMPLE_BYTES, staged_sample
-from semistream.cost.calibration.stopwatch import Aside, Stopwatch
-from semistream.cost.calibration.trial_join import TrialStream, keys_of, trial_operator, trial_schema
+from semistream.cost.calibration.trial_join import TrialJoin, TrialStream, keys_of, trial_operator, trial_schema
 from semistream.storage import MasterTable
 
 __all__ = ["Yardstick", "at_usual_speed"]
@@ -58,28 +56,23 @@ class Yardstick:
             sample = staged_sample(table, path, SAMPLE_BYTES, table.layout, table.page_bytes, rng)
             memory_bytes = int(_MEMORY_SHARE * sample.num_bytes)
             pages = min(_PAGES, sample.num_pages)
-            self._op = stack.enter_context(trial_operator("meshjoin", sample, spec, memory_bytes, {"b": pages}))
-            self._stream = TrialStream(schema, keys_of(sample, rng), 0.0, rng)
-            self._feeder = Feeder(iter(self._stream))
+            op = stack.enter_context(trial_operator("meshjoin", sample, spec, memory_bytes, {"b": pages}))
+            self._join = TrialJoin(op, TrialStream(schema, keys_of(sample, rng), 0.0, rng))
             self._warm_up()
             self.measure()
             self._open = stack.pop_all()
 
     def _warm_up(self) -> None:
-        self._step()  # compiles
+        self._join.step()  # compiles
         began_s, steps = time.thread_time(), 0
         while (ran_s := time.thread_time() - began_s) < _WARM_UP_S:
-            self._step()
+            self._join.step()
             steps += 1
         self._steps = max(1, round(_MEASURED_S * steps / ran_s))
 
     def measure(self) -> float:
         """Return the seconds of a step now."""
-        self._stream.making = Aside()
-        stopwatch = Stopwatch()
-        for _ in range(self._steps):
-            self._step()
-        step_s = max(1e-9, stopwatch.worked_s(self._stream.making) / self._steps)
+        step_s = self._join.worked_s(self._steps) / self._steps
         self.step_s.append(step_s)
         return step_s
 
@@ -87,11 +80,6 @@ class Yardstick:
     def usual_step_s(self) -> float:
         """Seconds of a step on a machine as fast as this one was half of the time."""
         return statistics.median(self.step_s)
-
-    def _step(self) -> None:
-        self._feeder.fill(self._op)
-        for _ in self._op.step():
-            pass
 
     def close(self) -> None:
         self._open.close()

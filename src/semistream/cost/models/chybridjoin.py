@@ -37,10 +37,9 @@ from semistream.cost.model import (
     LoopPlan,
     Settings,
     Times,
-    check_settings,
+    checked_settings,
     fitting_settings,
     register_model,
-    whole_setting,
 )
 from semistream.cost.models.cache import MOST_CACHED, CacheMemory, aging_share
 from semistream.cost.models.partitions import PartitionMemory, partition_times
@@ -57,10 +56,10 @@ class ChybridjoinModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Split the memory, and work out which tuples have partitions read."""
-        check_settings(_NAME, settings, ("b", "cache_share"))
-        cache_share = settings.get("cache_share", CachedConfig.cache_share)
+        given = checked_settings(_NAME, settings, ("b", "cache_share"))
+        cache_share = given.get("cache_share", CachedConfig.cache_share)
         CachedConfig(cache_share=cache_share)
-        b = whole_setting(settings, "b")
+        b = given.get("b")
         memory = PartitionMemory.of(_NAME, case, memory_bytes, b, cache_share=cache_share)
         return cached_partition_plan(memory, cache_share)
 

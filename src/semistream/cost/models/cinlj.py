@@ -36,10 +36,9 @@ from semistream.cost.model import (
     LoopPlan,
     Settings,
     Times,
-    check_settings,
+    checked_settings,
     fitting_settings,
     register_model,
-    whole_setting,
 )
 from semistream.cost.models.cache import MOST_CACHED, CacheMemory, aging_share
 from semistream.cost.models.lookups import lookup_memory, lookup_plan, lookup_times
@@ -59,9 +58,9 @@ class CinljModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Split the memory, and work out which tuples have pages read."""
-        check_settings(_NAME, settings, ("w", "cache_share"))
+        given = checked_settings(_NAME, settings, ("w", "cache_share"))
         case.require_clustered(_NAME)
-        cache_share = settings.get("cache_share", CachedConfig.cache_share)
+        cache_share = given.get("cache_share", CachedConfig.cache_share)
         CachedConfig(cache_share=cache_share)
         memory = lookup_memory(case, memory_bytes)
         recent_keys = recent_keys_for(memory_bytes)
@@ -73,7 +72,7 @@ class CinljModel:
         cache = CacheMemory.of(case, "aging")
         cached = min(MOST_CACHED, aging_share(case.stream.keys, cache.keys_in(split.cache_bytes), recent_keys))
         other |= cache.components(cache.sizes.shape_in(split.cache_bytes))
-        most_w = whole_setting(settings, "w") or DEFAULT_W
+        most_w = given.get("w") or DEFAULT_W
         return lookup_plan(case, memory, split, {"cache_share": cache_share}, most_w, cached, other)
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:

@@ -40,10 +40,9 @@ from semistream.cost.model import (
     LoopPlan,
     Settings,
     Times,
-    check_settings,
+    checked_settings,
     fitting_settings,
     register_model,
-    whole_setting,
 )
 from semistream.cost.models.cache import CacheMemory, aging_share
 from semistream.cost.models.scans import ScanMemory, scan_times
@@ -61,9 +60,9 @@ class CmeshjoinModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Split the memory, and work out which tuples meet the disk."""
-        check_settings(_NAME, settings, ("b", "cache_share"))
-        cache_share = settings.get("cache_share", CachedConfig.cache_share)
-        memory = self._memory(case, memory_bytes, whole_setting(settings, "b"), cache_share)
+        given = checked_settings(_NAME, settings, ("b", "cache_share"))
+        cache_share = given.get("cache_share", CachedConfig.cache_share)
+        memory = self._memory(case, memory_bytes, given.get("b"), cache_share)
         cache, cache_bytes = CacheMemory.of(case, "aging"), memory.plan.cache_bytes
         cached = aging_share(case.stream.keys, cache.keys_in(cache_bytes), memory.window.capacity)
         components = cache.components(cache.sizes.shape_in(cache_bytes))

@@ -42,15 +42,7 @@ D6  When tuples arrive more slowly than they could be answered, loops go on at t
 """
 
 from semistream.cost.join_case import JoinCase
-from semistream.cost.model import (
-    LoopPlan,
-    Settings,
-    Times,
-    check_settings,
-    fitting_settings,
-    register_model,
-    whole_setting,
-)
+from semistream.cost.model import LoopPlan, Settings, Times, checked_settings, fitting_settings, register_model
 from semistream.cost.models.partitions import PartitionMemory, partition_times
 
 __all__ = ["HybridjoinModel"]
@@ -79,8 +71,8 @@ class HybridjoinModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Solve Eq. 1 for hS, and Eq. 2 for w."""
-        check_settings(_NAME, settings, ("b",))
-        memory = PartitionMemory.of(_NAME, case, memory_bytes, whole_setting(settings, "b"))
+        given = checked_settings(_NAME, settings, ("b",))
+        memory = PartitionMemory.of(_NAME, case, memory_bytes, given.get("b"))
         return memory.loop_plan({}, memory.window, memory.loads(case.stream.keys, memory.window))
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:

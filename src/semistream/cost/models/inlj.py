@@ -33,7 +33,7 @@ D4  A page that several tuples of a step ask for is asked for once. The model co
 """
 
 from semistream.cost.join_case import JoinCase
-from semistream.cost.model import LoopPlan, Settings, Times, check_settings, register_model, whole_setting
+from semistream.cost.model import LoopPlan, Settings, Times, checked_settings, register_model
 from semistream.cost.models.lookups import lookup_memory, lookup_plan, lookup_times
 from semistream.operators.inlj import DEFAULT_W, inlj_split
 
@@ -62,11 +62,11 @@ class InljModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Return how many pages the pool has, and how often a tuple misses it."""
-        check_settings(_NAME, settings, ("w",))
+        given = checked_settings(_NAME, settings, ("w",))
         case.require_clustered(_NAME)
         memory = lookup_memory(case, memory_bytes)
         split = inlj_split(memory, f"{_NAME} on {case.table.pages} pages")
-        return lookup_plan(case, memory, split, {}, whole_setting(settings, "w") or DEFAULT_W)
+        return lookup_plan(case, memory, split, {}, given.get("w") or DEFAULT_W)
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
         """Return the times of tuples that are looked up once they have arrived."""

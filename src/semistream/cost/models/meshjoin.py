@@ -46,15 +46,7 @@ D6  A tuple is answered when it has met all of R, a whole scan after it was read
 
 from semistream.cost.join_case import JoinCase
 from semistream.cost.loop import Loop
-from semistream.cost.model import (
-    LoopPlan,
-    Settings,
-    Times,
-    check_settings,
-    fitting_settings,
-    register_model,
-    whole_setting,
-)
+from semistream.cost.model import LoopPlan, Settings, Times, checked_settings, fitting_settings, register_model
 from semistream.cost.models.scans import ScanMemory, scan_times
 from semistream.operators.window.matching import matching_for
 from semistream.state.tuple_window import WindowShape
@@ -84,10 +76,10 @@ class MeshjoinModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Solve Eq. 1 for the largest w, or for the memory of a given w."""
-        check_settings(_NAME, settings, ("b", "w"))
-        memory = self._memory(case, memory_bytes, whole_setting(settings, "b"))
+        given = checked_settings(_NAME, settings, ("b", "w"))
+        memory = self._memory(case, memory_bytes, given.get("b"))
         window = memory.window
-        w = whole_setting(settings, "w")
+        w = given.get("w")
         if w is not None and w * memory.iterations < window.capacity:
             capacity = w * memory.iterations
             window = WindowShape(capacity, window.ring_bytes * capacity // window.capacity)

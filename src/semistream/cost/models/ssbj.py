@@ -58,15 +58,7 @@ from semistream.core.errors import InvalidArgument
 from semistream.cost.clock import by_partition
 from semistream.cost.join_case import JoinCase
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.model import (
-    LoopPlan,
-    Settings,
-    Times,
-    check_settings,
-    fitting_settings,
-    register_model,
-    whole_setting,
-)
+from semistream.cost.model import LoopPlan, Settings, Times, checked_settings, fitting_settings, register_model
 from semistream.cost.models.cache import MOST_CACHED, CacheMemory, cheaper_cached
 from semistream.cost.models.partitions import PartitionLoads, PartitionMemory, partition_times
 from semistream.cost.models.scans import ScanMemory, buffer_tuples, scan_times, window_shape
@@ -101,12 +93,12 @@ class SsbjModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Solve Eq. 1 and the cache inequality together."""
-        check_settings(_NAME, settings, ("b", "switching_factor"))
-        factor = settings.get("switching_factor", 1.0)
+        given = checked_settings(_NAME, settings, ("b", "switching_factor"))
+        factor = given.get("switching_factor", 1.0)
         if not 0 < factor < float("inf"):
             raise InvalidArgument(f"switching_factor={factor} must be above 0; 1 is the paper's best")
         plan = _plan_by_partition if _is_by_partition(case) else _plan_by_scan
-        return plan(case, memory_bytes, whole_setting(settings, "b"), factor)
+        return plan(case, memory_bytes, given.get("b"), factor)
 
     def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
         """Return half a loop, and for tuples that miss the cache a scan, or the time until their partition is read."""

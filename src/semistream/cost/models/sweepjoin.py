@@ -48,15 +48,7 @@ from semistream.core.errors import InvalidArgument
 from semistream.cost.join_case import JoinCase
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop, searches_of
-from semistream.cost.model import (
-    LoopPlan,
-    Settings,
-    Times,
-    check_settings,
-    fitting_settings,
-    register_model,
-    whole_setting,
-)
+from semistream.cost.model import LoopPlan, Settings, Times, checked_settings, fitting_settings, register_model
 from semistream.cost.models.cache import MOST_CACHED, counted_share
 from semistream.cost.models.part_rates import PartRates, increasing_root
 from semistream.cost.models.scans import page_sizes
@@ -148,9 +140,9 @@ class SweepjoinModel:
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Split the memory, and work out which pages a window has read."""
-        check_settings(_NAME, settings, ("w", "cache_share"))
+        given = checked_settings(_NAME, settings, ("w", "cache_share"))
         case.require_clustered(_NAME)
-        cache_share = settings.get("cache_share", 1.0)
+        cache_share = given.get("cache_share", 1.0)
         if not 0 <= cache_share <= 1:
             raise InvalidArgument(f"cache_share={cache_share} must be at least 0 and at most 1")
         table, spec = case.table, case.spec
@@ -164,7 +156,7 @@ class SweepjoinModel:
             results_bytes=results_bytes,
             files_per_bucket=-(-table.files // table.buckets),
             cache_share=cache_share,
-            w=whole_setting(settings, "w"),
+            w=given.get("w"),
         )
         row_bytes = row_bytes_of(spec.master_schema, table.row_bytes, list(spec.needed_master_columns))
         cache_bytes, beside_bytes = HotRows.capacity_in(memory.cache_bytes)
