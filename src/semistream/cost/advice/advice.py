@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from semistream.core.sizes import format_bytes
 from semistream.cost.advice.stream_sample import StreamEstimate
@@ -59,12 +59,11 @@ class Alternative:
     @property
     def settings(self) -> dict[str, float]:
         """Options for the algorithm, as `semistream.operator` takes them."""
-        types = get_type_hints(algorithm(self.algorithm).config)
-        planned = self.prediction.plan.settings
+        options = algorithm(self.algorithm).option_names
         return {
-            name: max(1, int(value)) if _is_count(types[name]) else float(value)
-            for name, value in planned.items()
-            if name in types
+            name: max(1, int(value)) if name in ("b", "w") else float(value)
+            for name, value in self.prediction.plan.settings.items()
+            if name in options
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -158,7 +157,3 @@ class Advice:
             "assumptions": list(self.assumptions),
             "left_out": dict(self.left_out),
         }
-
-
-def _is_count(declared: Any) -> bool:
-    return int in (declared, *get_args(declared))

@@ -44,21 +44,7 @@ _NAME = "inlj"
 
 @register_model(_NAME)
 class InljModel:
-    """A model of INLJ, with the setting ``w``.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from semistream.core.semantics import JoinSpec
-    >>> from semistream.cost.join_case import StreamShape, TableShape
-    >>> from semistream.cost.key_distribution import KeyDistribution
-    >>> table = TableShape(rows=1_000_000, pages=2000, num_bytes=120_000_000, layout="clustered")
-    >>> spec = JoinSpec.resolve(pa.schema({"id": "int64"}), pa.schema({"id": "int64", "name": "int64"}), "id")
-    >>> case = JoinCase(table, StreamShape(keys=KeyDistribution.zipf(1_000_000, 0.0)), spec)
-    >>> plan = InljModel().plan(case, 60_000_000, {})
-    >>> 0.5 < plan.loop.seeks / plan.loop.tuples < 0.7  # nearly half of the pages are in the pool
-    True
-    """
+    """A model of INLJ, with the setting ``w``."""
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Return how many pages the pool has, and how often a tuple misses it."""

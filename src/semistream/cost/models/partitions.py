@@ -28,8 +28,6 @@ from semistream.cost.models.scans import page_sizes, window_shape
 from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.phases.partitions import Partitions
 from semistream.operators.phases.scan_plan import ScanPlan
-from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, LoadShedding, SheddingConfig
-from semistream.operators.shedding.overload import shed_message_bytes
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching
 from semistream.state.tuple_window import WindowShape
@@ -165,21 +163,20 @@ class PartitionMemory:
         b: int | None,
         *,
         cache_share: float = 0.0,
-        shedding: SheddingConfig | None = None,
+        shedding_bytes: int | None = None,
     ) -> "PartitionMemory":
-        """Plan as the operator ``name`` does; raise `BudgetTooSmall`, naming the least that would do."""
+        """Plan as the operator ``name`` does; raise `BudgetTooSmall`, naming the least that would do.
+
+        Parameters
+        ----------
+        shedding_bytes
+            Memory of the store for shed tuples; None for a join that sheds none.
+        """
         case.require_clustered(name)
         table, spec = case.table, case.spec
         pages = page_sizes(table, spec.master_schema)
         codes = EqualityMatching(spec)  # a window by partition takes as much
         delivery = Delivery(spec, memory_bytes, ordered=False)
-        shedding_bytes = 0
-        if shedding is not None:
-            message_bytes = shed_message_bytes(memory_bytes)
-            with LoadShedding(
-                shedding, spec.stream_schema, algorithm=name, strategies=ALL_STRATEGIES, message_bytes=message_bytes
-            ) as store:
-                shedding_bytes = store.memory_bytes
         planner = PartitionPhase.planner(
             f"{name} on {table.pages} pages",
             pages,
@@ -188,9 +185,9 @@ class PartitionMemory:
             codes,
             delivery,
             budget_bytes=memory_bytes,
-            reserved_bytes=delivery.reserved_bytes + shedding_bytes,
+            reserved_bytes=delivery.reserved_bytes + (shedding_bytes or 0),
             cache_share=cache_share,
-            sheds=shedding is not None,
+            sheds=shedding_bytes is not None,
         )
         plan = planner.plan(b)
         window = window_shape(case, codes, plan.window_bytes)
@@ -202,7 +199,9 @@ class PartitionMemory:
             "stream buffer": plan.stream_buffer_bytes,
             "results": delivery.reserved_bytes,
         }
-        return PartitionMemory(case, plan, window, {**memory, "shedding": shedding_bytes} if shedding else memory)
+        if shedding_bytes is not None:
+            memory["shedding"] = shedding_bytes
+        return PartitionMemory(case, plan, window, memory)
 
     @property
     def partitions(self) -> int:

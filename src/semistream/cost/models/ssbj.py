@@ -76,20 +76,7 @@ _TOLERANCE = 2e-4
 
 @register_model(_NAME)
 class SsbjModel:
-    """S0's cost model, with settings ``b`` and ``switching_factor``.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from semistream.core.semantics import JoinSpec
-    >>> from semistream.cost.join_case import StreamShape, TableShape
-    >>> table = TableShape(rows=1_000_000, pages=2000, num_bytes=120_000_000)
-    >>> spec = JoinSpec.resolve(pa.schema({"id": "int64"}), pa.schema({"id": "int64", "name": "int64"}), "id")
-    >>> case = JoinCase(table, StreamShape(keys=KeyDistribution.zipf(1_000_000, 1.0)), spec)
-    >>> loop = SsbjModel().plan(case, 12_000_000, {}).loop
-    >>> 0.6 < loop.cache_share < 0.8
-    True
-    """
+    """S0's cost model, with settings ``b`` and ``switching_factor``."""
 
     def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
         """Solve Eq. 1 and the cache inequality together."""

@@ -30,7 +30,8 @@ from semistream.cost.models.chybridjoin import cached_partition_plan
 from semistream.cost.models.part_rates import PartRates
 from semistream.cost.models.partitions import PartitionMemory
 from semistream.operators.cache.cached_config import CachedConfig
-from semistream.operators.shedding.load_shedding import SheddingConfig
+from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, LoadShedding, SheddingConfig
+from semistream.operators.shedding.overload import shed_message_bytes
 
 __all__ = ["MODELLED", "SheddingPrediction", "considered_share", "predict_shedding"]
 
@@ -81,12 +82,19 @@ def predict_shedding(
     if not 0 < arrivals_per_s < float("inf"):
         raise InvalidArgument(f"arrivals_per_s={arrivals_per_s} must be above 0, and finite")
     config = shedding or SheddingConfig()
+    with LoadShedding(
+        config,
+        case.spec.stream_schema,
+        algorithm=name,
+        strategies=ALL_STRATEGIES,
+        message_bytes=shed_message_bytes(memory_bytes),
+    ) as store:
+        store_bytes = store.memory_bytes
+    share = CachedConfig.cache_share if name == "chybridjoin" else 0.0
+    memory = PartitionMemory.of(name, case, memory_bytes, None, cache_share=share, shedding_bytes=store_bytes)
     if name == "chybridjoin":
-        share = CachedConfig.cache_share
-        memory = PartitionMemory.of(name, case, memory_bytes, None, cache_share=share, shedding=config)
         plan = cached_partition_plan(memory, share)
     else:
-        memory = PartitionMemory.of(name, case, memory_bytes, None, shedding=config)
         plan = memory.loop_plan({}, memory.window, memory.loads(case.stream.keys, memory.window))
     loop_s, cached = clock.loop_s(name, plan.loop), plan.loop.cache_share
     tuples_per_s = min(arrivals_per_s, plan.loop.tuples / loop_s)
