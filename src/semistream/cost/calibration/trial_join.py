@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import JoinSpec
+from semistream.cost.calibration.feeder import Feeder
 from semistream.cost.calibration.sampled_pages import rows_from_all_over
 from semistream.cost.calibration.stopwatch import Aside, Stopwatch
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.operators import algorithm
 from semistream.operators.driver import StepOperator
-from semistream.cost.calibration.feeder import Feeder
 from semistream.storage import MasterTable, drop_pages
 
 __all__ = ["TrialJoin", "TrialStream", "absent_keys", "keys_of", "trial_operator", "trial_schema"]
