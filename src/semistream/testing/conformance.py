@@ -20,6 +20,7 @@ from semistream.core.errors import (
     SemistreamError,
     SnapshotMismatch,
 )
+from semistream.core.saved_state import SavedState, pack_state, unpack_state
 from semistream.core.semantics import How, Order
 from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
 from semistream.operators.driver import StepOperator
@@ -34,6 +35,13 @@ __all__ = ["OperatorConformance", "share_key_codes"]
 MASTER = pa.table({"id": list(range(500)), "city": [f"city {n}" for n in range(500)]})
 STREAM = pa.record_batch({"id": [n * 7 % 600 for n in range(300)], "amount": [float(n) for n in range(300)]})
 MATCHING = sum(n * 7 % 600 < 500 for n in range(300))
+LARGE_MASTER = pa.table({"id": list(range(3000)), "city": [f"city {n}" for n in range(3000)]})
+
+
+def _skewed(rows: int, seed: int) -> pa.RecordBatch:
+    """Return tuples for `LARGE_MASTER`: many of few keys, some of none."""
+    ids = np.random.default_rng(seed).zipf(1.3, rows) % (LARGE_MASTER.num_rows + 50)
+    return pa.record_batch({"id": ids, "note": [f"note {n}" for n in range(rows)]})
 
 
 def _examples(share: float) -> settings:
@@ -75,6 +83,23 @@ def _step(op: StepOperator) -> list[pa.RecordBatch]:
     results = list(op.step())
     _check_invariants(op)
     return results
+
+
+def _taken_over(op: StepOperator, fresh: StepOperator) -> StepOperator:
+    """Return the second operator, which goes on where the first one stands."""
+    fresh.set_exact_state(unpack_state(pack_state(op.exact_state())))
+    op.close()
+    fresh.check()
+    return fresh
+
+
+def _as_lists(batches: Iterable[pa.RecordBatch]) -> list[list[dict[str, object]]]:
+    return [batch.to_pylist() for batch in batches]
+
+
+def _kept_bytes(op: StepOperator) -> dict[str, int]:
+    """Return the memory report without the pages that a look-up keeps, which are no part of the state."""
+    return {part: nbytes for part, nbytes in op.memory().components.items() if part != "buffer pool"}
 
 
 class OperatorConformance:
@@ -426,3 +451,93 @@ class OperatorConformance:
         with pytest.raises(OperatorMisuse, match="failed"):  # it may hold a part of the tuples
             list(smaller.drain())
         smaller.close()
+
+    # --- exact state: its taker goes on exactly like the operator it was taken from, cache and all --------------------
+
+    @pytest.fixture
+    def large_table(self, tmp_path: Path) -> MasterTable:
+        return stage(LARGE_MASTER, tmp_path / "large", key="id", layout=self._layout, page_bytes=1024)
+
+    def _make_skewed(self, table: MasterTable, memory: str = "600KB", **arguments: Any) -> StepOperator:
+        op = operator(self.algorithm, table, _skewed(1, 0).schema, on="id", how="left", memory=memory, **arguments)
+        assert isinstance(op, StepOperator)
+        return op
+
+    def test_the_taker_answers_the_same_tuples_in_the_same_steps(self, large_table: MasterTable) -> None:
+        steady, moving = self._make_skewed(large_table), self._make_skewed(large_table)
+        waiting = [_skewed(1, 0).slice(1)] * 2  # outside of each operator, because it was full
+        for turn in range(60):
+            if turn % 3 == 1:
+                moving = _taken_over(moving, self._make_skewed(large_table))
+            accepted = []
+            for at, op in enumerate((steady, moving)):
+                offered = pa.concat_batches([waiting[at], _skewed(400, turn)])
+                accepted.append(op.offer(offered))
+                waiting[at] = offered.slice(accepted[at])
+            assert accepted[0] == accepted[1]
+            assert _as_lists(steady.step()) == _as_lists(moving.step())
+            assert steady.pending == moving.pending
+            assert _kept_bytes(steady) == _kept_bytes(moving)
+        front_stage = getattr(moving.join, "front_stage", None)
+        assert front_stage is None or front_stage.num_keys > 0, "nothing was cached: the test shows too little"
+        assert _as_lists(steady.drain()) == _as_lists(moving.drain())
+        for op in (steady, moving):
+            op.close()
+
+    @_examples(0.2)
+    @given(data=st.data())
+    def test_any_join_is_the_same_when_taken_over_at_any_step(self, data: st.DataObject) -> None:
+        case = dataclasses.replace(data.draw(cases(self.algorithm)), order="any")
+        random = data.draw(st.randoms(use_true_random=False))
+        results: list[pa.RecordBatch] = []
+        with case.staged() as table:
+            op = case.operator(self.algorithm, table)
+            for batch in case.batches:
+                taken = 0
+                while True:
+                    if random.random() < 0.3:
+                        op = _taken_over(op, case.operator(self.algorithm, table))
+                    taken += op.offer(batch.slice(taken))
+                    if taken == batch.num_rows:
+                        break
+                    results.extend(op.step())
+                results.extend(op.step())
+            while op.pending:
+                op = _taken_over(op, case.operator(self.algorithm, table))
+                results.extend(op.step())
+            op.close()
+        case.check(results)
+
+    def test_the_taker_counts_from_zero(self, large_table: MasterTable) -> None:
+        op = self._make_skewed(large_table)
+        op.offer(_skewed(50, 1))
+        list(op.step())
+        op = _taken_over(op, self._make_skewed(large_table))
+        assert not any(op.metrics.as_dict().values())
+        list(op.drain())
+        assert op.metrics.cycles <= 1
+        op.close()
+
+    def test_only_an_operator_that_has_done_nothing_takes_a_state_over(self, large_table: MasterTable) -> None:
+        op, busy = self._make_skewed(large_table), self._make_skewed(large_table)
+        busy.offer(_skewed(5, 1))
+        with pytest.raises(OperatorMisuse, match="done nothing"):
+            busy.set_exact_state(op.exact_state())
+        op.close()
+        busy.close()
+
+    def test_the_state_of_another_join_is_refused(self, large_table: MasterTable) -> None:
+        op, larger = self._make_skewed(large_table), self._make_skewed(large_table, memory="700KB")
+        with pytest.raises(SnapshotMismatch, match="the snapshot has memory 614400, this operator 716800"):
+            larger.set_exact_state(op.exact_state())
+        with pytest.raises(SnapshotMismatch, match="the snapshot has operator None"):
+            op.set_exact_state(SavedState(exact=True))
+        op.close()
+        larger.close()
+
+    def test_state_that_lies_in_files_is_refused(self, large_table: MasterTable) -> None:
+        op = self._make_skewed(large_table, memory="2MB", order="stream")
+        if op.identity().get("order") == "stream":
+            with pytest.raises(OperatorMisuse, match="order='stream'"):
+                op.exact_state()
+        op.close()

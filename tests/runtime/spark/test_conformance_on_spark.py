@@ -62,6 +62,7 @@ def one_state_partition(spark: SparkSession) -> Iterator[None]:
     """Shuffle into one partition, because each costs time in every micro-batch."""
     setting = "spark.sql.shuffle.partitions"
     before = spark.conf.get(setting)
+    assert before is not None
     spark.conf.set(setting, "1")
     yield
     spark.conf.set(setting, before)
@@ -78,6 +79,7 @@ def joined(spark: SparkSession, folder: Path, name: str, case: Case, completion:
     if completion == "staggered":
         # One page a step, so that a pass takes many steps. Blobs take a share of the memory.
         options = {"b": 1, "cycle_batches": 2, "memory": 4 * case.memory}
+    assert case.on is not None
     folder.mkdir()
     stream = pa.Table.from_batches(case.batches)
     size = -(-stream.num_rows // files)
