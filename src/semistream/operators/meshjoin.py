@@ -64,9 +64,8 @@ from semistream.core.sizes import parse_bytes
 from semistream.operators.config import WindowConfig
 from semistream.operators.join import Join, JoinInputs, Part
 from semistream.operators.phases.admission import Admission
-from semistream.operators.phases.page_sizes import PageSizes
 from semistream.operators.phases.scan_phase import ScanPhase
-from semistream.operators.phases.scan_plan import ScanPlanner
+from semistream.operators.phases.scan_plan import PageSizes, ScanPlanner
 from semistream.operators.registry import register
 from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES
 from semistream.operators.shedding.overload import Overload, shedding_of

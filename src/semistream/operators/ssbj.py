@@ -77,10 +77,9 @@ from semistream.operators.cache.switching import Phase, Switching
 from semistream.operators.config import JoinConfig
 from semistream.operators.join import Join, JoinInputs, Part
 from semistream.operators.phases.admission import Admission
-from semistream.operators.phases.page_sizes import PageSizes
 from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.phases.scan_phase import ScanPhase
-from semistream.operators.phases.scan_plan import ScanPlanner
+from semistream.operators.phases.scan_plan import PageSizes, ScanPlanner
 from semistream.operators.registry import register
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter

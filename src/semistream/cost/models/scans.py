@@ -14,8 +14,7 @@ from semistream.cost.join_case import JoinCase, TableShape
 from semistream.cost.loop import Loop
 from semistream.cost.model import LoopPlan, Times
 from semistream.operators.phases.chunk_queue import CHUNK_BYTES
-from semistream.operators.phases.page_sizes import PageSizes
-from semistream.operators.phases.scan_plan import ScanPlan, ScanPlanner
+from semistream.operators.phases.scan_plan import PageSizes, ScanPlan, ScanPlanner
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.state.tuple_store import TupleStore

@@ -18,10 +18,9 @@ from semistream.kernels.keys.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.pages.page_search import expand_ranges, search_pages
 from semistream.operators.cache.front_stage import Collecting, FrontStage
 from semistream.operators.join import JoinInputs, Part
-from semistream.operators.phases.page_sizes import PageSizes
 from semistream.operators.phases.partitions import Partitions
 from semistream.operators.phases.read_counts import ReadCounts
-from semistream.operators.phases.scan_plan import ScanPlanner
+from semistream.operators.phases.scan_plan import PageSizes, ScanPlanner
 from semistream.operators.shedding.load_shedding import LoadShedding
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
