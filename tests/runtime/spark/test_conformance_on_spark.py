@@ -134,8 +134,8 @@ def test_a_sample_with_every_algorithm_kind_of_key_and_kind_of_join(
     grid = covering(ALGORITHMS[completion], [(kinds,) for kinds in KEYS], HOWS)
     sample = [each.values for each in grid if not each.marks]
     joins = [(name, drawn(name, kinds, how)) for name, kinds, how in sample]
-    files = 2 if completion == "batch" else 1
-    assert run(spark, tmp_path, joins, completion, files) >= 2, "no row has waited: the test shows too little"
+    batches_with_rows = run(spark, tmp_path, joins, completion, files=1)
+    assert completion == "batch" or batches_with_rows > 1, "no row has waited: the test shows too little"
 
 
 def singles(name: str, shift: int = 0) -> Joins:
