@@ -116,6 +116,12 @@ def test_the_package_ships_its_types() -> None:
     assert 'semistream = ["py.typed", ' in (ROOT / "pyproject.toml").read_text()
 
 
+def test_a_room_has_at_most_fourteen_modules() -> None:
+    rooms = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
+    crowded = {str(room.relative_to(PACKAGE)): count for room, count in rooms.items() if count > 14}
+    assert not crowded, crowded
+
+
 def test_no_module_is_a_catch_all() -> None:
     catch_all = {"utils", "util", "helpers", "helper", "common", "misc"}
     assert not catch_all & {path.stem for path in SOURCES} | catch_all & {path.parent.name for path in SOURCES}
