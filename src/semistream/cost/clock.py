@@ -22,16 +22,10 @@ __all__ = [
 
 
 class Clock(Protocol):
-    """Prices a loop.
-
-    `DiskProfile` knows seeks and bytes alone, the same for every algorithm. `CostFactors`, from calibration, has the
-    factors of each algorithm on this machine.
-    """
+    """Prices a loop: a `DiskProfile` by its reads, `CostFactors` by what was calibrated for each algorithm."""
 
     @property
-    def name(self) -> str:
-        """The name of rates on this clock."""
-        ...
+    def name(self) -> str: ...
 
     def loop_s(self, algorithm: str, loop: Loop) -> float:
         """Return the papers' c_loop: the seconds of one iteration."""
@@ -40,27 +34,13 @@ class Clock(Protocol):
 
 @dataclass(frozen=True)
 class DiskProfile:
-    """A disk that seeks, then transfers; nothing else costs time on it.
-
-    Attributes
-    ----------
-    seek_s
-        From one place to any other, until the first byte comes.
-    bytes_per_s
-        Of sequential reading.
-
-    Examples
-    --------
-    >>> round(HDD.io_s(seeks=100, bytes_read=150_000_000), 3)
-    2.267
-    """
+    """A disk that seeks to any place in ``seek_s``, then transfers; nothing else costs time on it."""
 
     name: str
     seek_s: float
     bytes_per_s: float
 
     def io_s(self, seeks: float, bytes_read: float) -> float:
-        """Return the seconds of these reads."""
         return seeks * self.seek_s + bytes_read / self.bytes_per_s
 
     def work_s(self, before: Metrics, after: Metrics) -> float:
@@ -68,7 +48,6 @@ class DiskProfile:
         return self.io_s(after.seeks - before.seeks, after.bytes_read - before.bytes_read)
 
     def loop_s(self, algorithm: str, loop: Loop) -> float:
-        """Return the seconds of the reads of a loop, whatever the algorithm."""
         return self.io_s(loop.seeks, loop.bytes_read)
 
 
@@ -78,7 +57,6 @@ HDD = DiskProfile("7200 rpm disk", seek_s=0.0085 + 0.00417, bytes_per_s=150e6)
 PROFILES = (HDD, DiskProfile("SATA SSD", seek_s=0.0001, bytes_per_s=500e6))
 
 MACHINE = "this machine"
-"""The name of the clock of a calibrated machine."""
 
 COUNT_OF_FACTOR = {
     "read_s": "reads",
@@ -105,46 +83,20 @@ class AlgorithmFactors:
 
     The cost of a loop is the sum of its counts, each times its factor. Reading overlaps with work, as the next pages
     are fetched meanwhile: the factors of reading are the part that does not.
-
-    Attributes
-    ----------
-    loop_s
-        Of an iteration whatever it does. The papers neglect it: their loops are in C or Java.
-    read_s, seek_s, page_s
-        c_I/O: of a read, of one that does not begin where the one before ended, and of a page of it, decoded.
-    search_s
-        Of a search of pages together, however many.
-    row_s
-        c_H, and c_B where there is a cache: of a master row that is read and compared, its bytes included. Rows of one
-        table and their bytes cannot be told apart.
-    tuple_s
-        c_S + c_H: of a tuple that is read and looked for in the cache, if there is one.
-    disk_tuple_s
-        c_A + c_E: of a tuple that goes through the disk phase, beyond that. So a tuple from the cache never costs more
-        than another.
-    answer_s
-        Of a loop in which the cache answers any tuple: the stream is read until enough tuples miss.
-    result_s
-        c_O: of a row that leaves.
-
-    Examples
-    --------
-    >>> factors = AlgorithmFactors(loop_s=1e-4, page_s=2e-5, disk_tuple_s=1e-6)
-    >>> loop = Loop(disk_tuples=200, master_rows=5000, results=200, reads=1, seeks=0.1, pages=10, bytes_read=655_360)
-    >>> round(factors.seconds(loop) * 1e6)
-    500
     """
 
-    loop_s: float = 0.0
-    read_s: float = 0.0
-    seek_s: float = 0.0
-    page_s: float = 0.0
-    search_s: float = 0.0
+    loop_s: float = 0.0  # of an iteration whatever it does; the papers neglect it: their loops are in C or Java
+    read_s: float = 0.0  # c_I/O: of a read,
+    seek_s: float = 0.0  # of one that does not begin where the one before ended,
+    page_s: float = 0.0  # and of a page of it, decoded
+    search_s: float = 0.0  # of a search of pages together, however many
+    # c_H, and c_B where there is a cache: of a master row that is read and compared. Rows of one table and their bytes
+    # cannot be told apart.
     row_s: float = 0.0
-    tuple_s: float = 0.0
-    disk_tuple_s: float = 0.0
-    answer_s: float = 0.0
-    result_s: float = 0.0
+    tuple_s: float = 0.0  # c_S + c_H: of a tuple that is read and looked for in the cache, if there is one
+    disk_tuple_s: float = 0.0  # c_A + c_E, beyond that: a tuple from the cache never costs more than another
+    answer_s: float = 0.0  # of a loop in which the cache answers any tuple: the stream is read until enough tuples miss
+    result_s: float = 0.0  # c_O: of a row that leaves
 
     def seconds(self, loop: Loop) -> float:
         """Return c_loop of one iteration."""
@@ -152,22 +104,14 @@ class AlgorithmFactors:
         return float(sum(prices, start=self.loop_s))
 
     def as_dict(self) -> dict[str, float]:
-        """Return the factors by name."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class CostFactors:
-    """A `Clock`: the factors of every algorithm that was calibrated.
+    """A `Clock`: the factors of every algorithm that was calibrated, by its name or by `by_partition` of it.
 
-    Attributes
-    ----------
-    by_algorithm
-        The factors by the name of the algorithm, or by `by_partition` of it.
-    name
-        The name of rates on this clock.
-    measured_on
-        The table they were measured with, and when; they hold for tables with similar rows.
+    They hold for tables with rows similar to those of the table that they were ``measured_on``.
     """
 
     by_algorithm: Mapping[str, AlgorithmFactors]
@@ -175,7 +119,6 @@ class CostFactors:
     measured_on: str = ""
 
     def loop_s(self, algorithm: str, loop: Loop) -> float:
-        """Return the seconds of one iteration on this machine; `NotCalibrated` for an algorithm without factors."""
         if algorithm not in self.by_algorithm:
             raise NotCalibrated(
                 f"algorithm {algorithm!r} has no cost factors, only {', '.join(sorted(self.by_algorithm))} have: "

@@ -15,33 +15,16 @@ Layout = Literal["heap", "clustered"]
 
 @dataclass(frozen=True, kw_only=True)
 class TableShape:
-    """Sizes of R, staged or only imagined.
+    """Sizes of R, staged or only imagined."""
 
-    Attributes
-    ----------
-    rows, pages, num_bytes
-        R_t, N_R, and the bytes of its pages on disk.
-    files
-        Files of pages; a scan seeks to each.
-    rows_per_key
-        Rows of a key that has any, on average.
-    largest_page_bytes
-        Bytes of the largest page; None for pages of one size.
-
-    Examples
-    --------
-    >>> TableShape(rows=1000, pages=10, num_bytes=120_000).row_bytes
-    120.0
-    """
-
-    rows: int
-    pages: int
-    num_bytes: int
+    rows: int  # R_t
+    pages: int  # N_R
+    num_bytes: int  # of the pages on disk
     layout: Layout = "heap"
     buckets: int = 1
-    files: int = 1
-    rows_per_key: float = 1.0
-    largest_page_bytes: int | None = None
+    files: int = 1  # a scan seeks to each
+    rows_per_key: float = 1.0  # of a key that has any, on average
+    largest_page_bytes: int | None = None  # None for pages of one size
 
     def __post_init__(self) -> None:
         for name in ("rows", "pages", "num_bytes", "buckets", "files"):
@@ -96,21 +79,11 @@ class TableShape:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamShape:
-    """A stream in the long run.
+    """A stream in the long run."""
 
-    Attributes
-    ----------
-    keys
-        How often keys come, those without a row included.
-    missing_share
-        The share of tuples whose key has no row in R.
-    varlen_bytes
-        Bytes of text and other values without a fixed size in a tuple, on average.
-    """
-
-    keys: KeyDistribution
-    missing_share: float = 0.0
-    varlen_bytes: float = 0.0
+    keys: KeyDistribution  # those without a row included
+    missing_share: float = 0.0  # of tuples whose key has no row in R
+    varlen_bytes: float = 0.0  # of text and other values without a fixed size in a tuple, on average
 
     def __post_init__(self) -> None:
         if not 0 <= self.missing_share <= 1:

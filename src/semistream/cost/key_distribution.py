@@ -18,17 +18,10 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class KeyDistribution:
-    """Groups of keys, the most frequent first.
+    """Groups of ``keys`` keys, the most frequent first.
 
-    Attributes
-    ----------
-    keys
-        How many keys a group has.
-    probability
-        The probability that a tuple has a given key of the group; over all keys they add up to 1.
-    in_order
-        Whether a clustered table has the keys in this order, the most frequent first (S1, section 5); otherwise a
-        frequent key lies anywhere.
+    A tuple has a given key of a group with its ``probability``; over all keys they add up to 1. With ``in_order`` a
+    clustered table has the keys in this order (S1, section 5); otherwise a frequent key lies anywhere.
 
     Examples
     --------
@@ -73,12 +66,6 @@ class KeyDistribution:
         """Return the keys without the most frequent ones that make up ``cached_share`` of the tuples.
 
         A cache that learns also holds some rarer keys and lacks some of these. Reads of R depend on the share alone.
-
-        Examples
-        --------
-        >>> keys = KeyDistribution(np.array([1.0, 4.0]), np.array([0.6, 0.1]))
-        >>> keys.missed(cached_share=0.6).probability.tolist()
-        [0.25]
         """
         if cached_share <= 0:
             return self
@@ -100,11 +87,6 @@ def poisson_at_least(means: _Floats, numbers: npt.ArrayLike) -> _Floats:
 
     So often a key comes in a stretch of the stream. Numbers up to 16 are exact; above, the cube root is taken to be
     normal (Wilson and Hilferty).
-
-    Examples
-    --------
-    >>> poisson_at_least(np.array([0.0, 1.0, 1000.0]), [1, 2]).round(3).tolist()
-    [[0.0, 0.0], [0.632, 0.264], [1.0, 1.0]]
     """
     number = np.asarray(numbers, dtype=np.float64)
     mean = np.maximum(means, 1e-300)[:, None]

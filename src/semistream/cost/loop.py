@@ -13,36 +13,19 @@ class Loop:
     """Counts of one iteration, on average in the steady state of an operator that never lacks tuples.
 
     The papers write a loop's cost as a sum of counts, each times a cost factor (S3 Eq. 2, S1 Eq. 3, S0 Eq. 2). Models
-    predict the counts, which do not depend on the machine; a `Clock` knows the factors.
-
-    Attributes
-    ----------
-    cached_tuples, disk_tuples
-        Stream tuples answered through the cache (S0: wN) and through the disk phase (S0: wS); their sum is w.
-    master_rows
-        Rows of R that are read.
-    results
-        Rows that leave.
-    reads, seeks, pages, bytes_read
-        Reads of R, as `Metrics` counts them.
-    searches
-        How often pages are searched together, in look-ups that have memory for a few at a time; 0 elsewhere.
-
-    Examples
-    --------
-    >>> Loop(disk_tuples=20, master_rows=500, results=20, reads=1, seeks=1, pages=1, bytes_read=65_536).tuples
-    20.0
+    predict the counts, which do not depend on the machine; a `Clock` knows the factors. Reads of R are counted as in
+    `Metrics`.
     """
 
-    cached_tuples: float = 0.0
-    disk_tuples: float
-    master_rows: float
+    cached_tuples: float = 0.0  # S0: wN, stream tuples answered through the cache
+    disk_tuples: float  # S0: wS, those answered through the disk phase
+    master_rows: float  # rows of R that are read
     results: float
     reads: float
     seeks: float
     pages: float
     bytes_read: float
-    searches: float = 0.0
+    searches: float = 0.0  # of pages together, in look-ups that have memory for a few at a time
 
     @property
     def tuples(self) -> float:
@@ -51,7 +34,6 @@ class Loop:
 
     @property
     def cache_share(self) -> float:
-        """The share of the tuples that the cache answers."""
         return self.cached_tuples / self.tuples if self.tuples else 0.0
 
     @property
@@ -60,7 +42,6 @@ class Loop:
         return -math.expm1(-self.cached_tuples)
 
     def times(self, factor: float) -> "Loop":
-        """Return the counts of so many iterations."""
         return Loop(**{field.name: getattr(self, field.name) * factor for field in fields(self)})
 
     @staticmethod
@@ -80,11 +61,5 @@ class Loop:
 
 
 def searches_of(pages: float, page_bytes: float, buffer_bytes: float) -> float:
-    """Return how often pages are searched, as many at once as a buffer holds.
-
-    Examples
-    --------
-    >>> searches_of(100, 65_536, 300_000)
-    25.0
-    """
+    """Return how often pages are searched, as many at once as a buffer holds."""
     return pages / max(1.0, buffer_bytes // page_bytes)

@@ -1,8 +1,9 @@
 """Cost models by the name of their algorithm, what they are asked, and what they predict."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from typing import Any, NamedTuple
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.clock import Clock
@@ -16,8 +17,8 @@ __all__ = [
     "Prediction",
     "Settings",
     "Times",
-    "checked_settings",
     "fitting_settings",
+    "loop_of",
     "model",
     "model_names",
     "predict",
@@ -32,38 +33,6 @@ CACHE_SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 _B_RATIO = 1.19  # four steps to twice as many pages
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoopPlan:
-    """The loop of an operator with a given memory.
-
-    Attributes
-    ----------
-    settings
-        Options of the operator, chosen or given, by name: b, w, cache_share.
-    memory
-        Bytes by component, named as `Operator.memory` names them.
-    loop
-        Counts of one iteration.
-    loops_per_cycle
-        Iterations in which a tuple of the window meets all that it waits for.
-    window_tuples
-        hS: the most tuples that wait in H_S.
-    factors
-        The name of the cost factors of the loop, where it is not the algorithm's.
-    """
-
-    settings: dict[str, float]
-    memory: dict[str, int]
-    loop: Loop
-    loops_per_cycle: float
-    window_tuples: float
-    factors: str | None = None
-
-    @property
-    def memory_bytes(self) -> int:
-        return sum(self.memory.values())
-
-
 class Times(NamedTuple):
     """Seconds of a tuple, on average: in the stream buffer, and from there to its answer (S1, section 3)."""
 
@@ -71,59 +40,100 @@ class Times(NamedTuple):
     processing_s: float
 
 
-class CostModel(Protocol):
-    """The model of one algorithm."""
+@dataclass(frozen=True, kw_only=True)
+class LoopPlan:
+    """The loop of an operator with a given memory."""
 
-    def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
-        """Return the loop of the operator with so much memory; raise `BudgetTooSmall` when it cannot work."""
-        ...
+    settings: dict[str, float]  # options of the operator, chosen or given: b, w, cache_share
+    memory: dict[str, int]  # bytes by component, named as `Operator.memory` names them
+    loop: Loop
+    loops_per_cycle: float  # iterations in which a tuple of the window meets all that it waits for
+    window_tuples: float  # hS: the most tuples that wait in H_S
+    # From the seconds of a loop, and a rate of arrivals not above the service rate.
+    times: Callable[[float, float], Times] = field(repr=False, compare=False)
+    factors: str | None = None  # the name of the loop's cost factors, where it is not the algorithm's
 
-    def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-        """Return the times of tuples that arrive at a rate not above the service rate."""
-        ...
+    @property
+    def memory_bytes(self) -> int:
+        return sum(self.memory.values())
 
-    def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
-        """Return the settings among which a tuner looks for the best, such as every b that fits."""
-        ...
+
+def loop_of(
+    case: JoinCase,
+    disk_tuples: float,
+    cached_tuples: float,
+    *,
+    pages: float,
+    reads: float,
+    seeks: float,
+    searches: float = 0.0,
+) -> Loop:
+    """Return the counts of an iteration that reads so many pages of average size."""
+    return Loop(
+        cached_tuples=cached_tuples,
+        disk_tuples=disk_tuples,
+        master_rows=pages * case.table.rows_per_page,
+        results=(cached_tuples + disk_tuples) * case.results_per_tuple,
+        reads=reads,
+        seeks=seeks,
+        pages=pages,
+        bytes_read=pages * case.table.page_bytes,
+        searches=searches,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """A model's prediction for one join on one clock.
-
-    Attributes
-    ----------
-    budget_bytes
-        The memory asked about; the plan may use less.
-    loop_s
-        c_loop: seconds of one iteration.
-    tuples_per_s
-        The service rate mu = w / c_loop (S3, Eq. 3).
-    times
-        At the arrival rate asked about; None without one, or when it is above the service rate.
-    """
+    """A model's prediction for one join on one clock."""
 
     algorithm: str
     clock: str
-    budget_bytes: int
+    budget_bytes: int  # the memory asked about; the plan may use less
     plan: LoopPlan
-    loop_s: float
-    tuples_per_s: float
-    times: Times | None = field(default=None)
+    loop_s: float  # c_loop: of one iteration
+    tuples_per_s: float  # the service rate mu = w / c_loop (S3, Eq. 3)
+    times: Times | None = None
+
+    def at(self, arrivals_per_s: float | None) -> "Prediction":
+        """Return this with the times of tuples at an arrival rate, unless it is above the service rate."""
+        if arrivals_per_s is None or arrivals_per_s > self.tuples_per_s:
+            return self
+        return replace(self, times=self.plan.times(self.loop_s, arrivals_per_s))
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """The model of one algorithm."""
+
+    name: str
+    # From a case, a memory in bytes and settings; raises `BudgetTooSmall` when the operator cannot work with them.
+    planned: Callable[..., LoopPlan]
+    # The settings among which a tuner looks for the best, such as every b that fits a memory.
+    settings_to_try: Callable[[JoinCase, int], list[dict[str, float]]]
+
+    def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
+        """Return the loop with these settings; raise `InvalidArgument` for one that the model does not have."""
+        given: dict[str, Any] = dict(settings)
+        known = [*signature(self.planned).parameters][2:]
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            raise InvalidArgument(
+                f"the cost model of {self.name} has no setting {unknown[0]!r}: use {', '.join(known)}"
+            )
+        for count in given.keys() & {"b", "w"}:
+            if given[count] != int(given[count]) or given[count] < 1:
+                raise InvalidArgument(f"{count}={given[count]} is not a whole number: give one, at least 1")
+            given[count] = int(given[count])
+        return self.planned(case, memory_bytes, **given)
 
 
 _MODELS: dict[str, CostModel] = {}
 
 
-def register_model(name: str) -> Callable[[type[CostModel]], type[CostModel]]:
+def register_model(cost_model: CostModel) -> None:
     """Make a cost model known under the name of its algorithm."""
-
-    def add(cost_model: type[CostModel]) -> type[CostModel]:
-        assert name not in _MODELS, f"{name!r} has two cost models"
-        _MODELS[name] = cost_model()
-        return cost_model
-
-    return add
+    assert cost_model.name not in _MODELS, f"{cost_model.name!r} has two cost models"
+    _MODELS[cost_model.name] = cost_model
 
 
 def model_names() -> list[str]:
@@ -132,28 +142,16 @@ def model_names() -> list[str]:
 
 
 def model(name: str) -> CostModel:
-    """Return the cost model of an algorithm."""
     if name not in _MODELS:
         raise InvalidArgument(f"algorithm {name!r} has no cost model: use one of {', '.join(map(repr, model_names()))}")
     return _MODELS[name]
 
 
-def predict(
-    name: str,
-    case: JoinCase,
-    memory_bytes: int,
-    clock: Clock,
-    settings: Settings | None = None,
-    arrivals_per_s: float | None = None,
-) -> Prediction:
+def predict(name: str, case: JoinCase, memory_bytes: int, clock: Clock, settings: Settings | None = None) -> Prediction:
     """Return the prediction for an algorithm with these settings; the operator chooses the others."""
-    cost_model = model(name)
-    plan = cost_model.plan(case, memory_bytes, settings or {})
+    plan = model(name).plan(case, memory_bytes, settings or {})
     loop_s = clock.loop_s(plan.factors or name, plan.loop)
     tuples_per_s = plan.loop.tuples / loop_s if loop_s else float("inf")
-    times = None
-    if arrivals_per_s is not None and arrivals_per_s <= tuples_per_s:
-        times = cost_model.times(case, plan, loop_s, arrivals_per_s)
     return Prediction(
         algorithm=name,
         clock=clock.name,
@@ -161,24 +159,7 @@ def predict(
         plan=plan,
         loop_s=loop_s,
         tuples_per_s=tuples_per_s,
-        times=times,
     )
-
-
-# --- settings of models -----------------------------------------------------------------------------------------------
-
-
-def checked_settings(name: str, settings: Settings, known: Sequence[str]) -> dict[str, Any]:
-    """Return the settings given, b and w as whole numbers; raise `InvalidArgument` for one that is not ``known``."""
-    found: dict[str, Any] = dict(settings)
-    unknown = sorted(set(found) - set(known))
-    if unknown:
-        raise InvalidArgument(f"the cost model of {name} has no setting {unknown[0]!r}: use {', '.join(known)}")
-    for count in found.keys() & {"b", "w"}:
-        if found[count] != int(found[count]) or found[count] < 1:
-            raise InvalidArgument(f"{count}={found[count]} is not a whole number: give one, at least 1")
-        found[count] = int(found[count])
-    return found
 
 
 def fitting_settings(
@@ -186,14 +167,7 @@ def fitting_settings(
 ) -> list[dict[str, float]]:
     """Return settings with which ``fits`` does not raise `BudgetTooSmall`; raise when there are none.
 
-    Parameters
-    ----------
-    fits
-        Called with the settings ``b`` and ``cache_share``, as far as they are asked for.
-    pages
-        The most pages to try for b, which grows from 1 in even ratios; None to leave b out.
-    cache_shares
-        The cache shares to try, in increasing order; None to leave them out.
+    They are b from 1 to ``pages`` in even ratios, and cache shares in increasing order, each where it is asked for.
     """
     found: list[dict[str, float]] = []
     for shares in [{}] if cache_shares is None else [{"cache_share": share} for share in cache_shares]:

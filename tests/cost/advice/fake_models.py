@@ -38,10 +38,8 @@ class FakeScan:
             loop=loop,
             loops_per_cycle=loops,
             window_tuples=window,
+            times=lambda loop_s, _: Times(loop_s / 2, loop_s * loops),
         )
-
-    def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-        return Times(loop_s / 2, loop_s * plan.loops_per_cycle)
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         return [{"b": float(b)} for b in range(1, case.table.pages + 1)]
@@ -72,10 +70,8 @@ class FakeLookup:
             loop=loop,
             loops_per_cycle=1,
             window_tuples=100,
+            times=lambda loop_s, _: Times(0.0, loop_s),
         )
-
-    def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-        return Times(0.0, loop_s)
 
     def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
         return [{"cache_share": share} for share in (0.1, 0.5, 0.9)]

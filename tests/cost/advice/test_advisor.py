@@ -271,6 +271,9 @@ def test_joins_on_other_columns_and_conditions_have_fewer_choices(clustered: Mas
     other = JoinSpec.resolve(schema, pa.schema({"b": pa.int64()}), {"a": "b"})
     assert why_unusable("hybridjoin", other, "clustered", on_key=False) is not None
     assert why_unusable("ssbj", other, "clustered", on_key=False) is None
+    no_index = why_unusable("inlj", other, "heap", on_key=True)
+    assert no_index == "it looks keys up, which a table with layout 'heap' has no index for"
+    assert why_unusable("meshjoin", other, "heap", on_key=True) is None
     condition = JoinSpec.resolve(schema, pa.schema({"b": pa.int64()}), None, condition=ss.compare("a", "<", "b"))
     usable = [name for name in algorithm_names() if why_unusable(name, condition, "heap", on_key=True) is None]
     assert usable == ["meshjoin"]
@@ -321,7 +324,7 @@ class _Failing:
     def plan(self, *_: object) -> Any:
         raise self._error
 
-    times = settings_to_try = plan
+    settings_to_try = plan
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ def test_the_highest_rate_is_that_of_the_best_setting(case: JoinCase) -> None:
 
 def test_times_are_told_for_a_rate_that_is_kept_up_with(case: JoinCase) -> None:
     highest = highest_rate("scan", case, MEMORY_BYTES, HDD).tuples_per_s
-    assert highest_rate("scan", case, MEMORY_BYTES, HDD, arrivals_per_s=highest / 2).times is not None
-    assert highest_rate("scan", case, MEMORY_BYTES, HDD, arrivals_per_s=highest * 2).times is None
+    assert highest_rate("scan", case, MEMORY_BYTES, HDD).at(highest / 2).times is not None
+    assert highest_rate("scan", case, MEMORY_BYTES, HDD).at(highest * 2).times is None
 
 
 @pytest.mark.parametrize("tuples_per_s", [10, 300, 1_000, 5_000])

@@ -14,7 +14,7 @@ from semistream.bench.measurements.joins.steady import make_operator
 from semistream.core.errors import EmptyTable, InvalidArgument
 from semistream.core.metrics import Metrics
 from semistream.cost.calibration import yardstick as yardstick_module
-from semistream.cost.calibration.yardstick import Yardstick
+from semistream.cost.calibration.yardstick import Yardstick, at_usual_speed
 from semistream.storage import MasterTable
 from semistream.workloads import master_table, synthetic
 
@@ -93,6 +93,11 @@ def test_the_part_of_median_speed_counts(table: MasterTable, monkeypatch: pytest
     with make_operator("meshjoin", table, 400_000) as op:
         found = steady.measure_steady(op, even_stream(1000), table, steady.Effort(least_measured_s=4.5))
     assert found.work.yardstick_s == 3.0  # the machine was three times as slow, and the work took as long as ever
+
+
+def test_seconds_at_the_usual_speed_of_the_machine() -> None:
+    assert at_usual_speed(6.0, yardstick_s=3.0, usual_step_s=2.0) == 4.0
+    assert at_usual_speed(6.0, yardstick_s=None, usual_step_s=2.0) == 6.0
 
 
 @pytest.fixture

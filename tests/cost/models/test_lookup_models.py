@@ -6,6 +6,7 @@ import pytest
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.clock import HDD
 from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.loop import searches_of
 from semistream.cost.model import model, predict
 from semistream.cost.models.cache import aging_share
 from semistream.cost.models.lookups import times_of_lookups
@@ -79,7 +80,7 @@ def test_too_small_a_budget_names_the_least(table: MasterTable, name: str) -> No
 def test_a_pool_for_the_whole_table_reads_nothing(table: MasterTable) -> None:
     loop = model("inlj").plan(scattered_case(table, 0.0), 40_000_000, {}).loop
     assert (loop.seeks, loop.pages) == (0, 0)
-    assert predict("inlj", scattered_case(table, 0.0), 40_000_000, HDD, arrivals_per_s=100.0).times == (0.0, 0.0)
+    assert predict("inlj", scattered_case(table, 0.0), 40_000_000, HDD).at(100.0).times == (0.0, 0.0)
 
 
 def test_a_cache_that_leaves_no_room_for_pages_is_refused(table: MasterTable) -> None:
@@ -108,6 +109,12 @@ def test_pools_of_nothing_and_of_everything() -> None:
     rates = np.array([0.5, 0.5, 0.0])
     assert pool_misses(PartRates.each(rates), 0) == 1
     assert pool_misses(PartRates.each(rates), 2) == 0
+    equal = PartRates(np.array([0.01]), np.array([100.0]))  # those in the pool are as good as any
+    assert pool_misses(equal, 30) == pytest.approx(0.7)
+
+
+def test_pages_are_searched_as_many_at_once_as_fit() -> None:
+    assert searches_of(100, 65_536, 300_000) == 25
 
 
 def test_a_cache_for_all_keys_or_none() -> None:

@@ -51,6 +51,11 @@ def test_two_partitions_by_hand() -> None:
     assert loads.waiting == pytest.approx(2.625)
 
 
+def test_four_partitions_by_hand() -> None:
+    # 40 gather for the one that is read; 30, 20 and 10 wait for the others then.
+    assert round(1 / PartitionLoads.of_window(PartRates.each(np.full(4, 0.25)), 100).per_tuple) == 40
+
+
 def test_one_partition_is_read_when_the_window_is_full() -> None:
     assert 1 / PartitionLoads.of_window(PartRates.each(np.ones(1)), 1000).per_tuple == pytest.approx(1000, rel=0.01)
 

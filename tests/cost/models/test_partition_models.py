@@ -141,6 +141,14 @@ def test_without_a_cache_chybridjoin_is_hybridjoin(table: MasterTable) -> None:
     assert cached.loop == model("hybridjoin").plan(case, 1_000_000, {}).loop
 
 
+def test_k_of_eq_2_is_two_for_equal_partitions(table: MasterTable) -> None:
+    case = scattered_case(table, 0.0)
+    plan = model("hybridjoin").plan(case, 1_000_000, {"b": 4})
+    k = plan.loop.disk_tuples / (plan.window_tuples * 4 / case.table.pages)
+    assert plan.loop.seeks == 1
+    assert k == pytest.approx(2, rel=0.05)
+
+
 def test_a_window_for_all_tuples_of_a_partition_at_a_time(table: MasterTable) -> None:
     case = scattered_case(table, 0.0)
     memory = PartitionMemory.of("hybridjoin", case, 60_000_000, case.table.pages)
@@ -154,10 +162,10 @@ def test_a_window_for_all_tuples_of_a_partition_at_a_time(table: MasterTable) ->
 def test_times_at_most_of_the_rate(table: MasterTable, name: str) -> None:
     case = scattered_case(table, 1.0)
     rate = predict(name, case, 1_000_000, HDD).tuples_per_s
-    slow, fast = (predict(name, case, 1_000_000, HDD, arrivals_per_s=share * rate) for share in (0.5, 0.9))
+    slow, fast = (predict(name, case, 1_000_000, HDD).at(share * rate) for share in (0.5, 0.9))
     assert slow.times is not None
     assert fast.times is not None
     # A slow stream is not answered sooner: the disk reads on, and as long for fewer.
     assert fast.times.processing_s == pytest.approx(slow.times.processing_s, rel=0.1)
     assert fast.times.waiting_s == pytest.approx(fast.loop_s / 2)
-    assert predict(name, case, 1_000_000, HDD, arrivals_per_s=1.1 * rate).times is None
+    assert predict(name, case, 1_000_000, HDD).at(1.1 * rate).times is None

@@ -89,7 +89,7 @@ def test_too_small_a_budget_names_the_least(table: MasterTable) -> None:
 def test_a_sweep_takes_as_long_as_its_tuples_take_to_arrive(table: MasterTable) -> None:
     case = scattered_case(table, 0.0)
     rate = predict("sweepjoin", case, 600_000, HDD).tuples_per_s
-    at = {share: predict("sweepjoin", case, 600_000, HDD, arrivals_per_s=share * rate) for share in (0.7, 0.95)}
+    at = {share: predict("sweepjoin", case, 600_000, HDD).at(share * rate) for share in (0.7, 0.95)}
     slow, fast = at[0.7].times, at[0.95].times
     assert slow is not None
     assert fast is not None

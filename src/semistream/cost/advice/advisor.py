@@ -250,22 +250,20 @@ def _raise_unreachable(target: Target, found: Found, table: MasterTable) -> NoRe
 
 def _remedy(alternatives: list[Alternative], target: Target, rate: float) -> str:
     """Return a sentence with the memory that would meet the rate, where the given one does not."""
-    least: tuple[int, Alternative] | None = None
-    out_of_reach: TargetOutOfReach | None = None
+    would: list[tuple[int, Alternative]] = []
+    would_not: list[TargetOutOfReach] = []
     for each in _one_for_each_algorithm(alternatives)[:_REMEDIES_TRIED]:
         try:
-            needed = least_memory(each.algorithm, each.case, rate, target.clock).budget_bytes
+            would.append((least_memory(each.algorithm, each.case, rate, target.clock).budget_bytes, each))
         except TargetOutOfReach as error:
-            out_of_reach = max(filter(None, (out_of_reach, error)), key=lambda found: found.highest_tuples_per_s or 0.0)
-            continue
+            would_not.append(error)
         except BudgetTooSmall:
             continue
-        if least is None or needed < least[0]:
-            least = needed, each
-    if least is None:
-        assert out_of_reach is not None
-        raise out_of_reach
-    return f"No alternative keeps up with {rate:,.0f} tuples/s; with {format_bytes(least[0])} {least[1]} would."
+    if not would:
+        closest = max(would_not, key=lambda error: error.highest_tuples_per_s or 0.0)
+        raise closest
+    needed, best = min(would, key=lambda found: found[0])
+    return f"No alternative keeps up with {rate:,.0f} tuples/s; with {format_bytes(needed)} {best} would."
 
 
 def _one_for_each_algorithm(alternatives: list[Alternative]) -> list[Alternative]:

@@ -68,10 +68,8 @@ class Found:
 
     alternatives: list[Alternative]
     left_out: dict[str, str]
-    least_bytes: int | None = None
-    """The least memory of any algorithm, when the given one was too small."""
-    highest: tuple[float, str] | None = None
-    """The highest rate when the one asked for is out of reach, and its alternative."""
+    least_bytes: int | None = None  # of any algorithm, when the given memory was too small
+    highest: tuple[float, str] | None = None  # the rate when the one asked for is out of reach, and its alternative
 
 
 def find_alternatives(
@@ -82,13 +80,7 @@ def find_alternatives(
     tell: Callable[[str], None] = lambda _: None,
     names: Iterable[str] | None = None,
 ) -> Found:
-    """Return all alternatives that work, in no order.
-
-    Parameters
-    ----------
-    names
-        The algorithms to try; all that have a cost model by default.
-    """
+    """Return all alternatives that work, in no order, of the algorithms ``names`` or of all that have a cost model."""
     found = Found([], {})
     forms = list(forms)
     for name in model_names() if names is None else names:
@@ -123,14 +115,13 @@ def _add(found: Found, target: Target, name: str, form: TableForm, case: JoinCas
 
 
 def _alternative(target: Target, name: str, form: TableForm, case: JoinCase) -> Alternative:
-    least_bytes = None
-    meets_rate = None
+    least_bytes = meets_rate = None
     budget_bytes = target.memory_bytes
     if budget_bytes is None:
         assert target.rate is not None
         budget_bytes = least_bytes = least_memory(name, case, target.rate, target.clock).budget_bytes
     search = SettingSearch(name, case, budget_bytes, target.clock)
-    prediction = search.best_at(target.rate)
+    prediction = search.best().at(target.rate)
     if target.rate is not None:
         meets_rate = least_bytes is not None or prediction.tuples_per_s >= target.rate
         if meets_rate and least_bytes is None:

@@ -1,6 +1,7 @@
 """The algorithm behind ``algorithm="auto"``: the fastest by the cost models on a calibrated machine, else by a rule."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated, UnsupportedType
 from semistream.core.semantics import JoinSpec
@@ -28,12 +29,7 @@ def choose(table: MasterTable, spec: JoinSpec, memory_bytes: int, options: Seque
     On a calibrated machine it is the one that the cost models predict to be the fastest with this memory. The stream is
     not known yet: its keys are taken to be Zipf-distributed with exponent 1 over the table's, each with one row. On
     other machines, and where no model can say, it is the `rule_of_thumb`. A snapshot can be restored only with the
-    algorithm that made it: name one where that matters.
-
-    Parameters
-    ----------
-    options
-        Names of settings that the algorithm has to have.
+    algorithm that made it: name one where that matters. It has all settings named in ``options``.
     """
     layout: Layout = "clustered" if table.layout == "clustered" else "heap"
     on_key = table.is_key(spec.master_keys)
@@ -47,14 +43,11 @@ def choose(table: MasterTable, spec: JoinSpec, memory_bytes: int, options: Seque
             f"no algorithm for this join has the options {', '.join(map(repr, options))}: leave them out, or name an "
             "algorithm"
         )
-    try:
+    chosen = None
+    with suppress(NotCalibrated):
         chosen = fastest(usable, table, spec, memory_bytes, load_calibration().factors)
-    except NotCalibrated:
-        chosen = None
-    if chosen is not None:
-        return chosen
     by_rule = rule_of_thumb(table, spec)
-    return by_rule if by_rule in usable else usable[0]
+    return chosen or (by_rule if by_rule in usable else usable[0])
 
 
 def fastest(names: Iterable[str], table: MasterTable, spec: JoinSpec, memory_bytes: int, clock: Clock) -> str | None:
@@ -65,10 +58,8 @@ def fastest(names: Iterable[str], table: MasterTable, spec: JoinSpec, memory_byt
     case = JoinCase(shape, StreamShape(keys=KeyDistribution.zipf(shape.rows, ASSUMED_SKEW)), spec)
     rates: dict[str, float] = {}
     for name in set(names) & set(model_names()):
-        try:
+        with suppress(*_CANNOT_SAY):
             rates[name] = predict(name, case, memory_bytes, clock).tuples_per_s
-        except _CANNOT_SAY:
-            continue
     return max(rates, key=lambda name: (rates[name], name), default=None)
 
 
@@ -77,12 +68,10 @@ def rule_of_thumb(table: MasterTable, spec: JoinSpec) -> str:
 
     Lists, maps and structs cannot be cached, nor wait in a window; with them there is less to choose from.
     """
-    if table.layout == "clustered" and table.is_key(spec.master_keys):
-        for name in ("sweepjoin", "hybridjoin"):
-            if why_unusable(name, spec, "clustered", on_key=True) is None:
-                return name
-        return "inlj"
-    return scan_by_rule(spec)
+    if table.layout != "clustered" or not table.is_key(spec.master_keys):
+        return scan_by_rule(spec)
+    names = ("sweepjoin", "hybridjoin")
+    return next((name for name in names if why_unusable(name, spec, "clustered", on_key=True) is None), "inlj")
 
 
 def scan_by_rule(spec: JoinSpec) -> str:

@@ -39,22 +39,10 @@ _Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamEstimate:
-    """A stream in the long run, as far as a sample tells.
+    """A stream in the long run, as far as a sample of so many tuples tells."""
 
-    Attributes
-    ----------
-    shape
-        For the cost models. Tuples with a NULL key are among those without a row.
-    exponent
-        Of the Zipf distribution that fits.
-    null_share
-        The share of tuples with a NULL key.
-    tuples, distinct_keys
-        Of the sample.
-    """
-
-    shape: StreamShape
-    exponent: float
+    shape: StreamShape  # tuples with a NULL key are among those without a row
+    exponent: float  # of the Zipf distribution that fits
     null_share: float
     tuples: int
     distinct_keys: int
@@ -75,33 +63,15 @@ def estimate_stream(
     most_tuples: int = _MOST_TUPLES,
     seed: int = 0,
 ) -> StreamEstimate:
-    """Return the estimate of a stream from a sample.
+    """Return the estimate of a stream from a sample: tuples as they came, or picked at random.
 
-    Parameters
-    ----------
-    batches
-        The sample: tuples as they came, or picked at random. At most ``most_tuples`` are read.
-    rows_per_key
-        How many rows a key of the table has, from `TableSample.rows_per_key`.
-    seed
-        Of random picks.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import semistream as ss
-    >>> table = ss.stage(pa.table({"id": range(1000), "city": ["Rome"] * 1000}), tempfile.mkdtemp(), key="id")
-    >>> orders = pa.record_batch({"id": [3, 5, 5, None, 7000]})
-    >>> estimate = estimate_stream(table, JoinSpec.resolve(orders.schema, table.schema, "id"), [orders])
-    >>> round(estimate.null_share, 3), round(estimate.shape.missing_share, 3)
-    (0.2, 0.4)
+    A key of the table has ``rows_per_key`` rows, from `TableSample.rows_per_key`.
     """
     if not spec.stream_keys:
         raise InvalidArgument("a join on a condition alone has no keys to estimate: give on=")
     sample = _Sample.read(table, spec, batches, most_tuples)
-    missing_share = sample.null_share
+    missing_share, exponent = sample.null_share, 0.0
     keys = KeyDistribution.zipf(1, 0.0)
-    exponent = 0.0
     if sample.counts.size:
         rng = np.random.default_rng(seed)
         absent = _absent_share(table, spec, sample, rows_per_key, rng)
@@ -191,14 +161,12 @@ def _absent_keys(table: MasterTable, spec: JoinSpec, keys: pa.Table) -> _Bools:
     except BudgetTooSmall as error:
         op = algorithm("inlj").make(table, lookup, max(_LOOKUP_BYTES, error.least_bytes or 0), {})
     absent = np.zeros(keys.num_rows, dtype=np.bool_)
-    try:
+    with op:
         for batch in asked.to_batches():
             while batch.num_rows:
                 batch = batch[op.offer(batch) :]
                 for answered in op.drain():
                     absent[answered.column(number).to_numpy()] = True
-    finally:
-        op.close()
     return absent
 
 

@@ -22,38 +22,17 @@ _Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class TableSample:
-    """Key codes of the rows of some pages.
+    """Key codes of the rows of some pages."""
 
-    Attributes
-    ----------
-    codes
-        The code of every row, page after page; rows with a NULL key are left out.
-    page
-        The number of the page that a row is on.
-    share
-        The share of the table's pages that was read.
-    table_rows, table_pages
-        Of the whole table.
-    sorted_by_key
-        Whether rows of a key lie side by side, because the table is clustered by these columns.
-    """
-
-    codes: _Int64s
-    page: _Int64s
-    share: float
-    table_rows: int
+    codes: _Int64s  # of every row, page after page; rows with a NULL key are left out
+    page: _Int64s  # the number of the page that a row is on
+    share: float  # of the table's pages
     table_pages: int
-    sorted_by_key: bool
+    sorted_by_key: bool  # rows of a key lie side by side, because the table is clustered by these columns
 
     @staticmethod
     def read(table: MasterTable, keys: Sequence[str], *, most_bytes: int, seed: int = 0) -> "TableSample":
-        """Return the keys of up to ``most_bytes`` of pages.
-
-        Parameters
-        ----------
-        keys
-            The columns that a join compares.
-        """
+        """Return the keys of up to ``most_bytes`` of pages; ``keys`` are the columns that a join compares."""
         runs = sampled_runs(table, most_bytes, np.random.default_rng(seed), _RUN_PAGES)
         sorted_by_key = table.layout == "clustered" and table.is_key(keys)
         order = table.key if sorted_by_key else tuple(keys)  # a hash depends on the order of its columns
@@ -70,14 +49,12 @@ class TableSample:
             codes=np.concatenate(codes),
             page=np.concatenate(pages),
             share=num_pages / table.num_pages,
-            table_rows=table.num_rows,
             table_pages=table.num_pages,
             sorted_by_key=sorted_by_key,
         )
 
     @property
     def whole(self) -> bool:
-        """Whether all of the table was read."""
         return self.share == 1
 
     def rows_per_key(self) -> float:

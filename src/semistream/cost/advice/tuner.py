@@ -31,22 +31,9 @@ _ROUNDS = 4
 _Point = tuple[tuple[str, float], ...]
 
 
-def highest_rate(
-    name: str, case: JoinCase, memory_bytes: int, clock: Clock, arrivals_per_s: float | None = None
-) -> Prediction:
-    """Return the prediction for an algorithm with its best settings for a memory (S3, "Maximizing mu").
-
-    Parameters
-    ----------
-    arrivals_per_s
-        A rate at which to tell waiting and processing times, if the join keeps up with it.
-
-    Raises
-    ------
-    BudgetTooSmall
-        When the algorithm cannot work with so little, whatever its settings.
-    """
-    return SettingSearch(name, case, memory_bytes, clock).best_at(arrivals_per_s)
+def highest_rate(name: str, case: JoinCase, memory_bytes: int, clock: Clock) -> Prediction:
+    """Return the prediction for an algorithm with its best settings for a memory (S3, "Maximizing mu")."""
+    return SettingSearch(name, case, memory_bytes, clock).best()
 
 
 def least_memory(
@@ -54,15 +41,8 @@ def least_memory(
 ) -> Prediction:
     """Return the prediction for the least memory that keeps up with a rate, to a hundredth (S3, "Minimizing M").
 
-    Parameters
-    ----------
-    most_bytes
-        The most memory; by default the size of the table, with which the join could be one in memory.
-
-    Raises
-    ------
-    TargetOutOfReach
-        When even the most is too little.
+    Raises `TargetOutOfReach` when even the most is too little: by default the size of the table, with which the join
+    could be one in memory.
     """
     if not arrivals_per_s > 0 or math.isinf(arrivals_per_s):
         raise InvalidArgument(f"rate={arrivals_per_s} must be above 0, and finite: give tuples per second")
@@ -99,7 +79,7 @@ def least_memory(
         if middle in (low, high):
             break
         low, high = (low, middle) if reached(middle) else (middle, high)
-    return SettingSearch(name, case, high, clock, proposed, good).best_at(arrivals_per_s)
+    return SettingSearch(name, case, high, clock, proposed, good).best().at(arrivals_per_s)
 
 
 def least_budget(name: str, case: JoinCase) -> int:
@@ -126,19 +106,10 @@ class SettingSearch:
     """Searches for the best settings of one algorithm with one memory, without trying all of them.
 
     Rates have one maximum over each setting (S3 Figure 5b, S1 Figure 6, S0 Figure 6b). So the search moves one setting
-    after the other to its best value, in wide steps first, until no move helps.
+    after the other to its best value, in wide steps first, until no move helps. ``guess`` is probably close to the best
+    of the ``proposed`` settings, which are the model's by default.
 
-    Parameters
-    ----------
-    proposed
-        The settings to choose from; the model's proposals for this memory by default.
-    guess
-        Settings that are probably close to the best.
-
-    Raises
-    ------
-    BudgetTooSmall
-        When the algorithm cannot work with so little, whatever its settings.
+    Raises `BudgetTooSmall` when the algorithm cannot work with so little, whatever its settings.
     """
 
     def __init__(
@@ -180,11 +151,6 @@ class SettingSearch:
             if self._best == before:
                 break
         return self._at_best
-
-    def best_at(self, arrivals_per_s: float | None) -> Prediction:
-        """Return the prediction with the highest rate, with the times of tuples at an arrival rate."""
-        best = self.best()
-        return best if arrivals_per_s is None else self._predict(self._best, arrivals_per_s)
 
     @property
     def settings(self) -> dict[str, float]:
@@ -241,8 +207,8 @@ class SettingSearch:
                     self._predictions[point] = self._predict(point)
         return self._predictions[point]
 
-    def _predict(self, point: _Point, arrivals_per_s: float | None = None) -> Prediction:
-        return predict(self._name, self._case, self._memory_bytes, self._clock, dict(point), arrivals_per_s)
+    def _predict(self, point: _Point) -> Prediction:
+        return predict(self._name, self._case, self._memory_bytes, self._clock, dict(point))
 
     @property
     def _at_best(self) -> Prediction:

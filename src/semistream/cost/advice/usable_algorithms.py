@@ -13,21 +13,7 @@ _CACHING = ("chybridjoin", "cinlj", "cmeshjoin", "ssbj", "sweepjoin")
 def why_unusable(name: str, spec: JoinSpec, layout: Layout, *, on_key: bool) -> str | None:
     """Return why an algorithm cannot run a join, or None when it can.
 
-    Parameters
-    ----------
-    layout
-        Of the table, as it is or as it would be staged.
-    on_key
-        Whether the join compares the columns by which the table is sorted.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> spec = JoinSpec.resolve(pa.schema({"id": pa.int64()}), pa.schema({"id": pa.int64()}), "id")
-    >>> why_unusable("inlj", spec, "heap", on_key=True)
-    "it looks keys up, which a table with layout 'heap' has no index for"
-    >>> why_unusable("meshjoin", spec, "heap", on_key=True) is None
-    True
+    ``on_key`` says whether the join compares the columns by which the table is, or would be, sorted.
     """
     chosen = algorithm(name)
     if not spec.stream_keys and not chosen.takes_conditions:

@@ -41,18 +41,8 @@ class ZipfFit(NamedTuple):
 def fit_zipf(counts: _Int64s, domains: Sequence[int]) -> ZipfFit:
     """Return the exponent and the number of keys that fit a sample.
 
-    Parameters
-    ----------
-    counts
-        How often each key came that came at all.
-    domains
-        Possible numbers of keys. The first is taken unless another is clearly more likely.
-
-    Examples
-    --------
-    >>> tossed = np.random.default_rng(3).integers(0, 1000, 50_000)
-    >>> fit_zipf(np.unique(tossed, return_counts=True)[1], [1000]).exponent < 0.05
-    True
+    ``counts`` says how often each key came that came at all. Of the possible numbers of keys, ``domains``, the first is
+    taken unless another is clearly more likely.
     """
     if counts.size == 0:
         raise InvalidArgument("a sample without keys has no skew: give at least one tuple")

@@ -9,6 +9,7 @@ as this one was half of the time: a `Yardstick` tells.
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,21 +64,9 @@ def calibrate(
     """Return the cost factors of all operators that can join a stream with ``table`` on its key.
 
     It takes a few minutes, whatever the size of the table. Samples of the table are staged in the folder for temporary
-    files, which should be on the same disk (set ``TMPDIR`` where it is not), and removed.
-
-    Parameters
-    ----------
-    memory_bytes
-        The memory that joins will have: operators are tried with less, about as much, and more. By default budgets are
-        shares of the table.
-    stream_schema
-        The columns of the stream, with those of the table's key among them. By default the key and 12 bytes.
-    algorithms
-        The algorithms to calibrate; all by default.
-    progress
-        Called with a line for each trial.
-    yardstick
-        Tells how fast the machine is during the trials; one of its own by default.
+    files, which should be on the same disk (set ``TMPDIR`` where it is not), and removed. Operators are tried with less
+    than ``memory_bytes``, about as much, and more; by default with shares of the table. Tuples are the key and 12 bytes
+    without a ``stream_schema``.
     """
     if table.num_pages == 0:
         raise EmptyTable(f"{table.path} has no rows: there is nothing to calibrate with")
@@ -123,24 +112,16 @@ def calibrate(
 class _TrialTables(NamedTuple):
     """The tables on which operators are tried.
 
-    Attributes
-    ----------
-    scanned
-        For operators that scan: the table, or a sample when a scan takes too long.
-    looked_up
-        For operators that need a clustered table: the table, or a clustered sample.
-    small_pages
-        Clustered, with smaller pages: they tell the cost of a page from that of its rows. None where they would be too
-        small.
+    Operators that scan get the table, or a sample when a scan takes too long; those that look up get it if it is
+    clustered, or a clustered sample. Smaller pages tell the cost of a page from that of its rows.
     """
 
     scanned: MasterTable
     looked_up: MasterTable
-    small_pages: MasterTable | None
+    small_pages: MasterTable | None  # None where they would be too small
 
     @staticmethod
     def of(table: MasterTable, folder: Path, rng: np.random.Generator) -> "_TrialTables":
-        """Return the tables, with samples staged inside ``folder``."""
         scanned = looked_up = table
         page_bytes = table.page_bytes
         if table.num_bytes > _MOST_SCANNED_BYTES:
@@ -165,30 +146,22 @@ class _Trial(NamedTuple):
 
     @property
     def factors(self) -> str:
-        """The name of the factors that it tells."""
         return by_partition(self.algorithm) if self.options.get("disk_phase") == "partition" else self.algorithm
 
     def __str__(self) -> str:
         return f"{self.memory_bytes:,} bytes, skew {self.skew:g}"
 
 
+@dataclass(frozen=True)
 class _Trials:
     """Trials of operators, and their tuples."""
 
-    def __init__(
-        self,
-        tables: _TrialTables,
-        schema: pa.Schema,
-        memory_bytes: int | None,
-        rng: np.random.Generator,
-        yardstick: Yardstick,
-    ) -> None:
-        self._tables = tables
-        self._schema = schema
-        self._memory_bytes = memory_bytes
-        self._rng = rng
-        self._yardstick = yardstick
-        self._keys: dict[str, pa.RecordBatch] = {}
+    tables: _TrialTables
+    schema: pa.Schema
+    memory_bytes: int | None
+    rng: np.random.Generator
+    yardstick: Yardstick
+    keys: dict[str, pa.RecordBatch] = field(default_factory=dict)  # by the path of the table
 
     def of(self, name: str) -> Iterator[_Trial]:
         """Yield the trials of an algorithm: budgets, settings, skews, keys without a row, and smaller pages.
@@ -196,7 +169,7 @@ class _Trials:
         With the operator's own b and w, the pages, rows and tuples of a loop all grow with the budget. Small and large
         ones at one budget tell their costs apart.
         """
-        small_pages = self._tables.small_pages
+        small_pages = self.tables.small_pages
         rare, often = SKEWS
         for table, options in self._ways(name):
             low, middle, high = self._budgets(table)
@@ -215,14 +188,13 @@ class _Trials:
     def _ways(self, name: str) -> Iterator[tuple[MasterTable, dict[str, Any]]]:
         """Yield tables with options for them: an algorithm that reads in two ways is tried in both."""
         if "disk_phase" in algorithm(name).option_names:
-            yield self._tables.scanned, {"disk_phase": "scan"}
-            yield self._tables.looked_up, {"disk_phase": "partition"}
+            yield self.tables.scanned, {"disk_phase": "scan"}
+            yield self.tables.looked_up, {"disk_phase": "partition"}
         else:
-            yield (self._tables.scanned if "heap" in algorithm(name).layouts else self._tables.looked_up), {}
+            yield (self.tables.scanned if "heap" in algorithm(name).layouts else self.tables.looked_up), {}
 
     @staticmethod
     def _settings(name: str, table: MasterTable, memory_bytes: int) -> tuple[dict[str, int], dict[str, int]]:
-        """Return settings with which a loop does little, and much."""
         if "b" in algorithm(name).option_names:
             # The disk buffer is held about three times.
             return {"b": 1}, {"b": max(2, int(memory_bytes * _LARGE_READ_SHARE / 3 / table.page_bytes))}
@@ -230,23 +202,22 @@ class _Trials:
         return {"w": few}, {"w": many}
 
     def _budgets(self, table: MasterTable) -> list[int]:
-        if self._memory_bytes is not None:
-            return [int(part * self._memory_bytes) for part in _MEMORY_PARTS]
+        if self.memory_bytes is not None:
+            return [int(part * self.memory_bytes) for part in _MEMORY_PARTS]
         return [int(share * table.num_bytes) for share in MEMORY_SHARES]
 
     def _keys_of(self, table: MasterTable) -> pa.RecordBatch:
-        if table.path not in self._keys:
-            self._keys[table.path] = keys_of(table, self._rng)
-        return self._keys[table.path]
+        if table.path not in self.keys:
+            self.keys[table.path] = keys_of(table, self.rng)
+        return self.keys[table.path]
 
     def run(self, trial: _Trial) -> list[CountedWork]:
-        """Return the counted work of a trial."""
         keys = self._keys_of(trial.table)
         absent = absent_keys(keys) if trial.absent_share else None
-        stream = TrialStream(self._schema, keys, trial.skew, self._rng, absent, trial.absent_share)
-        spec = JoinSpec.resolve(self._schema, trial.table.schema, list(trial.table.key))
+        stream = TrialStream(self.schema, keys, trial.skew, self.rng, absent, trial.absent_share)
+        spec = JoinSpec.resolve(self.schema, trial.table.schema, list(trial.table.key))
         with trial_operator(trial.algorithm, trial.table, spec, trial.memory_bytes, trial.options) as op:
-            return run_trial(op, stream, self._yardstick)
+            return run_trial(op, stream, self.yardstick)
 
 
 def _median_error(factors: AlgorithmFactors, works: list[CountedWork]) -> float:

@@ -32,7 +32,6 @@ _REMEDY = "run 'semistream advise TABLE --calibrate'"
 
 
 def cpu_model() -> str:
-    """Return the name of the processor, as the system gives it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -48,23 +47,11 @@ def core_count() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Cost factors and where they come from.
-
-    Attributes
-    ----------
-    factors
-        The clock of this machine.
-    left_out
-        Why an algorithm has no factors, by its name.
-    fit_error
-        By algorithm: the median relative error of the fitted factors over the measured work.
-    provenance
-        Date, version, machine, table, memory, seed, and the usual time of a step of the yardstick.
-    """
+    """Cost factors and where they come from."""
 
     factors: CostFactors
-    left_out: dict[str, str] = field(default_factory=dict)
-    fit_error: dict[str, float] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)  # why an algorithm has none
+    fit_error: dict[str, float] = field(default_factory=dict)  # median relative error of each algorithm's factors
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
@@ -103,13 +90,7 @@ def save_calibration(calibration: Calibration) -> Path:
 
 
 def load_calibration() -> Calibration:
-    """Return the stored calibration.
-
-    Raises
-    ------
-    NotCalibrated
-        When there is none, or it is of another machine or of another version's format.
-    """
+    """Return the stored calibration; raise `NotCalibrated` unless it is of this machine and this version's format."""
     path = calibration_path()
     try:
         content: dict[str, Any] = json.loads(path.read_text())
@@ -151,18 +132,7 @@ def _measured_on(provenance: dict[str, Any]) -> str:
 
 
 def clock_named(name: str) -> Clock:
-    """Return ``"machine"``, whose cost factors were stored by calibration, or the disk ``"hdd"`` or ``"ssd"``.
-
-    Raises
-    ------
-    NotCalibrated
-        When this machine has no cost factors.
-
-    Examples
-    --------
-    >>> clock_named("hdd").name
-    '7200 rpm disk'
-    """
+    """Return ``"machine"``, whose cost factors were stored by calibration, or the disk ``"hdd"`` or ``"ssd"``."""
     if name in _DISKS:
         return _DISKS[name]
     if name != "machine":

@@ -18,22 +18,12 @@ _ROUNDS = 10
 
 
 class CountedWork(NamedTuple):
-    """The work of an operator in a while, and its time.
-
-    Attributes
-    ----------
-    loops
-        Iterations of the model's loop.
-    loop
-        One of them, on average.
-    yardstick_s
-        Seconds of a step of the `Yardstick` at the time, if one was measured.
-    """
+    """The work of an operator in a while, and its time."""
 
     loops: float
-    loop: Loop
+    loop: Loop  # one of them, on average
     elapsed_s: float
-    yardstick_s: float = 1.0
+    yardstick_s: float = 1.0  # of a step of the `Yardstick` at the time
 
     def at(self, yardstick_s: float) -> "CountedWork":
         """Return the work on a machine as fast as with this yardstick."""
@@ -44,13 +34,6 @@ def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
     """Return the factors, none of them negative, with the least relative errors over ``works``.
 
     Usual errors count by their squares; larger ones come from disturbances, and count for less.
-
-    Examples
-    --------
-    >>> loop = Loop(disk_tuples=20, master_rows=500, results=20, reads=0, seeks=0, pages=1, bytes_read=65_536)
-    >>> fitted = fit_factors([CountedWork(2, loop.times(n), 2 * (1e-3 + n * 1e-4)) for n in (1, 5, 20)])
-    >>> round(fitted.loop_s, 6)
-    0.001
     """
     names = ["loop_s", *COUNT_OF_FACTOR]
     rows = [[1.0, *(getattr(work.loop, count) for count in COUNT_OF_FACTOR.values())] for work in works]
@@ -67,11 +50,6 @@ def least_squares_from_zero(matrix: _Floats, wanted: _Floats) -> _Floats:
     """Return the x >= 0 that brings ``matrix @ x`` closest to ``wanted``.
 
     The active-set method of C. L. Lawson and R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23.
-
-    Examples
-    --------
-    >>> least_squares_from_zero(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([2.0, -1.0])).tolist()
-    [2.0, 0.0]
     """
     # Columns of one length: counts of bytes and of seeks differ by orders of magnitude.
     length = np.linalg.norm(matrix, axis=0)

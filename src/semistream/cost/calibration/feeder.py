@@ -10,13 +10,7 @@ __all__ = ["Feeder"]
 
 
 class Feeder:
-    """Offers batches one after the other, and tuples that were refused again.
-
-    Parameters
-    ----------
-    batches
-        Without end, none of them empty; ``itertools.cycle`` makes such a stream of a few.
-    """
+    """Offers batches of a stream without end, none of them empty, and tuples that were refused again."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches

@@ -1,6 +1,7 @@
 """A join to try out: its stream and its operator."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,43 +69,27 @@ def trial_schema(table: MasterTable) -> pa.Schema:
     return pa.schema([*(table.schema.field(name) for name in table.key), *payload])
 
 
+@dataclass
 class TrialStream:
-    """An endless stream, made in blocks; the time of making them is known, to be left out.
+    """An endless stream, made in blocks; the work of ``making`` them is known, to be left out.
 
-    Parameters
-    ----------
-    schema
-        Columns of the key's names, and others, which are filled with anything.
-    keys
-        The keys of tuples.
-    absent, absent_share
-        Other keys, for a share of the tuples.
-
-    Attributes
-    ----------
-    making
-        The work of making tuples so far.
+    A share of the tuples has ``absent`` keys. Columns that are not of the key are filled with anything.
     """
 
-    def __init__(
-        self,
-        schema: pa.Schema,
-        keys: pa.RecordBatch,
-        skew: float,
-        rng: np.random.Generator,
-        absent: pa.RecordBatch | None = None,
-        absent_share: float = 0.0,
-    ) -> None:
-        missing = [name for name in keys.schema.names if name not in schema.names]
+    schema: pa.Schema
+    keys: pa.RecordBatch
+    skew: float
+    rng: np.random.Generator
+    absent: pa.RecordBatch | None = None
+    absent_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = self.keys.schema.names
+        missing = [name for name in names if name not in self.schema.names]
         if missing:
             raise InvalidArgument(f"the stream has no column {missing[0]!r}, a column of the table's key: add it")
-        self._schema = schema
-        self._keys = keys
-        self._absent = absent
-        self._absent_share = absent_share
-        self._distribution = KeyDistribution.zipf(keys.num_rows, skew)
-        self._rng = rng
-        self._payload = {field.name: _anything(field.type) for field in schema if field.name not in keys.schema.names}
+        self._distribution = KeyDistribution.zipf(self.keys.num_rows, self.skew)
+        self._payload = {field.name: _anything(field.type) for field in self.schema if field.name not in names}
         self.making = Aside()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -116,20 +101,20 @@ class TrialStream:
                 yield block.slice(start, _BATCH_TUPLES)
 
     def _make(self) -> pa.RecordBatch:
-        ranks = pa.array(_ranks(self._distribution, _BLOCK_TUPLES, self._rng))
-        keys = self._keys.take(ranks)
-        if self._absent is not None and self._absent_share:
-            is_absent = pa.array(self._rng.random(_BLOCK_TUPLES) < self._absent_share)
+        ranks = pa.array(_ranks(self._distribution, _BLOCK_TUPLES, self.rng))
+        keys = self.keys.take(ranks)
+        if self.absent is not None and self.absent_share:
+            is_absent = pa.array(self.rng.random(_BLOCK_TUPLES) < self.absent_share)
             columns = [
                 pc.if_else(is_absent, absent, present)
-                for absent, present in zip(self._absent.take(ranks).columns, keys.columns, strict=True)
+                for absent, present in zip(self.absent.take(ranks).columns, keys.columns, strict=True)
             ]
             keys = pa.RecordBatch.from_arrays(columns, schema=keys.schema)
         columns = [
             self._payload[field.name] if field.name in self._payload else keys.column(field.name).cast(field.type)
-            for field in self._schema
+            for field in self.schema
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def _ranks(distribution: KeyDistribution, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -169,13 +154,7 @@ def trial_operator(
 
 
 class TrialJoin:
-    """An operator that joins a trial stream and never lacks tuples.
-
-    Parameters
-    ----------
-    most_pending
-        The most tuples to offer ahead; as many as the operator takes by default.
-    """
+    """An operator that joins a trial stream and never lacks tuples; at most ``most_pending`` are offered ahead."""
 
     def __init__(self, op: StepOperator, stream: TrialStream, most_pending: int | None = None) -> None:
         self.op, self.stream = op, stream

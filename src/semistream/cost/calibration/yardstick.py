@@ -9,7 +9,6 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -26,30 +25,22 @@ _WARM_UP_S = 0.2
 _MEASURED_S = 0.03
 
 
-class Yardstick:
+class Yardstick(ExitStack):
     """MESHJOIN with little memory on a table: it reads, decodes, compares and interprets Python, as all operators do.
 
     It has a sample of the table to itself. On the table of others it would find pages in the page cache that the system
-    fetched ahead for them, and be twice as fast for a moment.
-
-    Parameters
-    ----------
-    folder
-        Where the sample lies until `close`: on the disk that the table is on. By default the one for temporary files.
-
-    Attributes
-    ----------
-    step_s
-        Seconds of a step, each time that it was measured; once at the beginning.
+    fetched ahead for them, and be twice as fast for a moment. The sample lies in ``folder`` until `close`: on the disk
+    that the table is on, by default the one for temporary files.
     """
 
     def __init__(self, table: MasterTable, folder: Path | None = None) -> None:
+        super().__init__()
         rng = np.random.default_rng(0)
         schema = trial_schema(table)
         spec = JoinSpec.resolve(schema, table.schema, list(table.key))
         keys_of(table, rng)  # raises for a table without keys, by its own name and not the sample's
         self._steps = 1
-        self.step_s: list[float] = []
+        self.step_s: list[float] = []  # each time that it was measured; once at the beginning
         with ExitStack() as stack:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="semistream-yardstick-", dir=folder))
             path = Path(scratch) / "sample"
@@ -60,7 +51,7 @@ class Yardstick:
             self._join = TrialJoin(op, TrialStream(schema, keys_of(sample, rng), 0.0, rng))
             self._warm_up()
             self.measure()
-            self._open = stack.pop_all()
+            self.push(stack.pop_all())
 
     def _warm_up(self) -> None:
         self._join.step()  # compiles
@@ -81,28 +72,9 @@ class Yardstick:
         """Seconds of a step on a machine as fast as this one was half of the time."""
         return statistics.median(self.step_s)
 
-    def close(self) -> None:
-        self._open.close()
-
-    def __enter__(self) -> "Yardstick":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def at_usual_speed(seconds: float, yardstick_s: float | None, usual_step_s: float | None) -> float:
-    """Return the seconds of work at the machine's usual speed, given those of the yardstick beside it.
-
-    Without a yardstick, or its usual seconds, they stay as measured.
-
-    Examples
-    --------
-    >>> at_usual_speed(6.0, yardstick_s=3.0, usual_step_s=2.0)
-    4.0
-    """
+    """Return the seconds of work at the machine's usual speed, or as measured without a yardstick beside it."""
     if yardstick_s is None or usual_step_s is None:
         return seconds
     return seconds * usual_step_s / yardstick_s

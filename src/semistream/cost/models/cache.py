@@ -10,8 +10,9 @@ For the caches of CMESHJOIN, CHYBRIDJOIN and CINLJ (policy "aging") and of SSBJ 
 a constant fitted to joins that were measured. In a turn as many tuples miss the cache as wait in the join.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,16 @@ from semistream.state.tuple_store import TupleStore
 from semistream.state.tuple_window import VarlenSizes
 from semistream.storage.files.row_sizes import batch_overhead_bytes
 
-__all__ = ["MOST_CACHED", "CacheMemory", "aging_share", "cheaper_cached", "counted_share"]
+__all__ = [
+    "MOST_CACHED",
+    "NO_CACHE",
+    "CacheMemory",
+    "Cached",
+    "aging_cache",
+    "aging_share",
+    "cheaper_cached",
+    "counted_share",
+]
 
 MOST_CACHED = 0.9999
 """A share of tuples that leaves some for the disk phase, where its loop is what is asked for."""
@@ -42,21 +52,9 @@ _Floats = npt.NDArray[np.float64]
 
 
 def counted_share(keys: KeyDistribution, capacity_keys: float, sample_tuples: float, least_tuples: int = 1) -> float:
-    """Return the share of tuples that a cache answers which holds the keys counted most often.
+    """Return the share of tuples that a cache answers which holds the keys counted most often in the last tuples.
 
-    Parameters
-    ----------
-    sample_tuples
-        How many of the last tuples are counted.
-    least_tuples
-        How many of them a cached key has at least; where too few keys have as many, more tuples are counted.
-
-    Examples
-    --------
-    >>> zipf = KeyDistribution.zipf(1_000_000, exponent=1.0)
-    >>> share = counted_share(zipf, 10_000, sample_tuples=360_000)
-    >>> 0.9 < share / zipf.share_of_top(10_000) < 1
-    True
+    A cached key has at least ``least_tuples`` of them; where too few keys have as many, more tuples are counted.
     """
     if capacity_keys < 1:
         return 0.0
@@ -89,17 +87,7 @@ def counted_share(keys: KeyDistribution, capacity_keys: float, sample_tuples: fl
 def aging_share(keys: KeyDistribution, capacity_keys: float, turn_misses: float) -> float:
     """Return the share of tuples that a cache with aging frequencies answers.
 
-    Parameters
-    ----------
-    turn_misses
-        How many tuples miss the cache in a turn: as many as wait in the join when it is full.
-
-    Examples
-    --------
-    >>> zipf = KeyDistribution.zipf(1_000_000, exponent=1.0)
-    >>> share = aging_share(zipf, 10_000, turn_misses=50_000)
-    >>> 0.9 < share / zipf.share_of_top(10_000) < 1
-    True
+    ``turn_misses`` tuples miss the cache in a turn: as many as wait in the join when it is full.
     """
     if capacity_keys < 1 or turn_misses < 1:
         return 0.0
@@ -117,10 +105,7 @@ def aging_share(keys: KeyDistribution, capacity_keys: float, turn_misses: float)
 def cheaper_cached(per_turn: _Floats, waiting_tuples: float) -> _Floats:
     """Return how likely keys are cached whose rows take as much memory as ``waiting_tuples`` tuples that wait.
 
-    Parameters
-    ----------
-    per_turn
-        Tuples of a key in a turn, on average.
+    ``per_turn`` tuples of a key come in a turn, on average.
     """
     least_tuples = max(_LEAST_TUPLES, int(_TURNS * waiting_tuples) + 1)
     return poisson_at_least(_TURNS * per_turn, [least_tuples])[:, 0]
@@ -148,16 +133,10 @@ def _num_varlen(fields: Iterable[pa.Field]) -> int:
 
 @dataclass(frozen=True)
 class CacheMemory:
-    """The memory of a front stage, planned as the operator plans it.
-
-    Attributes
-    ----------
-    rows_per_key
-        Rows of a cached key, on average: keys without a row are cached as well.
-    """
+    """The memory of a front stage, planned as the operator plans it."""
 
     sizes: CacheSizes
-    rows_per_key: float
+    rows_per_key: float  # on average: keys without a row are cached as well
 
     @staticmethod
     def of(case: JoinCase, policy: CachePolicyName, max_bytes: int | None = None) -> "CacheMemory":
@@ -181,3 +160,20 @@ class CacheMemory:
             "frequency recorder": shape.keys * self.sizes.policy_bytes,
             "switching buffer": self.sizes.collecting_bytes(shape.keys),
         }
+
+
+class Cached(NamedTuple):
+    """The share of tuples that a cache answers, and its bytes by component."""
+
+    share: float
+    memory: Mapping[str, int]
+
+
+NO_CACHE = Cached(0.0, {})
+
+
+def aging_cache(case: JoinCase, cache_bytes: int, turn_misses: float, most_share: float = MOST_CACHED) -> Cached:
+    """Return the cache of a front stage with the default policy; ``turn_misses`` is that of `aging_share`."""
+    cache = CacheMemory.of(case, "aging")
+    share = aging_share(case.stream.keys, cache.keys_in(cache_bytes), turn_misses)
+    return Cached(min(share, most_share), cache.components(cache.sizes.shape_in(cache_bytes)))

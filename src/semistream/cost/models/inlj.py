@@ -4,22 +4,10 @@ N. Polyzotis, S. Skiadopoulos, P. Vassiliadis, A. Simitsis, N.-E. Frantzell: "Su
 Active Data Warehouse", ICDE 2007 (S3), section 4.1. The paper measures it and gives no model; the form is that of its
 Eq. 2 and 3::
 
-    c_loop = w (pages read for a tuple c_IO + c_S + c_O)        counts here (`Loop`), factors in a `Clock`
+    c_loop = w (pages read for a tuple c_IO + c_S + c_O)
     mu     = w / c_loop
 
 A tuple has its page read unless the page is in the buffer pool, which keeps the pages used last (`pool_misses`).
-
-Symbols
--------
-==========  ==============================  ===========================================
-paper       here                            unit
-==========  ==============================  ===========================================
-``M``       ``memory_bytes``                bytes
---          ``memory["buffer pool"]``       bytes
-``w``       ``settings["w"]``               stream tuples per step
-``c_loop``  ``loop_s``                      seconds
-``mu``      ``tuples_per_s``                tuples per second
-==========  ==============================  ===========================================
 
 Deviations
 ----------
@@ -33,31 +21,18 @@ D4  A page that several tuples of a step ask for is asked for once. The model co
 """
 
 from semistream.cost.join_case import JoinCase
-from semistream.cost.model import LoopPlan, Settings, Times, checked_settings, register_model
-from semistream.cost.models.lookups import lookup_memory, lookup_plan, lookup_times
+from semistream.cost.model import LoopPlan
+from semistream.cost.models.lookups import lookup_memory, lookup_plan
 from semistream.operators.inlj import DEFAULT_W, inlj_split
 
-__all__ = ["InljModel"]
-
-_NAME = "inlj"
+__all__ = ["plan", "settings_to_try"]
 
 
-@register_model(_NAME)
-class InljModel:
-    """A model of INLJ, with the setting ``w``."""
+def plan(case: JoinCase, memory_bytes: int, w: int = DEFAULT_W) -> LoopPlan:
+    memory = lookup_memory("inlj", case, memory_bytes)
+    return lookup_plan(case, memory, inlj_split(memory, f"inlj on {case.table.pages} pages"), {}, w)
 
-    def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
-        """Return how many pages the pool has, and how often a tuple misses it."""
-        given = checked_settings(_NAME, settings, ("w",))
-        case.require_clustered(_NAME)
-        memory = lookup_memory(case, memory_bytes)
-        split = inlj_split(memory, f"{_NAME} on {case.table.pages} pages")
-        return lookup_plan(case, memory, split, {}, given.get("w") or DEFAULT_W)
 
-    def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-        """Return the times of tuples that are looked up once they have arrived."""
-        return lookup_times(plan, loop_s, arrivals_per_s)
-
-    def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
-        """Return the operator's own w: a step is as long as its tuples, so any w is as good."""
-        return [{"w": self.plan(case, memory_bytes, {}).settings["w"]}]
+def settings_to_try(case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
+    """Return the operator's own w: a step is as long as its tuples, so any w is as good."""
+    return [{"w": plan(case, memory_bytes).settings["w"]}]

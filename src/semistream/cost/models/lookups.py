@@ -1,27 +1,27 @@
 """Joins that look up one tuple after the other: their pages in a buffer pool, their loop, and the times of tuples."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from semistream.cost.join_case import JoinCase, TableShape
-from semistream.cost.key_distribution import KeyDistribution
+from semistream.cost.join_case import JoinCase
 from semistream.cost.loop import Loop, searches_of
-from semistream.cost.model import LoopPlan, Times
+from semistream.cost.model import LoopPlan, Times, loop_of
+from semistream.cost.models.cache import NO_CACHE, Cached
 from semistream.cost.models.part_rates import PartRates, pool_misses
 from semistream.cost.models.scans import page_sizes
 from semistream.operators.phases.buffer_pool import BufferPool
 from semistream.operators.phases.lookup_memory import LookupMemory, LookupSplit
 
-__all__ = ["lookup_memory", "lookup_plan", "lookup_times", "times_of_lookups"]
+__all__ = ["lookup_memory", "lookup_plan", "times_of_lookups"]
 
 _TUPLES = 20_000  # of a stream that is followed
 _SEED = 7
 
 
-def lookup_memory(case: JoinCase, memory_bytes: int) -> LookupMemory:
-    """Return the memory of the look-up phase on a table of this shape."""
+def lookup_memory(name: str, case: JoinCase, memory_bytes: int) -> LookupMemory:
+    """Return the memory of the look-up phase of an algorithm on a table of this shape, if it can be looked up."""
+    case.require_clustered(name)
     pages = page_sizes(case.table, case.spec.master_schema)
     return LookupMemory(
         budget_bytes=memory_bytes,
@@ -31,72 +31,31 @@ def lookup_memory(case: JoinCase, memory_bytes: int) -> LookupMemory:
     )
 
 
-@dataclass(frozen=True)
-class _PageLookups:
-    """Look-ups of tuples in a table.
-
-    Attributes
-    ----------
-    miss_share
-        The share of pages asked for that are not in the pool.
-    """
-
-    table: TableShape
-    miss_share: float
-
-    @staticmethod
-    def of(table: TableShape, keys: KeyDistribution, pool_bytes: int) -> "_PageLookups":
-        pool_pages = pool_bytes // BufferPool.bytes_for(table.page_bytes, table.rows_per_page)
-        return _PageLookups(table, pool_misses(PartRates.of(keys, table.pages), pool_pages))
-
-    @property
-    def _more_pages(self) -> float:
-        """Pages that begin with a key: the page before them may hold it too."""
-        return self.table.pages / self.table.keys
-
-    @property
-    def pages_asked(self) -> float:
-        """Pages that a tuple asks for."""
-        return self.table.files_per_key * (1 + self._more_pages)
-
-    @property
-    def seeks(self) -> float:
-        """Reads for a tuple that do not begin where the one before ended."""
-        follows_a_hit = self._more_pages * (1 - self.miss_share)
-        goes_on = 1 / self.table.pages  # the page after the last one that was read
-        return self.table.files_per_key * self.miss_share * (1 + follows_a_hit) * (1 - goes_on)
-
-    def loop(self, case: JoinCase, search_bytes: int, disk_tuples: float, cached_tuples: float) -> Loop:
-        """Return the counts of a step that looks up so many tuples; a search takes as many pages as its memory."""
-        pages = disk_tuples * (self.pages_asked * self.miss_share)
-        return Loop(
-            cached_tuples=cached_tuples,
-            disk_tuples=disk_tuples,
-            master_rows=pages * self.table.rows_per_page,
-            results=(cached_tuples + disk_tuples) * case.results_per_tuple,
-            reads=pages,
-            seeks=disk_tuples * self.seeks,
-            pages=pages,
-            bytes_read=pages * self.table.page_bytes,
-            searches=searches_of(pages, self.table.page_bytes, search_bytes),
-        )
-
-
 def lookup_plan(
     case: JoinCase,
     memory: LookupMemory,
     split: LookupSplit,
     settings: dict[str, float],
     most_w: int,
-    cached_share: float = 0.0,
-    other_components: Mapping[str, int] | None = None,
+    cached: Cached = NO_CACHE,
 ) -> LoopPlan:
     """Return the loop of a join that looks up at most ``most_w`` tuples in a step, behind a cache if there is one."""
+    table = case.table
     search_bytes = memory.search_bytes(split.pages_bytes)
     pool_bytes = split.pages_bytes - search_bytes
-    lookups = _PageLookups.of(case.table, case.stream.keys.missed(cached_share), pool_bytes)
-    most_misses = max(1, int(memory.max_accesses / lookups.pages_asked))
-    w = min(most_w, most_misses / (1 - cached_share))
+    pool_pages = pool_bytes // BufferPool.bytes_for(table.page_bytes, table.rows_per_page)
+    rates = PartRates.of(case.stream.keys.missed(cached.share), table.pages)
+    miss_share = pool_misses(rates, pool_pages)  # of pages asked for
+    more_pages = table.pages / table.keys  # a page that begins with a key: the page before it may hold it too
+    pages_asked = table.files_per_key * (1 + more_pages)
+    w = min(most_w, max(1, int(memory.max_accesses / pages_asked)) / (1 - cached.share))
+    disk_tuples = w * (1 - cached.share)
+    pages = disk_tuples * (pages_asked * miss_share)
+    # A read begins elsewhere unless it follows the page before, or the last page that was read.
+    follows_a_hit, goes_on = more_pages * (1 - miss_share), 1 / table.pages
+    seeks = disk_tuples * (table.files_per_key * miss_share * (1 + follows_a_hit) * (1 - goes_on))
+    searches = searches_of(pages, table.page_bytes, search_bytes)
+    loop = loop_of(case, disk_tuples, w * cached.share, pages=pages, reads=pages, seeks=seeks, searches=searches)
     return LoopPlan(
         settings={"w": int(w), **settings},
         memory={
@@ -105,18 +64,18 @@ def lookup_plan(
             "buffer pool": pool_bytes,
             "disk buffer": search_bytes,
             "looking up": memory.building_bytes,
-            **(other_components or {}),
+            **cached.memory,
         },
-        loop=lookups.loop(case, search_bytes, w * (1 - cached_share), cached_tuples=w * cached_share),
+        loop=loop,
         loops_per_cycle=1.0,
         window_tuples=w,
+        times=partial(_times, loop, w),
     )
 
 
-def lookup_times(plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-    """Return the times of tuples that are looked up once they have arrived; reading takes all of a loop's time."""
-    misses = max(plan.loop.seeks, 1e-9)
-    return times_of_lookups(misses / plan.loop.tuples, loop_s / misses, plan.window_tuples, arrivals_per_s)
+def _times(loop: Loop, w: float, loop_s: float, arrivals_per_s: float) -> Times:
+    misses = max(loop.seeks, 1e-9)  # reading takes all of a loop's time
+    return times_of_lookups(misses / loop.tuples, loop_s / misses, w, arrivals_per_s)
 
 
 def times_of_lookups(miss_share: float, miss_s: float, w: float, arrivals_per_s: float) -> Times:
@@ -124,22 +83,7 @@ def times_of_lookups(miss_share: float, miss_s: float, w: float, arrivals_per_s:
 
     A step takes the tuples that are there, looks them up, and answers them at its end. Which of them miss the pool is
     drawn, always alike. When no step finds more than one tuple, nobody waits. Otherwise some steps take longer than the
-    distance of tuples, and the next ones find more.
-
-    Parameters
-    ----------
-    miss_share, miss_s
-        The share of tuples that have pages read, and how long that takes for one of them.
-    w
-        The most tuples of a step.
-
-    Examples
-    --------
-    When every tuple has a page read before the next one comes, it waits for nothing:
-
-    >>> waiting_s, processing_s = times_of_lookups(miss_share=1.0, miss_s=0.01, w=100, arrivals_per_s=50)
-    >>> round(waiting_s, 6), round(processing_s, 6)
-    (0.0, 0.01)
+    distance of tuples, and the next ones find more. ``miss_s`` is the time of reading for one miss.
     """
     rng = np.random.default_rng(_SEED)
     distance_s = 1 / arrivals_per_s

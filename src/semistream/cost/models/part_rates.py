@@ -24,28 +24,17 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PartRates:
-    """Groups of parts that are asked for about equally often: large tables take no longer to predict.
-
-    Attributes
-    ----------
-    rate
-        λ_p: the probability that a tuple asks for a part of the group.
-    parts
-        How many parts the group has.
-    neighbours_alike
-        Whether parts lie in R beside others that are asked for as often; otherwise beside any.
+    """Groups of ``parts`` parts that are asked for about equally often: large tables take no longer to predict.
 
     Examples
     --------
-    >>> PartRates.of(KeyDistribution.zipf(1000, exponent=0.0), parts=4)
-    PartRates(rate=array([0.25]), parts=array([4.]), neighbours_alike=False)
     >>> PartRates.of(KeyDistribution.zipf(1000, exponent=1.0, in_order=True), parts=4).rate.round(3).tolist()
     [0.815, 0.092, 0.054, 0.038]
     """
 
-    rate: _Floats
+    rate: _Floats  # λ_p: the probability that a tuple asks for a part of the group
     parts: _Floats
-    neighbours_alike: bool = False
+    neighbours_alike: bool = False  # whether parts lie in R beside others that are asked for as often, or beside any
 
     @staticmethod
     def each(rates: _Floats) -> "PartRates":
@@ -135,13 +124,7 @@ def _of_many(keys: KeyDistribution, parts: int) -> PartRates:
 
 
 def increasing_root(excess: Callable[[float], float], high: float) -> float:
-    """Return where an increasing function of a number above 0 becomes 0; ``high`` is a first guess of an upper bound.
-
-    Examples
-    --------
-    >>> round(increasing_root(lambda x: x * x - 2, high=1.0), 6)
-    1.414214
-    """
+    """Return where an increasing function of a number above 0 becomes 0; ``high`` is a guess of an upper bound."""
     low = 0.0
     for _ in range(_HALVINGS):
         if excess(high) >= 0:
@@ -164,18 +147,6 @@ def pool_misses(rates: PartRates, pool_pages: float) -> float:
     After H. Che, Y. Tung, Z. Wang, "Hierarchical Web Caching Systems: Modeling, Design and Experimental Results", IEEE
     JSAC 20(7), 2002: every page stays for about the same time t after it was used. A page asked for at the rate q is in
     the pool with probability 1 - exp(-q t). As many pages are in it as fit: that gives t.
-
-    Parameters
-    ----------
-    rates
-        How often pages are asked for.
-
-    Examples
-    --------
-    With equal pages, those in the pool are as good as any:
-
-    >>> round(pool_misses(PartRates(np.array([0.01]), np.array([100.0])), pool_pages=30), 6)
-    0.7
     """
     rate = rates.rate
     if pool_pages >= rates.total((rate > 0).astype(np.float64)):

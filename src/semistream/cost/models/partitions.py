@@ -16,13 +16,13 @@ the disk.
 Memory is planned by the operators' own planning, with the sizes of a shape in place of those of a staged table.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from semistream.cost.join_case import JoinCase, TableShape
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.loop import Loop
-from semistream.cost.model import LoopPlan, Times
+from semistream.cost.model import LoopPlan, Times, loop_of
+from semistream.cost.models.cache import NO_CACHE, Cached
 from semistream.cost.models.part_rates import PartRates, increasing_root
 from semistream.cost.models.scans import page_sizes, window_shape
 from semistream.operators.phases.partition_phase import PartitionPhase
@@ -32,7 +32,7 @@ from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching
 from semistream.state.tuple_window import WindowShape
 
-__all__ = ["PartitionLoads", "PartitionMemory", "partition_times", "partitions_of", "times_between_loads"]
+__all__ = ["PartitionLoads", "PartitionMemory", "partitions_of", "times_between_loads"]
 
 
 def partitions_of(table: TableShape, b: int) -> int:
@@ -45,31 +45,11 @@ def partitions_of(table: TableShape, b: int) -> int:
 class PartitionLoads:
     """Reads of partitions.
 
-    Attributes
-    ----------
-    rates
-        λ_p: how often a tuple asks for each partition.
-    oldest_tuples
-        T: how many tuples enter the window while its oldest tuple waits.
-
-    Examples
-    --------
-    >>> import numpy as np
-
-    When no tuple may wait, each has its partition read:
-
-    >>> rates = PartRates(np.array([0.25]), np.array([4.0]))
-    >>> PartitionLoads(rates, 0.0).per_tuple
-    1.0
-
-    A window for 100 tuples gathers 40 for each read of one of four partitions: 30, 20 and 10 wait for the others then:
-
-    >>> round(1 / PartitionLoads.of_window(rates, 100).per_tuple)
-    40
+    A window for 100 tuples gathers 40 for each read of one of four partitions: 30, 20 and 10 wait for the others then.
     """
 
-    rates: PartRates
-    oldest_tuples: float
+    rates: PartRates  # λ_p
+    oldest_tuples: float  # T
 
     @staticmethod
     def of_window(rates: PartRates, window_tuples: float) -> "PartitionLoads":
@@ -106,22 +86,10 @@ class PartitionLoads:
         return self.rates.total(own * (1 + own / 2) / (1 + own))
 
 
-def partition_times(case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-    """Return the times of tuples when one partition after the other is read."""
-    cached_share = plan.loop.cache_share
-    rates = PartRates.of(case.stream.keys.missed(cached_share), partitions_of(case.table, int(plan.settings["b"])))
-    return times_between_loads(rates, loop_s, arrivals_per_s, cached_share)
-
-
 def times_between_loads(rates: PartRates, loop_s: float, arrivals_per_s: float, cached_share: float = 0.0) -> Times:
     """Return the times of tuples when a partition is read every ``loop_s``.
 
-    Parameters
-    ----------
-    rates
-        λ_p of the tuples that no cache answers.
-    cached_share
-        The share of tuples that a cache answers, at the end of the loop that they enter.
+    ``rates`` are λ_p of the tuples that no cache answers. A cache answers at the end of the loop that a tuple enters.
     """
     to_disk_per_s = arrivals_per_s * (1 - cached_share)
     if not to_disk_per_s:
@@ -138,22 +106,12 @@ def times_between_loads(rates: PartRates, loop_s: float, arrivals_per_s: float, 
 
 @dataclass(frozen=True)
 class PartitionMemory:
-    """The budget of a join that reads partitions, planned.
-
-    Attributes
-    ----------
-    plan
-        The split, as the operator makes it.
-    window
-        H_S and Q.
-    memory
-        Bytes by component, named as `Operator.memory` names them, without those of a cache.
-    """
+    """The budget of a join that reads partitions, split as the operator splits it, and H_S with Q in its share."""
 
     case: JoinCase
     plan: ScanPlan
     window: WindowShape
-    memory: dict[str, int]
+    memory: dict[str, int]  # bytes by component, without H_S, Q and a cache
 
     @staticmethod
     def of(
@@ -167,10 +125,7 @@ class PartitionMemory:
     ) -> "PartitionMemory":
         """Plan as the operator ``name`` does; raise `BudgetTooSmall`, naming the least that would do.
 
-        Parameters
-        ----------
-        shedding_bytes
-            Memory of the store for shed tuples; None for a join that sheds none.
+        ``shedding_bytes`` are those of the store for shed tuples; None for a join that sheds none.
         """
         case.require_clustered(name)
         table, spec = case.table, case.spec
@@ -205,23 +160,7 @@ class PartitionMemory:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions of R."""
         return partitions_of(self.case.table, self.plan.b)
-
-    @property
-    def pages_per_load(self) -> float:
-        """Pages of a partition, and in every file the page before it, on which its first key may begin."""
-        table = self.case.table
-        with_page_before = self.partitions - table.buckets
-        return (table.pages + table.files_per_key * with_page_before) / self.partitions
-
-    @property
-    def reads_per_load(self) -> float:
-        """Reads of a partition; in each file the page before takes one of its own where a read has no room for it."""
-        with_page_before = 1 - self.case.table.buckets / self.partitions
-        pages_of_file = self.plan.b / self.case.table.files_per_key + 1
-        one_more = with_page_before if pages_of_file > self.plan.read_pages else 0.0
-        return self.case.table.files_per_key * (1 + one_more)
 
     def loads(self, missed: KeyDistribution, window: WindowShape) -> PartitionLoads:
         """Return the reads for tuples with the keys ``missed``, with this window."""
@@ -232,32 +171,34 @@ class PartitionMemory:
         settings: dict[str, float],
         window: WindowShape,
         loads: PartitionLoads,
-        cached_share: float = 0.0,
-        cache_components: Mapping[str, int] | None = None,
+        cached: Cached = NO_CACHE,
         factors: str | None = None,
     ) -> LoopPlan:
-        """Return the loop with this window and these reads, behind a cache that answers a share of the tuples."""
+        """Return the loop with this window and these reads: an iteration reads one partition."""
         hash_bytes, queue_bytes = window.nbytes(EqualityMatching(self.case.spec), self.case.spec.stream_schema, False)
-        disk_tuples = 1 / loads.per_tuple
+        disk_tuples, table = 1 / loads.per_tuple, self.case.table
+        # Unless a partition is the first of its bucket, in every file the page before is read too, on which its first
+        # key may begin. It takes a read of its own where a read has no room for it.
+        with_page_before = self.partitions - table.buckets
+        one_more = self.plan.b / table.files_per_key + 1 > self.plan.read_pages
+        loop = loop_of(
+            self.case,
+            disk_tuples,
+            disk_tuples * cached.share / (1 - cached.share),
+            pages=(table.pages + table.files_per_key * with_page_before) / self.partitions,
+            reads=table.files_per_key * (1 + one_more * with_page_before / self.partitions),
+            seeks=table.files_per_key,
+        )
         return LoopPlan(
             settings={"b": self.plan.b, **settings},
-            memory={**self.memory, "H_S": hash_bytes, "queue": queue_bytes, **(cache_components or {})},
-            loop=self.loop(disk_tuples, disk_tuples * cached_share / (1 - cached_share)),
+            memory={**self.memory, "H_S": hash_bytes, "queue": queue_bytes, **cached.memory},
+            loop=loop,
             loops_per_cycle=max(1.0, loads.oldest_tuples * loads.per_tuple),
             window_tuples=window.capacity,
+            times=partial(_times, self.case.stream.keys, loop.cache_share, self.partitions),
             factors=factors,
         )
 
-    def loop(self, disk_tuples: float, cached_tuples: float = 0.0) -> Loop:
-        """Return the counts of one iteration, which reads one partition for so many tuples."""
-        table = self.case.table
-        return Loop(
-            cached_tuples=cached_tuples,
-            disk_tuples=disk_tuples,
-            master_rows=self.pages_per_load * table.rows_per_page,
-            results=(cached_tuples + disk_tuples) * self.case.results_per_tuple,
-            reads=self.reads_per_load,
-            seeks=table.files_per_key,
-            pages=self.pages_per_load,
-            bytes_read=self.pages_per_load * table.page_bytes,
-        )
+
+def _times(keys: KeyDistribution, cached: float, partitions: int, loop_s: float, arrivals_per_s: float) -> Times:
+    return times_between_loads(PartRates.of(keys.missed(cached), partitions), loop_s, arrivals_per_s, cached)

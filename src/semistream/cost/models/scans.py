@@ -4,15 +4,14 @@ The operators' own planning is asked, with the sizes of a shape in place of thos
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 
 from semistream.cost.join_case import JoinCase, TableShape
-from semistream.cost.loop import Loop
-from semistream.cost.model import LoopPlan, Times
+from semistream.cost.model import LoopPlan, Times, loop_of
+from semistream.cost.models.cache import NO_CACHE, Cached
 from semistream.operators.phases.chunk_queue import CHUNK_BYTES
 from semistream.operators.phases.scan_plan import PageSizes, ScanPlan, ScanPlanner
 from semistream.operators.window.delivery import Delivery
@@ -20,7 +19,7 @@ from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.state.tuple_store import TupleStore
 from semistream.state.tuple_window import VarlenSizes, WindowCodes, WindowShape
 
-__all__ = ["ScanMemory", "buffer_tuples", "page_sizes", "scan_times", "window_shape"]
+__all__ = ["ScanMemory", "buffer_tuples", "page_sizes", "window_shape"]
 
 _PAGE_ENTRY_BYTES = 32  # of the directory of pages: file, offset, length, rows, checksum
 _FIRST_CODE_BYTES = 8
@@ -56,15 +55,7 @@ def buffer_tuples(case: JoinCase, plan: ScanPlan) -> int:
 
 @dataclass(frozen=True)
 class ScanMemory:
-    """The budget of a scanning join, planned.
-
-    Attributes
-    ----------
-    plan
-        The split, as the operator makes it.
-    results_bytes
-        Memory of results being built.
-    """
+    """The budget of a scanning join, split as the operator splits it, and H_S with Q in its share."""
 
     case: JoinCase
     codes: WindowCodes
@@ -96,27 +87,27 @@ class ScanMemory:
         """The papers' k: reads for one scan of R."""
         return self.plan.iterations_per_cycle
 
-    @property
-    def most_tuples(self) -> int:
-        """The most tuples that the stream buffer has for an iteration."""
-        return buffer_tuples(self.case, self.plan)
-
     @cached_property
     def window(self) -> WindowShape:
-        """H_S with Q in its share."""
         return window_shape(self.case, self.codes, self.plan.window_bytes)
 
-    def loop_plan(
-        self,
-        settings: dict[str, float],
-        window: WindowShape,
-        cached_share: float = 0.0,
-        cache_components: Mapping[str, int] | None = None,
-    ) -> LoopPlan:
-        """Return the loop with this window, behind a cache that answers a share of the tuples."""
+    def loop_plan(self, settings: dict[str, float], window: WindowShape, cached: Cached = NO_CACHE) -> LoopPlan:
+        """Return the loop with this window, on average over a scan: the last read of a file may be shorter.
+
+        A cache that answers all tuples leaves nothing to read.
+        """
         hash_bytes, queue_bytes = window.nbytes(self.codes, self.case.spec.stream_schema, False)
-        disk_tuples = min(window.capacity / self.iterations, self.most_tuples * (1 - cached_share))
-        cached_tuples = disk_tuples * cached_share / (1 - cached_share) if cached_share < 1 else float(self.most_tuples)
+        most_tuples, misses = buffer_tuples(self.case, self.plan), 1 - cached.share
+        disk_tuples = min(window.capacity / self.iterations, most_tuples * misses)
+        scan_loops = self.iterations if disk_tuples else math.inf
+        loop = loop_of(
+            self.case,
+            disk_tuples,
+            disk_tuples * cached.share / misses if misses else float(most_tuples),
+            pages=self.case.table.pages / scan_loops,
+            reads=1 if disk_tuples else 0,
+            seeks=len(self.pages.pages_per_file) / scan_loops,
+        )
         return LoopPlan(
             settings={"b": self.plan.b, **settings},
             memory={
@@ -126,37 +117,15 @@ class ScanMemory:
                 "H_S": hash_bytes,
                 "queue": queue_bytes + self.plan.chunks * CHUNK_BYTES,
                 "results": self.results_bytes,
-                **(cache_components or {}),
+                **cached.memory,
             },
-            loop=self._loop(disk_tuples, cached_tuples),
+            loop=loop,
             loops_per_cycle=self.iterations,
             window_tuples=window.capacity,
-        )
-
-    def _loop(self, disk_tuples: float, cached_tuples: float) -> Loop:
-        """Return the counts of one iteration, on average over a scan: the last read of a file may be shorter.
-
-        A cache that answers all tuples leaves nothing to read.
-        """
-        table = self.case.table
-        iterations = self.iterations if disk_tuples else math.inf
-        return Loop(
-            cached_tuples=cached_tuples,
-            disk_tuples=disk_tuples,
-            master_rows=table.rows / iterations,
-            results=(cached_tuples + disk_tuples) * self.case.results_per_tuple,
-            reads=1 if disk_tuples else 0,
-            seeks=len(self.pages.pages_per_file) / iterations,
-            pages=table.pages / iterations,
-            bytes_read=table.num_bytes / iterations,
+            times=partial(_times, loop.cache_share, self.iterations),
         )
 
 
-def scan_times(plan: LoopPlan, loop_s: float) -> Times:
-    """Return half a loop of waiting, then a loop for a tuple from the cache, or else a scan of R.
-
-    The arrival rate plays no part: when the stream is slow, loops go on with fewer tuples.
-    """
-    through_cache = plan.loop.cache_share
-    processing_s = through_cache * loop_s + (1 - through_cache) * plan.loops_per_cycle * loop_s
-    return Times(waiting_s=loop_s / 2, processing_s=processing_s)
+def _times(through_cache: float, scan_loops: float, loop_s: float, arrivals_per_s: float) -> Times:
+    # The arrival rate plays no part: when the stream is slow, loops go on with fewer tuples.
+    return Times(loop_s / 2, through_cache * loop_s + (1 - through_cache) * scan_loops * loop_s)

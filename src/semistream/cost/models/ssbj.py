@@ -5,10 +5,9 @@ Databases (S0), section 3.2, Eq. 1-5.
 
 Eq. 1  M = (b + hR f) vR + wS (Rt / b) (vP + f vS)               `plan`: the cache leaves the rest to the window
 Eq. 2  c_loop = c_IO(b) + b (c_H + c_B) + wN (c_S + c_H + c_O) + wS (c_E + c_S + c_A + c_O)
-                                                                 counts here (`Loop`), factors in a `Clock`
-Eq. 3  mu = (wN + wS) / c_loop                                   `Prediction.tuples_per_s`
+Eq. 3  mu = (wN + wS) / c_loop
 Eq. 4  lambda <= (wN + wS) / c_loop: all that are larger meet a rate
-Eq. 5  lambda = (wN + wS) / c_loop: the least                    `least_tuples`
+Eq. 5  lambda = (wN + wS) / c_loop: the least
 
 Eq. 1 has two unknowns, hR and wS, and the paper gives no equation for hR. Here it follows from the cache inequality,
 m vR < n vS: n, the tuples of a key during a scan, grows with the rate, and the rate with the cache: a fixed point.
@@ -18,20 +17,13 @@ Symbols
 ============  ==============================  ==========================================
 paper         here                            unit
 ============  ==============================  ==========================================
-``M``         ``memory_bytes``                bytes
 ``b``         ``settings["b"]``               pages per iteration (the paper: rows)
-``wN, wS``    ``loop.cached_tuples``,         stream tuples per iteration
-              ``loop.disk_tuples``
-``hS``        ``window_tuples``               tuples that wait at most
 ``hR vR f``   ``memory["H_R"]``               bytes
 ``vS``        ``tuple_bytes``                 bytes of a tuple in H_S, structures included
 ``vR``        ``row_bytes`` of `CacheSizes`   bytes of a row in H_R
 ``vP``        in ``tuple_bytes``              bytes of a pointer in the queue
 ``Rt``        ``table.rows``                  rows
 ``sf``        ``settings["switching_factor"]``  --
-``mu``        ``tuples_per_s``                tuples per second
-``lambda``    ``arrivals_per_s``              tuples per second
-``c_loop``    ``loop_s``                      seconds
 ============  ==============================  ==========================================
 
 Deviations
@@ -50,6 +42,7 @@ D7  On a clustered table the disk phase is HYBRIDJOIN's (D8 of the operator): b 
 D8  The stream buffer can be too small for all the tuples of an iteration: then an iteration answers the tuples in it.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -58,97 +51,57 @@ from semistream.core.errors import InvalidArgument
 from semistream.cost.clock import by_partition
 from semistream.cost.join_case import JoinCase
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.model import LoopPlan, Settings, Times, checked_settings, fitting_settings, register_model
-from semistream.cost.models.cache import MOST_CACHED, CacheMemory, cheaper_cached
-from semistream.cost.models.partitions import PartitionLoads, PartitionMemory, partition_times
-from semistream.cost.models.scans import ScanMemory, buffer_tuples, scan_times, window_shape
+from semistream.cost.model import LoopPlan, fitting_settings
+from semistream.cost.models.cache import MOST_CACHED, Cached, CacheMemory, cheaper_cached
+from semistream.cost.models.partitions import PartitionLoads, PartitionMemory
+from semistream.cost.models.scans import ScanMemory, buffer_tuples, window_shape
 from semistream.operators.cache.balance import Balance
 from semistream.operators.phases.scan_plan import ScanPlan
 from semistream.operators.window.matching import EqualityMatching
 from semistream.state.tuple_window import WindowShape
 
-__all__ = ["SsbjModel", "least_tuples"]
+__all__ = ["plan", "settings_to_try"]
 
 _NAME = "ssbj"
 _ROUNDS = 60
 _TOLERANCE = 2e-4
 
 
-@register_model(_NAME)
-class SsbjModel:
-    """S0's cost model, with settings ``b`` and ``switching_factor``."""
-
-    def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
-        """Solve Eq. 1 and the cache inequality together."""
-        given = checked_settings(_NAME, settings, ("b", "switching_factor"))
-        factor = given.get("switching_factor", 1.0)
-        if not 0 < factor < float("inf"):
-            raise InvalidArgument(f"switching_factor={factor} must be above 0; 1 is the paper's best")
-        plan = _plan_by_partition if _is_by_partition(case) else _plan_by_scan
-        return plan(case, memory_bytes, given.get("b"), factor)
-
-    def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-        """Return half a loop, and for tuples that miss the cache a scan, or the time until their partition is read."""
-        if _is_by_partition(case):
-            return partition_times(case, plan, loop_s, arrivals_per_s)
-        return scan_times(plan, loop_s)
-
-    def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
-        """Return every b that leaves room for a window, in even ratios."""
-        memory = _partition_memory if _is_by_partition(case) else _scan_memory
-        return fitting_settings(lambda b: memory(case, memory_bytes, b), pages=case.table.pages)
+def _memory(case: JoinCase, memory_bytes: int, b: int | None) -> ScanMemory | PartitionMemory:
+    cache_share = Balance.first_cache_share()
+    if case.table.layout == "clustered":
+        return PartitionMemory.of(_NAME, case, memory_bytes, b, cache_share=cache_share)
+    return ScanMemory.of(_NAME, case, EqualityMatching(case.spec), memory_bytes, b, cache_share)
 
 
-def _is_by_partition(case: JoinCase) -> bool:
-    return case.table.layout == "clustered"
-
-
-def _scan_memory(case: JoinCase, memory_bytes: int, b: int | None) -> ScanMemory:
-    codes = EqualityMatching(case.spec)
-    return ScanMemory.of(_NAME, case, codes, memory_bytes, b, cache_share=Balance.first_cache_share())
-
-
-def _partition_memory(case: JoinCase, memory_bytes: int, b: int | None) -> PartitionMemory:
-    return PartitionMemory.of(_NAME, case, memory_bytes, b, cache_share=Balance.first_cache_share())
-
-
-def _plan_by_scan(case: JoinCase, memory_bytes: int, b: int | None, factor: float) -> LoopPlan:
-    memory = _scan_memory(case, memory_bytes, b)
-    settled = _settled(case, memory.plan, factor, memory.most_tuples * memory.iterations)
-    return memory.loop_plan({"switching_factor": factor}, settled.window, settled.share, settled.components)
-
-
-def _plan_by_partition(case: JoinCase, memory_bytes: int, b: int | None, factor: float) -> LoopPlan:
-    memory = _partition_memory(case, memory_bytes, b)
-    settled = _settled(case, memory.plan, factor)
+def plan(case: JoinCase, memory_bytes: int, b: int | None = None, switching_factor: float = 1.0) -> LoopPlan:
+    """Solve Eq. 1 and the cache inequality together."""
+    if not 0 < switching_factor < float("inf"):
+        raise InvalidArgument(f"switching_factor={switching_factor} must be above 0; 1 is the paper's best")
+    settings = {"switching_factor": switching_factor}
+    memory = _memory(case, memory_bytes, b)
+    most_tuples = buffer_tuples(case, memory.plan)
+    if isinstance(memory, ScanMemory):
+        settled = _settled(case, memory.plan, switching_factor, most_tuples * memory.iterations)
+        return memory.loop_plan(settings, settled.window, settled.cached)
+    settled = _settled(case, memory.plan, switching_factor)
     loads = memory.loads(settled.missed, settled.window)
-    most = max(1.0, buffer_tuples(case, memory.plan) * (1 - settled.share))
-    if loads.per_tuple * most < 1:  # D8
-        loads = PartitionLoads.of_speed(loads.rates, 1 / most)
-    return memory.loop_plan(
-        {"switching_factor": factor}, settled.window, loads, settled.share, settled.components, by_partition(_NAME)
-    )
+    most_misses = max(1.0, most_tuples * (1 - settled.cached.share))
+    if loads.per_tuple * most_misses < 1:  # D8
+        loads = PartitionLoads.of_speed(loads.rates, 1 / most_misses)
+    return memory.loop_plan(settings, settled.window, loads, settled.cached, by_partition(_NAME))
+
+
+def settings_to_try(case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
+    return fitting_settings(partial(_memory, case, memory_bytes), pages=case.table.pages)
 
 
 class _Settled(NamedTuple):
-    """The common memory of window and cache once its split no longer changes.
-
-    Attributes
-    ----------
-    window
-        H_S and Q.
-    share
-        The share of tuples that the cache answers.
-    missed
-        The keys of the other tuples.
-    components
-        Bytes of the cache by component, named as `Operator.memory` names them.
-    """
+    """The common memory of window and cache once its split no longer changes, and the keys that miss the cache."""
 
     window: WindowShape
-    share: float
+    cached: Cached
     missed: KeyDistribution
-    components: dict[str, int]
 
 
 def _settled(
@@ -156,13 +109,8 @@ def _settled(
 ) -> _Settled:
     """Return the split that a ``plan`` comes to.
 
-    The cached keys depend on the tuples of a turn, these on the window, and the window on the memory that the cache
-    leaves.
-
-    Parameters
-    ----------
-    most_turn_tuples
-        How many tuples the stream buffer can bring in a turn.
+    The cached keys depend on the tuples of a turn, these on the window and on what the stream buffer can bring in a
+    turn, and the window on the memory that the cache leaves.
     """
     keys, schema, codes = case.stream.keys, case.spec.stream_schema, EqualityMatching(case.spec)
     pool_bytes = plan.window_bytes + plan.cache_bytes
@@ -194,9 +142,4 @@ def _settled(
     left = keys.probability * np.maximum(1 - parts, 1 - MOST_CACHED)
     missed = KeyDistribution(keys.keys, left / float(keys.keys @ left), keys.in_order)
     shape = cache.sizes.shape_in(cache_bytes, max(1.0, cache.rows_per_key))
-    return _Settled(window, share, missed, cache.components(shape))
-
-
-def least_tuples(arrivals_per_s: float, loop_s: float) -> float:
-    """Return the least wN + wS that meets an arrival rate: Eq. 5."""
-    return arrivals_per_s * loop_s
+    return _Settled(window, Cached(share, cache.components(shape)), missed)

@@ -10,18 +10,7 @@ Eq. 1-4 (M. A. Naeem, G. Dobbie, G. Weber: "HYBRIDJOIN for Near-Real-Time Data W
 A window of w tuples has wS misses. One of them asks for page p, which is then read, with probability
 t_p = 1 - exp(-q_p wS). It begins a read of its own when the page before it is not read: seeks = sum of t_p (1 - t_p-1).
 
-Symbols
--------
-==========  ==============================  ===========================================
-paper       here                            unit
-==========  ==============================  ===========================================
-``M``       ``memory_bytes``                bytes
-``w``       ``loop.tuples``                 stream tuples of a window, on average
---          ``settings["w"]``               the most tuples of a window
-``h``       ``loop.cache_share``            share of tuples
-``c_loop``  ``loop_s``                      seconds
-``mu``      ``tuples_per_s``                tuples per second
-==========  ==============================  ===========================================
+``w`` is the mean of the windows; ``settings["w"]`` is the most that one can have.
 
 Deviations
 ----------
@@ -41,6 +30,7 @@ D5  When tuples arrive more slowly than they could be answered, windows shrink u
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import numpy as np
 
@@ -48,7 +38,7 @@ from semistream.core.errors import InvalidArgument
 from semistream.cost.join_case import JoinCase
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.loop import Loop, searches_of
-from semistream.cost.model import LoopPlan, Settings, Times, checked_settings, fitting_settings, register_model
+from semistream.cost.model import LoopPlan, Times, fitting_settings, loop_of
 from semistream.cost.models.cache import MOST_CACHED, counted_share
 from semistream.cost.models.part_rates import PartRates, increasing_root
 from semistream.cost.models.scans import page_sizes
@@ -57,9 +47,8 @@ from semistream.operators.phases.sweep_memory import SweepMemory
 from semistream.operators.phases.sweep_phase import SweepPhase
 from semistream.operators.sweepjoin import next_w, row_bytes_of, sweep_delivery, sweep_results_bytes
 
-__all__ = ["SweepjoinModel"]
+__all__ = ["plan", "settings_to_try"]
 
-_NAME = "sweepjoin"
 _SAMPLE_WORTH = 0.4
 _ALIGNMENT = 8
 _ROUND_WINDOWS = 64  # several rounds of halving and growing
@@ -69,22 +58,12 @@ _SEEK_BYTES = 2_000_000.0
 
 @dataclass(frozen=True)
 class _Sweep:
-    """Sweeps over the pages of a table.
-
-    Attributes
-    ----------
-    cached
-        The share of tuples that the cache answers.
-    missed
-        The keys of the others.
-    rates
-        How often the key of one of these lies on each page.
-    """
+    """Sweeps over the pages of a table behind a cache that answers the share ``cached`` of the tuples."""
 
     case: JoinCase
     cached: float
-    missed: KeyDistribution
-    rates: PartRates
+    missed: KeyDistribution  # of the other tuples
+    rates: PartRates  # q_p
 
     @staticmethod
     def of(case: JoinCase, cached: float) -> "_Sweep":
@@ -101,20 +80,12 @@ class _Sweep:
         """Return the counts of a window of so many tuples."""
         table = self.case.table
         pages_asked = table.files_per_key * (1 + table.pages / table.keys)  # a key may begin on the page before
-        touched = -np.expm1(-self.rates.rate * pages_asked * window_tuples * (1 - self.cached))
+        misses = window_tuples * (1 - self.cached)
+        touched = -np.expm1(-self.rates.rate * pages_asked * misses)
         pages = self.rates.total(touched)
         before = touched if self.rates.neighbours_alike else pages / self.rates.num_parts
         seeks = max(self.rates.total(touched * (1 - before)), min(pages, float(table.files)))
-        return Loop(
-            cached_tuples=window_tuples * self.cached,
-            disk_tuples=window_tuples * (1 - self.cached),
-            master_rows=pages * table.rows_per_page,
-            results=window_tuples * self.case.results_per_tuple,
-            reads=seeks,
-            seeks=seeks,
-            pages=pages,
-            bytes_read=pages * table.page_bytes,
-        )
+        return loop_of(self.case, misses, window_tuples * self.cached, pages=pages, reads=seeks, seeks=seeks)
 
     def mean_loop(self, most_w: int, fits: Callable[[float], bool]) -> Loop:
         """Return the mean over windows that shrink when their rows do not fit, and grow again (D2)."""
@@ -134,82 +105,75 @@ class _Sweep:
         return Loop(**total).times(1 / len(loops))
 
 
-@register_model(_NAME)
-class SweepjoinModel:
-    """The cost model of SWEEPJOIN, with settings ``w`` and ``cache_share``."""
+def plan(case: JoinCase, memory_bytes: int, w: int | None = None, cache_share: float = 1.0) -> LoopPlan:
+    case.require_clustered("sweepjoin")
+    if not 0 <= cache_share <= 1:
+        raise InvalidArgument(f"cache_share={cache_share} must be at least 0 and at most 1")
+    table, spec = case.table, case.spec
+    pages = page_sizes(table, spec.master_schema)
+    results_bytes = sweep_results_bytes(sweep_delivery(spec, memory_bytes, ordered=False))
+    memory = SweepMemory.of(
+        memory_bytes,
+        f"sweepjoin on {table.pages} pages",
+        index_bytes=pages.index_bytes,
+        least_disk_bytes=pages.run_bytes(1) + _ALIGNMENT,
+        results_bytes=results_bytes,
+        files_per_bucket=-(-table.files // table.buckets),
+        cache_share=cache_share,
+        w=w,
+    )
+    row_bytes = row_bytes_of(spec.master_schema, table.row_bytes, list(spec.needed_master_columns))
+    cache_bytes, beside_bytes = HotRows.capacity_in(memory.cache_bytes)
+    cached_rows = table.rows_per_key * (1 - case.stream.missing_share)
+    cached = counted_share(
+        case.stream.keys,
+        HotRows.keys_in(cache_bytes, row_bytes, cached_rows),
+        _SAMPLE_WORTH * HotRows.sample_tuples(cache_bytes, row_bytes),
+    )
+    sweep = _Sweep.of(case, min(cached, MOST_CACHED))
+    loop = sweep.mean_loop(memory.most_w, lambda w: sweep.rows_found(w) * row_bytes <= memory.found_bytes)
+    disk_bytes = memory.disk_bytes + SweepPhase.bytes_beside(memory_bytes)
+    searches = searches_of(loop.pages, table.page_bytes, disk_bytes)
+    # Pages that are searched together begin with a read of their own, whether or not the page before was read.
+    loop = replace(loop, searches=searches, reads=loop.seeks + searches * min(1.0, loop.pages / table.pages))
+    return LoopPlan(
+        settings={"w": memory.most_w, "cache_share": cache_share},
+        memory={
+            "stream buffer": memory.stream_buffer_bytes,
+            "index": pages.index_bytes,
+            "disk buffer": disk_bytes,
+            "rows found": memory.rows_found_bytes,
+            "window": memory.window_bytes,
+            "hot rows": cache_bytes,
+            "hot rows to come": beside_bytes,
+            "results": results_bytes,
+        },
+        loop=loop,
+        loops_per_cycle=1.0,
+        window_tuples=loop.tuples,
+        times=partial(_times, case, loop),
+    )
 
-    def plan(self, case: JoinCase, memory_bytes: int, settings: Settings) -> LoopPlan:
-        """Split the memory, and work out which pages a window has read."""
-        given = checked_settings(_NAME, settings, ("w", "cache_share"))
-        case.require_clustered(_NAME)
-        cache_share = given.get("cache_share", 1.0)
-        if not 0 <= cache_share <= 1:
-            raise InvalidArgument(f"cache_share={cache_share} must be at least 0 and at most 1")
-        table, spec = case.table, case.spec
-        pages = page_sizes(table, spec.master_schema)
-        results_bytes = sweep_results_bytes(sweep_delivery(spec, memory_bytes, ordered=False))
-        memory = SweepMemory.of(
-            memory_bytes,
-            f"{_NAME} on {table.pages} pages",
-            index_bytes=pages.index_bytes,
-            least_disk_bytes=pages.run_bytes(1) + _ALIGNMENT,
-            results_bytes=results_bytes,
-            files_per_bucket=-(-table.files // table.buckets),
-            cache_share=cache_share,
-            w=given.get("w"),
-        )
-        row_bytes = row_bytes_of(spec.master_schema, table.row_bytes, list(spec.needed_master_columns))
-        cache_bytes, beside_bytes = HotRows.capacity_in(memory.cache_bytes)
-        cached_rows = table.rows_per_key * (1 - case.stream.missing_share)
-        cached = counted_share(
-            case.stream.keys,
-            HotRows.keys_in(cache_bytes, row_bytes, cached_rows),
-            _SAMPLE_WORTH * HotRows.sample_tuples(cache_bytes, row_bytes),
-        )
-        sweep = _Sweep.of(case, min(cached, MOST_CACHED))
-        loop = sweep.mean_loop(memory.most_w, lambda w: sweep.rows_found(w) * row_bytes <= memory.found_bytes)
-        disk_bytes = memory.disk_bytes + SweepPhase.bytes_beside(memory_bytes)
-        searches = searches_of(loop.pages, table.page_bytes, disk_bytes)
-        # Pages that are searched together begin with a read of their own, whether or not the page before was read.
-        loop = replace(loop, searches=searches, reads=loop.seeks + searches * min(1.0, loop.pages / table.pages))
-        return LoopPlan(
-            settings={"w": memory.most_w, "cache_share": cache_share},
-            memory={
-                "stream buffer": memory.stream_buffer_bytes,
-                "index": pages.index_bytes,
-                "disk buffer": disk_bytes,
-                "rows found": memory.rows_found_bytes,
-                "window": memory.window_bytes,
-                "hot rows": cache_bytes,
-                "hot rows to come": beside_bytes,
-                "results": results_bytes,
-            },
-            loop=loop,
-            loops_per_cycle=1.0,
-            window_tuples=loop.tuples,
-        )
 
-    def times(self, case: JoinCase, plan: LoopPlan, loop_s: float, arrivals_per_s: float) -> Times:
-        """Return the time of the sweep that a tuple waits for, and of its own (D5)."""
-        sweep = _Sweep.of(case, plan.loop.cache_share)
-        unit_s = loop_s / max(_disk_work(plan.loop), 1e-9)
+def _times(case: JoinCase, loop: Loop, loop_s: float, arrivals_per_s: float) -> Times:
+    """Return the time of the sweep that a tuple waits for, and of its own (D5)."""
+    sweep = _Sweep.of(case, loop.cache_share)
+    unit_s = loop_s / max(_disk_work(loop), 1e-9)
 
-        def sweep_s(window_tuples: float) -> float:
-            return _disk_work(sweep.loop(window_tuples)) * unit_s
+    def sweep_s(window_tuples: float) -> float:
+        return _disk_work(sweep.loop(window_tuples)) * unit_s
 
-        # As many tuples arrive in a sweep as it answers.
-        window = increasing_root(lambda tuples: tuples - arrivals_per_s * sweep_s(tuples), plan.loop.tuples)
-        tuples = min(max(window, 1.0), plan.loop.tuples)
-        processing_s = sweep_s(tuples)
-        return Times(min(1.0, window) * processing_s / 2, processing_s)
-
-    def settings_to_try(self, case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
-        """Return several shares of the cache, with the largest windows."""
-        return fitting_settings(
-            lambda cache_share: self.plan(case, memory_bytes, {"cache_share": cache_share}), cache_shares=_CACHE_SHARES
-        )
+    # As many tuples arrive in a sweep as it answers.
+    window = increasing_root(lambda tuples: tuples - arrivals_per_s * sweep_s(tuples), loop.tuples)
+    processing_s = sweep_s(min(max(window, 1.0), loop.tuples))
+    return Times(min(1.0, window) * processing_s / 2, processing_s)
 
 
 def _disk_work(loop: Loop) -> float:
     """Return the bytes that are read, and those that could be read instead of seeking."""
     return loop.bytes_read + loop.seeks * _SEEK_BYTES
+
+
+def settings_to_try(case: JoinCase, memory_bytes: int) -> list[dict[str, float]]:
+    """Return several shares of the cache, with the largest windows."""
+    return fitting_settings(partial(plan, case, memory_bytes), cache_shares=_CACHE_SHARES)

@@ -6,39 +6,44 @@ answer follows from the number of tuples in the system (Little's law), so nothin
 waiting until it leaves the stream buffer, and in processing from then on.
 """
 
+import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.contract import Operator
+from semistream.core.errors import InvalidArgument
 from semistream.core.metrics import Metrics
-from semistream.runtime.local.arrival_times import ArrivalTimes, arrivals_of
 from semistream.runtime.local.self_tuning import SelfTuning
 
 __all__ = ["Replay", "StepCost"]
 
 
+_TIMES_AT_ONCE = 1 << 16
+
+_Floats = npt.NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class StepCost:
-    """The work of one step.
-
-    Attributes
-    ----------
-    elapsed_s
-        The time it took on this machine.
-    before, after
-        The operator's counters around it.
-    """
+    """The time of one step on this machine, and the operator's counters around it."""
 
     elapsed_s: float
     before: Metrics
     after: Metrics
 
 
-def _measured(step: StepCost) -> float:
-    return step.elapsed_s
+class ArrivalTimes(Protocol):
+    """Times of arrival, as in `semistream.workloads.Bursts`."""
+
+    def times_s(self, start: int, count: int) -> _Floats:
+        """Return the seconds at which tuples ``start`` to ``start + count - 1`` arrive, ascending."""
+        ...
 
 
 class Replay:
@@ -85,14 +90,14 @@ class Replay:
         op: Operator,
         batches: Iterable[pa.RecordBatch],
         rate: float | ArrivalTimes,
-        step_cost_s: Callable[[StepCost], float] = _measured,
+        step_cost_s: Callable[[StepCost], float] = lambda step: step.elapsed_s,
         tuning: SelfTuning | None = None,
     ) -> None:
         if tuning is not None:
             tuning.require_for(op)
         self._op = op
         self._batches = iter(batches)
-        self._arrivals = arrivals_of(rate)
+        self._arrivals = _arrivals_of(rate)
         self._step_cost_s = step_cost_s
         self._tuning = tuning
         self.now_s = 0.0
@@ -210,3 +215,59 @@ class Replay:
     def _buffered(self) -> int | None:
         buffered: int | None = getattr(self._op, "buffered", None)
         return buffered
+
+
+def _arrivals_of(rate: float | ArrivalTimes) -> "_Even | _Timed":
+    if isinstance(rate, int | float):
+        return _Even(rate)
+    if not callable(getattr(rate, "times_s", None)):
+        raise InvalidArgument(f"rate={rate!r} is neither tuples per second nor has it times_s(start, count)")
+    return _Timed(rate)
+
+
+class _Even:
+    """One tuple after the other, 1 / rate seconds apart."""
+
+    def __init__(self, rate: float) -> None:
+        if not 0 < rate < math.inf:
+            raise InvalidArgument(f"rate={rate} must be a finite number of tuples per second above 0")
+        self._interval_s = 1 / rate
+
+    def arrival_s(self, tuple_number: int) -> float:
+        return tuple_number * self._interval_s
+
+    def arrived(self, now_s: float, known: int) -> int:
+        """Return how many tuples have arrived by now, at least ``known``."""
+        # Rounding in the division must not leave an arrived tuple behind for ever.
+        next_has = self.arrival_s(known) <= now_s
+        return max(known + int(next_has), int(now_s / self._interval_s + 1e-9) + 1)
+
+    def sum_s(self, start: int, count: int) -> float:
+        """Return the sum of the times at which ``count`` tuples arrive."""
+        return count * (self.arrival_s(start) + self.arrival_s(start + count - 1)) / 2
+
+
+class _Timed:
+    """Times asked for in blocks: a call costs as much as many of its results."""
+
+    def __init__(self, times: ArrivalTimes) -> None:
+        self._times = times
+        self._start = 0
+        self._block: _Floats = np.empty(0)
+
+    def arrival_s(self, tuple_number: int) -> float:
+        if not self._start <= tuple_number < self._start + self._block.size:
+            self._start = tuple_number
+            self._block = self._times.times_s(tuple_number, _TIMES_AT_ONCE)
+        return float(self._block[tuple_number - self._start])
+
+    def arrived(self, now_s: float, known: int) -> int:
+        while self.arrival_s(known) <= now_s:
+            known = self._start + int(np.searchsorted(self._block, now_s, side="right"))
+        return known
+
+    def sum_s(self, start: int, count: int) -> float:
+        first = start - self._start
+        if first >= 0 and first + count <= self._block.size:
+            return float(self._block[first : first + count].sum())
+        return float(self._times.times_s(start, count).sum())

@@ -48,18 +48,10 @@ _LEAST_MARGIN = 1.01
 
 @dataclass(frozen=True)
 class Tuned:
-    """New settings of the join.
+    """New settings of the join."""
 
-    Attributes
-    ----------
-    at_s
-        When, on the clock of the caller.
-    arrivals_per_s
-        The rate that it has to serve.
-    """
-
-    at_s: float
-    arrivals_per_s: float
+    at_s: float  # on the clock of the caller
+    arrivals_per_s: float  # the rate that it has to serve
     b: int
     w: int
     memory_bytes: int
@@ -132,10 +124,7 @@ class SelfTuning:
     def observe(self, now_s: float, arrived: int) -> None:
         """Note how many tuples have arrived in all, taken by the operator or not, and retune if needed.
 
-        Parameters
-        ----------
-        now_s
-            Seconds from any moment on; they never fall.
+        ``now_s`` counts from any moment on, and never falls.
         """
         self._follow_version()
         if not self._recent:
