@@ -1,6 +1,8 @@
 """Which version a micro-batch is joined with: decided once, whoever asks and whenever."""
 
+import json
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -71,7 +73,7 @@ def test_a_pinned_version_that_is_gone_is_an_error_that_names_it(table: MasterTa
 def test_a_newest_version_that_cannot_be_read_is_an_error_and_pins_nothing(table: MasterTable, tmp_path: Path) -> None:
     table.replace(_rows(2))
     manifest = tmp_path / "t" / "versions" / f"{2:020d}.json"
-    manifest.write_text(manifest.read_text().replace("2", "3"))
+    manifest.write_text(manifest.read_text().replace('"rows": 2', '"rows": 3'))
     with pytest.raises(DamagedTable, match=r"altered or truncated|not a table manifest"):
         pinned_version(table, QUERY, 0)
     assert not (tmp_path / "t" / "_pins").exists()
@@ -119,3 +121,34 @@ def test_pins_work_on_any_filesystem(tmp_path: Path) -> None:
     table.replace(_rows(2))
     assert pinned_version(table, QUERY, 0).version == 1
     assert pinned_version(table, QUERY, 1).version == 2
+
+
+def test_a_pin_never_opens_another_table_that_was_staged_in_the_same_folder(table: MasterTable, tmp_path: Path) -> None:
+    newest = table.replace(_rows(2))
+    pinned_version(table, QUERY, 0)
+    for folder in ("data", "versions"):
+        shutil.rmtree(tmp_path / "t" / folder)
+    other = ss.stage(_rows(3), tmp_path / "t", key="k").replace(_rows(4))
+    assert other.version == newest.version
+    with pytest.raises(PinFailed, match="another table"):
+        pinned_version(table, QUERY, 0)
+
+
+def test_a_pin_never_opens_another_version_with_its_number(table: MasterTable, tmp_path: Path) -> None:
+    second = table.replace(_rows(2))
+    pinned_version(table, QUERY, 0)
+    (tmp_path / "t" / "versions" / f"{2:020d}.json").unlink()
+    again = table.replace(_rows(3))
+    for known in (table, again):
+        with pytest.raises(PinFailed, match=r"another version 2 .* restore that version"):
+            pinned_version(known, QUERY, 0)
+    assert pinned_version(second, QUERY, 0) is second, "its files are still there"
+    assert pinned_version(table, QUERY, 1).version_id == again.version_id
+
+
+def test_a_pin_of_the_first_release_is_followed(table: MasterTable, tmp_path: Path) -> None:
+    pinned_version(table, QUERY, 0)
+    table.replace(_rows(2))
+    pin = tmp_path / "t" / "_pins" / QUERY / "0"
+    pin.write_text(json.dumps({"table_id": table.table_id, "version": 1}))
+    assert pinned_version(table.latest(), QUERY, 0).version == 1

@@ -190,6 +190,9 @@ def test_sources_of_every_kind(tmp_path: Path) -> None:
         assert read_all(table).equals(rows), name
     partitioned = stage(tmp_path / "hive", tmp_path / "tables" / "hive", key="k", layout="heap")
     assert read_all(partitioned).column_names == [*rows.column_names, "part"]
+    for inside in (tmp_path / "hive" / "part=1", tmp_path / "hive" / "part=1" / "a.parquet"):
+        table = stage(inside, tmp_path / "tables" / inside.name, key="k", layout="heap")
+        assert read_all(table).column_names == rows.column_names, "folders above the data are no columns"
 
 
 def test_progress_counts_the_rows_taken(tmp_path: Path) -> None:

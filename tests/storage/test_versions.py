@@ -1,5 +1,6 @@
 """Versions: whole or absent, never changed, and removed only when asked."""
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -18,6 +19,7 @@ import pytest
 
 from semistream.core.errors import (
     ConcurrentWrite,
+    DamagedTable,
     EmptyTable,
     InvalidArgument,
     SchemaMismatch,
@@ -25,9 +27,10 @@ from semistream.core.errors import (
     TableNotFound,
 )
 from semistream.storage import MasterTable, open_table, stage
-from semistream.storage.files.manifest import DataFile, TableForm, publish_version, read_manifest
+from semistream.storage.files.manifest import DataFile, TableForm, _seal, publish_version, read_manifest
 from semistream.storage.files.store import LocalStore, open_store
 from semistream.storage.writing.page_writer import write_data_file
+from semistream.storage.writing.write_job import WriteJob
 from tests.depth import slow_unless
 from tests.storage.cases import by_arrival, files_under, make_rows, read_all
 
@@ -155,7 +158,7 @@ def test_everything_is_on_disk_before_the_version_is_published(tmp_path: Path, m
 def _write_bucket(arguments: tuple[str, TableForm, int]) -> DataFile:
     path, form, bucket = arguments
     rows = make_rows(200, seed=bucket).combine_chunks().to_batches()
-    file = write_data_file(open_store(path), form, bucket, rows)
+    file = write_data_file(WriteJob.begin(open_store(path)), form, bucket, rows)
     assert file is not None
     return file
 
@@ -378,3 +381,83 @@ def test_the_key_is_known_in_any_order(tmp_path: Path) -> None:
     assert table.is_key(["b", "a"])
     assert not table.is_key(["a"])
     assert not table.is_key(["a", "c"])
+
+
+def test_a_number_given_twice_is_another_version(tmp_path: Path) -> None:
+    """As after a restore from a backup, or when somebody removes the newest manifest."""
+    table = stage(make_rows(50), tmp_path / "t", key="k")
+    second = table.append(make_rows(5))
+    os.unlink(tmp_path / "t" / "versions" / f"{2:020d}.json")
+    again = table.append(make_rows(7))
+    assert again.version == second.version
+    assert again.version_id != second.version_id
+    assert again.version_id == open_table(tmp_path / "t").version_id
+    assert again.bucket(0).version_id == again.version_id
+
+
+def test_a_damaged_newest_version_is_left_behind_by_a_rollback(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    first = stage(make_rows(50), path, key="k")
+    first.append(make_rows(5))
+    manifest = path / "versions" / f"{2:020d}.json"
+    manifest.write_bytes(manifest.read_bytes()[:-9])
+    with pytest.raises(DamagedTable, match=r"open_table\(path, version\).rollback\(\)"):
+        open_table(path)
+    back = open_table(path, version=1).rollback()
+    assert back.version == 3
+    assert read_all(back).equals(read_all(first))
+    assert open_table(path).version_id == back.version_id
+    assert back.append(make_rows(5)).num_rows == 55
+    assert back.versions() == [1, 2, 3, 4]
+
+
+def test_a_rollback_needs_the_files_of_its_version(tmp_path: Path) -> None:
+    first = stage(make_rows(50), tmp_path / "t", key="k", buckets=2)
+    first.replace(make_rows(5))
+    assert first.bucket(0).rollback().num_rows == 50, "all buckets, whichever is viewed"
+    os.unlink(tmp_path / "t" / first.pages.files[0].path)
+    with pytest.raises(DamagedTable, match="is missing"):
+        first.rollback()
+    assert open_table(tmp_path / "t").version == 3
+
+
+def test_an_append_reads_the_newest_manifest_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = stage(make_rows(50), tmp_path / "t", key="k", buckets=4)
+    read, names = LocalStore.read, []
+
+    def counted(store: LocalStore, name: str) -> bytes:
+        names.append(name)
+        return read(store, name)
+
+    monkeypatch.setattr(LocalStore, "read", counted)
+    for _ in range(5):
+        table = table.append(make_rows(50))
+        assert names == [f"versions/{table.version - 1:020d}.json"]
+        names.clear()
+
+
+def test_tables_of_the_first_format_are_read_and_grow(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    stage(make_rows(50), path, key="k")
+    manifest = path / "versions" / f"{1:020d}.json"
+    fields = json.loads(manifest.read_bytes())
+    manifest.write_bytes(_seal({**fields, "format_version": 1}))
+    assert b"\n" in manifest.read_bytes(), "the first format had line breaks"
+    assert open_table(path).append(make_rows(5)).num_rows == 55
+
+
+def test_a_forked_child_does_not_keep_the_writers_lock(tmp_path: Path) -> None:
+    table = stage(make_rows(50), tmp_path / "t", key="k")
+    read, write = os.pipe()
+    with table.store.writing():
+        child = os.fork()
+        if child == 0:
+            os.read(read, 1)
+            os._exit(0)
+    try:
+        table.append(make_rows(5))
+    finally:
+        os.write(write, b".")
+        os.waitpid(child, 0)
+        os.close(read)
+        os.close(write)

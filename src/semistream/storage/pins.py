@@ -3,7 +3,7 @@
 The tasks of a batch, their retries and a replay of the batch after a crash all need the same version. The first task
 to ask writes it down under the batch's number, and all others read it there::
 
-    _pins/<query>/<batch>      {"table_id": ..., "version": ...}
+    _pins/<query>/<batch>      {"table_id": ..., "version": ..., "version_id": ...}
 
 A local or shared POSIX folder gives a name out once, by a hard link. Other filesystems of pyarrow cannot: two first
 tasks of a batch may decide differently while a new version is being published. Keep the pins in a local or shared
@@ -53,7 +53,8 @@ def pinned_version(table: MasterTable, query: str, batch: int, store: Store | No
         return _open(table, pinned, query, batch)
     newest = table.latest()
     _require_same_table(table, newest.table_id, table.path)
-    content = json.dumps({"table_id": newest.table_id, "version": newest.version}).encode("ascii")
+    fields = {"table_id": newest.table_id, "version": newest.version, "version_id": newest.version_id}
+    content = json.dumps(fields).encode("ascii")
     try:
         store.make_folder(folder)
         store.publish(name, content)
@@ -68,35 +69,44 @@ def pinned_version(table: MasterTable, query: str, batch: int, store: Store | No
         _remove_old(store, folder, batch)
     # Reading it back lets one task decide for all, even on a filesystem that overwrites.
     pinned = _read(store, name, table)
-    if pinned is None or pinned == newest.version:
+    if pinned is None or pinned[1] == newest.version_id:
         return newest
     return _open(table, pinned, query, batch)
 
 
-def _open(table: MasterTable, version: int, query: str, batch: int) -> MasterTable:
-    if version == table.version:
+def _open(table: MasterTable, pinned: tuple[int, str | None], query: str, batch: int) -> MasterTable:
+    version, version_id = pinned
+    if version_id == table.version_id:
         return table
     try:
-        return table.at_version(version)
+        found = table.at_version(version)
     except TableNotFound:
         raise TableNotFound(
             f"batch {batch} of query {query} began with version {version} of {table.path}, which has been removed: "
             "keep more versions with expire_versions(keep=...), or start from a new checkpoint"
         ) from None
+    _require_same_table(table, found.table_id, table.path)
+    if version_id not in (None, found.version_id):
+        raise PinFailed(
+            f"batch {batch} of query {query} began with another version {version} of {table.path} than the one there "
+            "now, as after a restore from a backup: restore that version, or start from a new checkpoint"
+        )
+    return found
 
 
-def _read(store: Store, name: str, table: MasterTable) -> int | None:
+def _read(store: Store, name: str, table: MasterTable) -> tuple[int, str | None] | None:
+    """Return the number and the id of the pinned version; pins of the first release have no id."""
     try:
         raw = store.read(name)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         fields = json.loads(raw)
-        table_id, version = str(fields["table_id"]), int(fields["version"])
-    except (ValueError, KeyError, TypeError):
+        table_id, version, version_id = str(fields["table_id"]), int(fields["version"]), fields.get("version_id")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DamagedTable(f"{store.locate(name)} is not a pin of a batch: remove it to let the batch choose") from None
     _require_same_table(table, table_id, store.locate(name))
-    return version
+    return version, version_id
 
 
 def _require_same_table(table: MasterTable, table_id: str, where: str) -> None:

@@ -9,18 +9,15 @@ import pyarrow.fs as pafs
 
 from semistream.core.errors import InvalidArgument, TableExists, UnknownColumn
 from semistream.core.sizes import parse_bytes
-from semistream.storage.files.manifest import TableForm
+from semistream.storage.files.manifest import LAYOUTS, MAX_BUCKETS, TableForm
 from semistream.storage.files.store import Store, open_store
 from semistream.storage.table import MasterTable
 from semistream.storage.writing.page_writer import key_coder
 from semistream.storage.writing.schema_match import stored_schema
 from semistream.storage.writing.sources import open_source
-from semistream.storage.writing.version_writer import Progress, holds_only_litter, remove_litter, write_version
+from semistream.storage.writing.version_writer import Progress, holds_only_litter, remove_dead_writers, write_version
 
 __all__ = ["stage"]
-
-_LAYOUTS = ("clustered", "heap")
-_MAX_BUCKETS = 100_000  # file names have five digits for them
 
 
 def stage(
@@ -77,8 +74,7 @@ def stage(
     store.make_folders()
     with store.writing():
         _require_free(store)
-        if store.excludes_writers:
-            remove_litter(store)
+        remove_dead_writers(store)
         manifest = write_version(store, form, 1, source, kept_files=(), memory_bytes=memory_bytes, progress=progress)
     return MasterTable(store, manifest)
 
@@ -99,10 +95,10 @@ def _form(schema: pa.Schema, key: str | Sequence[str], layout: str, buckets: int
     for name in names:
         if name not in schema.names:
             raise UnknownColumn(f"key column {name!r} is not in the data: its columns are {', '.join(schema.names)}")
-    if layout not in _LAYOUTS:
+    if layout not in LAYOUTS:
         raise InvalidArgument(f"layout={layout!r} is not a layout: choose 'clustered' or 'heap'")
-    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= _MAX_BUCKETS:
-        raise InvalidArgument(f"buckets={buckets!r} must be a whole number from 1 to {_MAX_BUCKETS}")
+    if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= MAX_BUCKETS:
+        raise InvalidArgument(f"buckets={buckets!r} must be a whole number from 1 to {MAX_BUCKETS}")
     form = TableForm(uuid.uuid4().hex, schema, names, layout, buckets, page_bytes)
     key_coder(form)  # refuses types that cannot be keys
     return form

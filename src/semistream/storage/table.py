@@ -8,15 +8,15 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from semistream.core.errors import InvalidArgument
+from semistream.core.errors import DamagedTable, InvalidArgument
 from semistream.core.sizes import parse_bytes
-from semistream.storage.files.manifest import Manifest, list_versions, manifest_name, read_manifest
+from semistream.storage.files.manifest import Manifest, list_versions, manifest_name, publish_version, read_manifest
 from semistream.storage.files.page_index import read_page_index
-from semistream.storage.files.store import VERSIONS, Store, open_store
+from semistream.storage.files.store import DATA, VERSIONS, Store, open_store
 from semistream.storage.reading.page_directory import PageDirectory
 from semistream.storage.reading.verification import verify_table
 from semistream.storage.writing.sources import open_source
-from semistream.storage.writing.version_writer import Progress, remove_litter, write_version
+from semistream.storage.writing.version_writer import Progress, remove_dead_writers, remove_litter, write_version
 
 __all__ = ["MasterTable", "open_table"]
 
@@ -43,8 +43,13 @@ class MasterTable:
 
     @property
     def version(self) -> int:
-        """Counts from 1; each append or replace adds one."""
+        """Counts from 1; each change adds one."""
         return self._manifest.version
+
+    @property
+    def version_id(self) -> str:
+        """An id of this version alone. A number can be given twice, as after a restore from a backup; this cannot."""
+        return f"{self.table_id}-{self.version}-{self._manifest.checksum}"
 
     @property
     def schema(self) -> pa.Schema:
@@ -94,8 +99,9 @@ class MasterTable:
     def pages(self) -> PageDirectory:
         """Where every page is; read at first use."""
         files = sorted(self._manifest.files, key=lambda file: file.bucket)  # stable: oldest first in a bucket
-        indexes = [read_page_index(self.store, file) for file in files]
-        return PageDirectory.build(files, indexes, buckets=self.buckets, clustered=self.layout == "clustered")
+        clustered = self.layout == "clustered"
+        indexes = [read_page_index(self.store, file, clustered=clustered) for file in files]
+        return PageDirectory.build(files, indexes, buckets=self.buckets, clustered=clustered)
 
     def bucket(self, bucket: int) -> "MasterTable":
         """Return a view of this version with the rows of one bucket alone, possibly none.
@@ -150,8 +156,7 @@ class MasterTable:
         source = open_source(data)
         with self.store.writing():
             newest = read_manifest(self.store)
-            if self.store.excludes_writers:
-                remove_litter(self.store)
+            remove_dead_writers(self.store)
             manifest = write_version(
                 self.store,
                 newest.form,
@@ -162,6 +167,23 @@ class MasterTable:
                 progress=progress,
             )
         return MasterTable(self.store, manifest)
+
+    def rollback(self) -> "MasterTable":
+        """Publish the rows of this version again, as the newest version, and return that.
+
+        It is the way back after a mistake, and after damage of the newest manifest, when ``open_table(path)`` fails:
+        ``open_table(path, version=7).rollback()``. The newest version keeps its number; the returned one has the next.
+        """
+        with self.store.writing():
+            manifest = read_manifest(self.store, self.version)
+            present = set(self.store.names(DATA) or ())
+            for path in (path for file in manifest.files for path in (file.path, file.index_path)):
+                if path.removeprefix(f"{DATA}/") not in present:
+                    raise DamagedTable(
+                        f"{self.store.locate(path)} is missing: restore it, or roll back to another version"
+                    )
+            newest = list_versions(self.store)[-1]
+            return MasterTable(self.store, publish_version(self.store, manifest.form, newest + 1, manifest.files))
 
     def verify(self) -> None:
         """Read the whole version and raise DamagedTable unless it is exactly as written."""

@@ -16,7 +16,7 @@ from tests.storage.cases import files_under, make_rows
 
 def attempt(job: WriteJob, path: Path) -> DataFile:
     form = read_manifest(LocalStore(str(path))).form
-    file = write_data_file(job, form, 0, make_rows(50).combine_chunks().to_batches(), job_id=job.job_id)
+    file = write_data_file(job, form, 0, make_rows(50).combine_chunks().to_batches())
     assert file is not None
     return file
 

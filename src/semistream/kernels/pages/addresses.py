@@ -10,9 +10,11 @@ import numba
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 
-__all__ = ["byte_at", "copy_bytes", "word_at"]
+__all__ = ["byte_at", "copy_bytes", "int32_at", "uint16_at", "word_at"]
 
 _BYTE = ir.IntType(8)
+_INT16 = ir.IntType(16)
+_INT32 = ir.IntType(32)
 _WORD = ir.IntType(64)
 
 
@@ -28,6 +30,26 @@ def word_at(_: Any, address: Any) -> Any:
         return _load(builder, arguments[0], _WORD)
 
     return types.int64(types.uint64), generate
+
+
+@numba.extending.intrinsic
+def int32_at(_: Any, address: Any) -> Any:
+    """Return the 4 bytes at an address as a signed number."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], _INT32.as_pointer()), align=1)
+
+    return types.int32(types.uint64), generate
+
+
+@numba.extending.intrinsic
+def uint16_at(_: Any, address: Any) -> Any:
+    """Return the 2 bytes at an address as an unsigned number."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], _INT16.as_pointer()), align=1)
+
+    return types.uint16(types.uint64), generate
 
 
 @numba.extending.intrinsic

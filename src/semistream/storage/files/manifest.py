@@ -1,13 +1,13 @@
 """The manifest of one version: what the table is and which files hold its rows.
 
 A manifest is JSON in one fixed spelling, so that its checksum covers every byte. A writer creates it last: a version
-exists when its manifest does.
+exists when its manifest does. Nothing in it is trusted before it was checked: it names files to read and to remove.
 """
 
 import base64
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,13 +15,29 @@ import pyarrow as pa
 import xxhash
 
 from semistream.core.errors import ConcurrentWrite, DamagedTable, TableNotFound
-from semistream.storage.files.store import VERSIONS, Store
+from semistream.storage.files.store import DATA, VERSIONS, Store
 
-__all__ = ["DataFile", "Manifest", "TableForm", "list_versions", "manifest_name", "publish_version", "read_manifest"]
+__all__ = [
+    "DATA_NAME",
+    "LAYOUTS",
+    "MAX_BUCKETS",
+    "DataFile",
+    "Manifest",
+    "TableForm",
+    "list_versions",
+    "manifest_name",
+    "publish_version",
+    "read_manifest",
+]
 
 FORMAT = "semistream-table"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+LAYOUTS = ("clustered", "heap")
+MAX_BUCKETS = 100_000  # file names have five digits for them
+DATA_NAME = re.compile(r"[0-9a-f]{32}-b(\d{5})(\.pages)?\.arrow")
 _MANIFEST_NAME = re.compile(r"(\d{20})\.json")
+_TABLE_ID = re.compile(r"[0-9a-f]{32}")
+_CHECKSUM = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
@@ -58,12 +74,15 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A whole version of a table."""
+    """A whole version of a table.
+
+    ``checksum`` tells two versions with the same number apart, as after a restore from a backup.
+    """
 
     form: TableForm
     version: int
-    created_at: str
     files: tuple[DataFile, ...]
+    checksum: str
 
 
 def manifest_name(version: int) -> str:
@@ -78,16 +97,15 @@ def list_versions(store: Store) -> list[int]:
 
 def publish_version(store: Store, form: TableForm, version: int, files: tuple[DataFile, ...]) -> Manifest:
     """Publish ``files``, which are complete and durable, as version ``version`` of the table."""
-    created_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    manifest = Manifest(form, version, created_at, files)
-    store.sync_folder("data")
+    store.sync_folder(DATA)
+    fields = _fields(form, version, files)
     try:
-        store.publish(manifest_name(version), _encode(manifest))
+        store.publish(manifest_name(version), _seal(fields))
     except FileExistsError:
         raise ConcurrentWrite(
             f"version {version} of {store.locate()} was published by another writer: open it and write again"
         ) from None
-    return manifest
+    return Manifest(form, version, files, fields["checksum"])
 
 
 def read_manifest(store: Store, version: int | None = None) -> Manifest:
@@ -114,56 +132,89 @@ def _spans(versions: list[int]) -> str:
     return f"version {versions[0]}" if len(versions) == 1 else f"versions {versions[0]} to {versions[-1]}"
 
 
-def _encode(manifest: Manifest) -> bytes:
-    form = manifest.form
-    return _seal(
-        {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "table_id": form.table_id,
-            "version": manifest.version,
-            "created_at": manifest.created_at,
-            "schema": base64.b64encode(form.schema.serialize()).decode("ascii"),
-            "key": list(form.key),
-            "layout": form.layout,
-            "buckets": form.buckets,
-            "page_bytes": form.page_bytes,
-            "rows": sum(file.rows for file in manifest.files),
-            "bytes": sum(file.bytes for file in manifest.files),
-            "files": [asdict(file) for file in manifest.files],
-        }
-    )
+def _fields(form: TableForm, version: int, files: tuple[DataFile, ...]) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "table_id": form.table_id,
+        "version": version,
+        "created_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "schema": base64.b64encode(form.schema.serialize()).decode("ascii"),
+        "key": list(form.key),
+        "layout": form.layout,
+        "buckets": form.buckets,
+        "page_bytes": form.page_bytes,
+        "rows": sum(file.rows for file in files),
+        "bytes": sum(file.bytes for file in files),
+        "files": [vars(file) for file in files],
+    }
 
 
 def _seal(fields: dict[str, Any]) -> bytes:
-    digest = xxhash.xxh3_64_hexdigest(json.dumps(fields, indent=1).encode("ascii"))
-    return json.dumps({**fields, "checksum": digest}, indent=1).encode("ascii")
+    """Add the checksum of all other fields, and return the content of the file."""
+    indent = 1 if fields.get("format_version") == 1 else None  # the first format had line breaks
+    fields.pop("checksum", None)
+    fields["checksum"] = xxhash.xxh3_64_hexdigest(json.dumps(fields, indent=indent).encode("ascii"))
+    return json.dumps(fields, indent=indent).encode("ascii")
 
 
 def _decode(raw: bytes, version: int, where: str) -> Manifest:
-    remedy = "restore the file from a copy, or open another version"
+    remedy = "restore the file from a copy, or publish an older version with open_table(path, version).rollback()"
     try:
         fields = json.loads(raw)
         format_name, format_version = fields["format"], fields["format_version"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise DamagedTable(f"{where} is not a table manifest: {remedy}") from None
-    if format_name != FORMAT or format_version != FORMAT_VERSION:
+    if format_name != FORMAT or format_version not in (1, FORMAT_VERSION):
         raise DamagedTable(
             f"{where} has format {format_name!r} version {format_version!r}, this library reads {FORMAT!r} "
             f"version {FORMAT_VERSION}: open it with the library that wrote it"
         )
-    fields.pop("checksum", None)
     # Encoding it again and comparing bytes also catches a change that parses to the same values.
     if _seal(fields) != raw or fields["version"] != version:
         raise DamagedTable(f"{where} has been altered or truncated (its checksum does not match): {remedy}")
-    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields["schema"])))
-    form = TableForm(
-        table_id=fields["table_id"],
-        schema=schema,
-        key=tuple(fields["key"]),
-        layout=fields["layout"],
-        buckets=fields["buckets"],
-        page_bytes=fields["page_bytes"],
-    )
-    files = tuple(DataFile(**file) for file in fields["files"])
-    return Manifest(form, version, fields["created_at"], files)
+    try:
+        form = _form(fields)
+        files = tuple(_data_file(file, form.buckets) for file in fields["files"])
+        _require(len({file.path for file in files}) == len(files), "a file is named twice")
+    except (DamagedTable, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise DamagedTable(f"{where} was not written by this library ({_first_line(error)}): {remedy}") from None
+    return Manifest(form, version, files, fields["checksum"])
+
+
+def _form(fields: dict[str, Any]) -> TableForm:
+    """Check everything that decides what is read: whoever can write the folder can also compute a checksum."""
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields["schema"], validate=True)))
+    key, layout, buckets, page_bytes = (fields[name] for name in ("key", "layout", "buckets", "page_bytes"))
+    _require(_TABLE_ID.fullmatch(fields["table_id"]), "table_id is no id")
+    _require(bool(key) and all(schema.names.count(name) == 1 for name in key), f"key={key!r} is not in the schema")
+    _require(layout in LAYOUTS, f"layout={layout!r}")
+    _require(_is_count(buckets) and 1 <= buckets <= MAX_BUCKETS, f"buckets={buckets!r}")
+    _require(_is_count(page_bytes), f"page_bytes={page_bytes!r}")
+    return TableForm(fields["table_id"], schema, tuple(key), layout, buckets, page_bytes)
+
+
+def _data_file(fields: dict[str, Any], buckets: int) -> DataFile:
+    file = DataFile(**fields)
+    folder, _, name = file.path.partition("/")
+    named = DATA_NAME.fullmatch(name)
+    _require(folder == DATA and named and not named[2], f"path={file.path!r} is not the name of a data file")
+    _require(file.index_path == f"{file.path[: -len('.arrow')]}.pages.arrow", f"index_path={file.index_path!r}")
+    counts = (file.bucket, file.rows, file.bytes, file.pages, file.file_bytes, file.index_bytes)
+    _require(all(map(_is_count, counts)) and file.bucket < buckets, f"sizes of {file.path}: {counts}")
+    checksums = (file.header_checksum, file.footer_checksum, file.index_checksum)
+    _require(all(map(_CHECKSUM.fullmatch, checksums)), f"checksums of {file.path}: {checksums}")
+    return file
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _require(holds: object, problem: str) -> None:
+    if not holds:
+        raise DamagedTable(problem)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

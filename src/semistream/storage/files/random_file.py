@@ -1,16 +1,18 @@
 """A file opened for reading at given offsets, into memory that the caller owns."""
 
 import os
+import stat
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.fs as pafs
 
+from semistream.core.errors import DamagedTable
 from semistream.kernels.pages.page_reads import read_stretches
 from semistream.storage.files.c_functions import PREADV2, READ_IF_CACHED
 
-__all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile"]
+__all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile", "open_regular"]
 
 # The page cache may hold a file in units of up to this size, and drops only units that lie whole inside a range.
 _CACHE_UNIT_BYTES = 4 << 20
@@ -43,11 +45,20 @@ class RandomFile(Protocol):
     def close(self) -> None: ...
 
 
+def open_regular(path: str) -> int:
+    """Open a file for reading and return its descriptor; a link, a pipe or a device is refused, not waited for."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise DamagedTable(f"{path} is not a regular file: restore it from a copy")
+    return fd
+
+
 class LocalFile:
     """A local file: one system call per read, and hints to the page cache where the platform has them."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = open_regular(path)
         self.size = os.fstat(self._fd).st_size
 
     def read_into(self, offset: int, view: memoryview) -> int:

@@ -18,8 +18,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from semistream.core.errors import ConcurrentWrite, InvalidArgument
-from semistream.storage.files.random_file import LocalFile, RandomFile, RemoteFile
+from semistream.core.errors import ConcurrentWrite, DamagedTable, InvalidArgument
+from semistream.storage.files.random_file import LocalFile, RandomFile, RemoteFile, open_regular
 
 __all__ = [
     "DATA",
@@ -88,9 +88,21 @@ class Store(Protocol):
         """Hold the table against other writers."""
 
 
+_held_locks: set[int] = set()
+
+
+def _release_in_child() -> None:
+    # A fork shares the lock: the child would hold the table for as long as it lives.
+    while _held_locks:
+        os.close(_held_locks.pop())
+
+
+os.register_at_fork(after_in_child=_release_in_child)
+
+
 @dataclass(frozen=True)
 class LocalStore:
-    """A folder of this machine."""
+    """A folder of this machine. Symbolic links inside it are refused: they would lead reads and removals elsewhere."""
 
     root: str
 
@@ -101,37 +113,42 @@ class LocalStore:
     def locate(self, name: str = "") -> str:
         return os.path.join(self.root, name) if name else self.root
 
+    def _path(self, name: str) -> str:
+        """Return the path of a file or folder of the table."""
+        path = self.root
+        for part in filter(None, name.split("/")):
+            path = os.path.join(path, part)
+            if os.path.islink(path):
+                raise DamagedTable(f"{path} is a symbolic link, which a table never has: put the files there instead")
+        return path
+
     def names(self, folder: str = "") -> list[str] | None:
         try:
-            return sorted(os.listdir(self.locate(folder)))
+            return sorted(os.listdir(self._path(folder)))
         except FileNotFoundError:
             return None
 
     def read(self, name: str) -> bytes:
-        with open(self.locate(name), "rb") as file:
+        with open(open_regular(self._path(name)), "rb") as file:
             return file.read()
 
     def open(self, name: str) -> RandomFile:
-        return LocalFile(self.locate(name))
+        return LocalFile(self._path(name))
 
     def make_folders(self) -> None:
         for folder in ("", DATA, VERSIONS):
-            os.makedirs(self.locate(folder), exist_ok=True)
-        self.sync_folder("")
-        self.sync_folder("..")
+            self.make_folder(folder)
+        for path in (self.root, os.path.dirname(self.root)):
+            _sync(path)
 
     def make_folder(self, folder: str) -> None:
-        os.makedirs(self.locate(folder), exist_ok=True)
+        os.makedirs(self._path(folder), exist_ok=True)
 
     def create(self, name: str) -> OutputFile:
-        return _SyncedFile(self.locate(name))
+        return _SyncedFile(self._path(name))
 
     def sync_folder(self, folder: str) -> None:
-        fd = os.open(self.locate(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _sync(self._path(folder))
 
     def publish(self, name: str, content: bytes) -> None:
         folder = os.path.dirname(name)
@@ -142,15 +159,15 @@ class LocalStore:
                 file.write(content)
             finally:
                 file.close()
-            os.link(self.locate(unfinished), self.locate(name))  # fails when the name exists, unlike a rename
+            os.link(self._path(unfinished), self._path(name))  # fails when the name exists, unlike a rename
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(self.locate(unfinished))
         self.sync_folder(folder)
 
     def remove(self, name: str) -> None:
-        path = self.locate(name)
-        if os.path.isdir(path) and not os.path.islink(path):
+        path = self._path(name)
+        if os.path.isdir(path):
             shutil.rmtree(path)
         else:
             with suppress(FileNotFoundError):
@@ -161,7 +178,8 @@ class LocalStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        fd = os.open(self.locate(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(self._path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        _held_locks.add(fd)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,7 +191,18 @@ class LocalStore:
                 ) from None
             yield
         finally:
-            os.close(fd)  # the lock goes with it
+            if fd in _held_locks:  # not in a child
+                _held_locks.remove(fd)
+                fcntl.flock(fd, fcntl.LOCK_UN)  # a child that has just been forked may still share it
+                os.close(fd)
+
+
+def _sync(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 class _SyncedFile:

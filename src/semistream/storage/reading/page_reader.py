@@ -16,6 +16,7 @@ from semistream.kernels.pages.page_reads import first_altered
 from semistream.storage.files.c_functions import DIGEST
 from semistream.storage.files.random_file import Access, RandomFile
 from semistream.storage.files.store import LocalStore
+from semistream.storage.reading.page_check import PageCheck
 from semistream.storage.reading.page_directory import PageDirectory
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class PageReader:
         self._drop_behind = io == "drop_behind"
         self._access = access
         self._page_schema = table.schema
+        self._check = PageCheck(table.schema)
         self.header = bytes(table.schema.serialize())
         # Threads inside Arrow would cost more than they save on pages that need no decompression.
         self._options = pa.ipc.IpcReadOptions(use_threads=False)
@@ -134,6 +136,8 @@ class PageReader:
         self._verify(page, 1, content)
         try:
             rows: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(content), self._page_schema)
+            if not self._check.is_complete:
+                rows.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             raise self._damaged_page(page, f"does not decode ({str(error).splitlines()[0]})") from None
         if self.schema is not self._page_schema:
@@ -182,12 +186,21 @@ class PageReader:
     def _verify(self, first: int, count: int, view: memoryview) -> None:
         """Raise unless ``view`` begins with exactly the bytes written as these pages."""
         run = slice(first, first + count)
-        begins = (self.pages.offset[run] - self.pages.offset[first]).tolist()
+        starts = self.pages.offset[run] - self.pages.offset[first]
+        begins = starts.tolist()
         ends = [*begins[1:], self.run_bytes(first, count)]
         digest = xxhash.xxh3_64_intdigest
         for at, (begin, end, checksum) in enumerate(zip(begins, ends, self.pages.checksum[run].tolist(), strict=True)):
             if digest(view[begin:end]) != checksum:
                 raise self._damaged_page(first + at, "has been altered (its checksum does not match)")
+        self._require_sound(np.arange(first, first + count), np.frombuffer(view, dtype=np.uint8), starts)
+
+    def _require_sound(
+        self, pages: npt.NDArray[np.int64], raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]
+    ) -> None:
+        wrong = self._check.first_malformed(raw, starts, self.pages.length[pages], self.pages.rows[pages])
+        if wrong >= 0:
+            raise self._damaged_page(int(pages[wrong]), "is not a record batch of the table's schema")
 
     def read_scattered(self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """Read and verify distinct pages in ascending order into ``memory``, and return where each begins.
@@ -242,11 +255,14 @@ class PageReader:
             altered = next(wrong, -1)
         if altered >= 0:
             raise self._damaged_page(int(pages[altered]), "has been altered (its checksum does not match)")
+        self._require_sound(pages, memory, starts)
 
     def decode(self, first: int, count: int, view: memoryview) -> pa.Table:
         """Return the pages in ``view``, behind `header`, as a table that uses its memory."""
         try:
             table: pa.Table = pa.ipc.open_stream(pa.py_buffer(view), options=self._options).read_all()
+            if not self._check.is_complete:
+                table.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise self._damaged_page(first, f"or one of the {count - 1} after it does not decode ({reason})") from None

@@ -4,9 +4,7 @@ A writer touches only its own two new files and returns a small record of them: 
 version, and one publishes it.
 """
 
-import uuid
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +16,10 @@ from semistream.kernels.keys.key_codes import KeyCoder
 from semistream.storage.files.manifest import DataFile, TableForm
 from semistream.storage.files.page_index import PageIndex
 from semistream.storage.files.row_sizes import batch_overhead_bytes, row_bits
-from semistream.storage.files.store import DATA, OutputFile
+from semistream.storage.files.store import OutputFile
+from semistream.storage.writing.write_job import WriteJob
 
-__all__ = ["NewFiles", "key_coder", "write_data_file"]
-
-
-class NewFiles(Protocol):
-    """Where data files are created: a store, or a `WriteJob`."""
-
-    def create(self, name: str) -> OutputFile: ...
-    def remove(self, name: str) -> None: ...
+__all__ = ["key_coder", "write_data_file"]
 
 
 def key_coder(form: TableForm) -> KeyCoder:
@@ -35,21 +27,17 @@ def key_coder(form: TableForm) -> KeyCoder:
     return KeyCoder(form.key, [form.schema.field(name).type for name in form.key])
 
 
-def write_data_file(
-    store: NewFiles, form: TableForm, bucket: int, batches: Iterable[pa.RecordBatch], *, job_id: str = ""
-) -> DataFile | None:
+def write_data_file(job: WriteJob, form: TableForm, bucket: int, batches: Iterable[pa.RecordBatch]) -> DataFile | None:
     """Write all of ``batches``, rows of one bucket in their final order, as one data file with its index.
 
     Parameters
     ----------
-    store, form
-        Where the table is, and what it is.
+    job, form
+        The writing that the file is part of, and the table's properties.
     bucket
         The bucket that the rows belong to.
     batches
         Rows with exactly the table's schema; sorted by key code when the layout is clustered.
-    job_id
-        Hexadecimal digits that begin the names of the files, so that a job can find its own.
 
     Returns
     -------
@@ -60,17 +48,17 @@ def write_data_file(
     first_page = next(pages, None)
     if first_page is None:
         return None
-    name = f"{DATA}/{job_id}{uuid.uuid4().hex[len(job_id) :]}-b{bucket:05d}"
+    name = job.new_name(bucket)
     try:
-        return _write(store, form, bucket, name, first_page, pages)
+        return _write(job, form, bucket, name, first_page, pages)
     except BaseException:
-        store.remove(f"{name}.arrow")
-        store.remove(f"{name}.pages.arrow")
+        job.store.remove(f"{name}.arrow")
+        job.store.remove(f"{name}.pages.arrow")
         raise
 
 
 def _write(
-    store: NewFiles,
+    job: WriteJob,
     form: TableForm,
     bucket: int,
     name: str,
@@ -81,7 +69,7 @@ def _write(
     entries: list[tuple[int, int, int, int]] = []
     first_codes: list[int] = []
     last_code = np.iinfo(np.int64).min
-    output = store.create(f"{name}.arrow")
+    output = job.create(f"{name}.arrow")
     try:
         sink = _PageSink(output)
         writer = pa.ipc.new_file(pa.PythonFile(sink, mode="w"), form.schema)
@@ -115,7 +103,7 @@ def _write(
         first_code=None if coder is None else np.array(first_codes, dtype=np.int64),
     )
     encoded = index.encode()
-    _write_whole(store.create(f"{name}.pages.arrow"), encoded)
+    _write_whole(job.create(f"{name}.pages.arrow"), encoded)
     return DataFile(
         path=f"{name}.arrow",
         bucket=bucket,

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from semistream.core.errors import InvalidArgument
 from semistream.storage.files.manifest import DataFile, TableForm
-from semistream.storage.files.store import Store
+from semistream.storage.writing.write_job import WriteJob
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -45,11 +45,8 @@ class DistributedSource(Protocol):
     def schema(self) -> pa.Schema:
         """Of the rows."""
 
-    def write_files(self, store: Store, form: TableForm) -> list[DataFile]:
-        """Write all rows as data files and return what `publish_version` needs.
-
-        The caller holds the table's lock. A failed writing leaves no files.
-        """
+    def write_files(self, job: WriteJob, form: TableForm) -> list[DataFile]:
+        """Write all rows as data files of ``job`` and return what `publish_version` needs."""
 
 
 def register_engine(package: str, module: str) -> None:
@@ -95,7 +92,8 @@ def _parquet_dataset(path: str) -> "ds.Dataset":
     if "://" in path:
         filesystem, path = pafs.FileSystem.from_uri(path)
     try:
-        return ds.dataset(path, format="parquet", partitioning="hive", filesystem=filesystem)
+        # Folders above the one given are no part of the data: their names are not columns.
+        return ds.dataset(path, format="parquet", partitioning="hive", filesystem=filesystem, partition_base_dir=path)
     except FileNotFoundError:
         raise InvalidArgument(f"data={path!r} does not exist: give {_ACCEPTED}") from None
     except (pa.ArrowInvalid, OSError) as error:

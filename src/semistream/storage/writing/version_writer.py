@@ -10,6 +10,7 @@ import pyarrow as pa
 from semistream.core.errors import DamagedTable, EmptyTable
 from semistream.kernels.keys.key_codes import bucket_ids
 from semistream.storage.files.manifest import (
+    DATA_NAME,
     DataFile,
     Manifest,
     TableForm,
@@ -22,12 +23,12 @@ from semistream.storage.writing.clustering import RowSorter
 from semistream.storage.writing.page_writer import key_coder, write_data_file
 from semistream.storage.writing.schema_match import conformer
 from semistream.storage.writing.sources import DistributedSource, Source
+from semistream.storage.writing.write_job import WriteJob
 
-__all__ = ["Progress", "holds_only_litter", "remove_litter", "write_version"]
+__all__ = ["Progress", "holds_only_litter", "remove_dead_writers", "remove_litter", "write_version"]
 
 Progress = Callable[[int], None]
 
-_DATA_NAME = re.compile(r"[0-9a-f]{32}-b\d{5,}(\.pages)?\.arrow")
 _UNFINISHED_NAME = re.compile(r"\.[0-9a-f]{32}\.tmp")
 _BATCHES_PER_MEMORY = 16
 
@@ -54,28 +55,24 @@ def write_version(
         scratch.append(store.make_scratch())
         return scratch[-1]
 
+    job = WriteJob.begin(store)
     try:
         if isinstance(source, Source):
             batches = (conform(batch) for batch in _small_batches(source.batches, memory_bytes, progress))
             for bucket, rows in _by_bucket(form, batches, memory_bytes, make_scratch):
-                file = write_data_file(store, form, bucket, rows)
+                file = write_data_file(job, form, bucket, rows)
                 if file is not None:
                     written.append(file)
         else:
-            written.extend(source.write_files(store, form))
+            written.extend(source.write_files(job, form))
             if progress is not None:
                 progress(sum(file.rows for file in written))
         if not written:
             raise EmptyTable(f"the data for {store.locate()} has no rows: give at least one")
         return publish_version(store, form, version, (*kept_files, *written))
-    except BaseException:
-        # A failure after the manifest has its name, such as an interrupt, must not remove the version's files.
-        if version not in list_versions(store):
-            for file in written:
-                store.remove(file.path)
-                store.remove(file.index_path)
-        raise
     finally:
+        # A failure after the manifest has its name, such as an interrupt, must not remove the version's files.
+        job.end(written if version in list_versions(store) else ())
         for folder in scratch:
             shutil.rmtree(folder)
 
@@ -119,6 +116,18 @@ def _by_bucket(
     yield from sorter.sorted_buckets()
 
 
+def remove_dead_writers(store: Store) -> None:
+    """Remove what dead writers left; without any, nothing is read, however many versions there are.
+
+    The caller holds the table's lock.
+    """
+    if not store.excludes_writers:
+        return
+    unfinished = any(map(_UNFINISHED_NAME.fullmatch, store.names(VERSIONS) or ()))
+    if unfinished or any(name.startswith(SCRATCH_PREFIX) for name in store.names() or ()):
+        remove_litter(store)
+
+
 def remove_litter(store: Store) -> None:
     """Remove what dead writers left: data files that no version names, and unfinished files.
 
@@ -139,7 +148,7 @@ def remove_litter(store: Store) -> None:
             return
         named.update(path for file in manifest.files for path in (file.path, file.index_path))
     for name in store.names(DATA) or ():
-        if _DATA_NAME.fullmatch(name) and f"{DATA}/{name}" not in named:
+        if DATA_NAME.fullmatch(name) and f"{DATA}/{name}" not in named:
             store.remove(f"{DATA}/{name}")
 
 
@@ -152,6 +161,6 @@ def holds_only_litter(store: Store) -> bool:
     for name in top or ():
         if name not in (DATA, VERSIONS, PINS, PENDING, LOCK) and not name.startswith(SCRATCH_PREFIX):
             return False
-    return all(_DATA_NAME.fullmatch(name) for name in store.names(DATA) or ()) and all(
+    return all(DATA_NAME.fullmatch(name) for name in store.names(DATA) or ()) and all(
         _UNFINISHED_NAME.fullmatch(name) for name in store.names(VERSIONS) or ()
     )

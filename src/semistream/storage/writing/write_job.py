@@ -1,4 +1,4 @@
-"""A job of many processes that write the files of one version, and the removal of the files it leaves behind.
+"""A job of one or many processes that write the files of a version, and the removal of the files it leaves behind.
 
 A marker file lies in the table's folder while the job runs. A task that does not find it creates nothing: its machine
 does not see the table, or the job was given up. So no new file appears once the marker is gone. The names of the job's
@@ -55,9 +55,9 @@ class WriteJob:
             raise ConcurrentWrite(f"the job that writes to {self.store.locate()} was given up: start it again")
         return self.store.create(name)
 
-    def remove(self, name: str) -> None:
-        """Remove a file of this job."""
-        self.store.remove(name)
+    def new_name(self, bucket: int) -> str:
+        """Return a name for a data file of this job, without its ending."""
+        return f"{DATA}/{self.job_id}{uuid.uuid4().hex[_ID_DIGITS:]}-b{bucket:05d}"
 
     def end(self, reported: Iterable[DataFile] = ()) -> None:
         """End the job, and remove all its files but those of ``reported``."""

@@ -34,7 +34,7 @@ def write_buckets(task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterato
     conform = conformer(task.source_schema, task.form.schema)
     rows = (conform(relabel(batch, task.source_schema)) for batch in batches if batch.num_rows)
     for bucket, bucket_rows in _BucketRuns(task.form, rows):
-        file = write_data_file(task.job, task.form, bucket, bucket_rows, job_id=task.job.job_id)
+        file = write_data_file(task.job, task.form, bucket, bucket_rows)
         if file is not None:
             yield pa.RecordBatch.from_pylist([{"file": json.dumps(asdict(file))}])
 

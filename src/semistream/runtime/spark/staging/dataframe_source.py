@@ -31,7 +31,6 @@ from semistream.runtime.spark.columns import (
 from semistream.runtime.spark.on_executor import clear_errors, on_executor
 from semistream.runtime.spark.staging.bucket_writer import REPORT_SCHEMA, WriteTask, parse_report, write_buckets
 from semistream.storage.files.manifest import DataFile, TableForm
-from semistream.storage.files.store import Store
 from semistream.storage.writing.page_writer import key_coder
 from semistream.storage.writing.write_job import WriteJob
 
@@ -49,19 +48,12 @@ class DataFrameSource:
         self._data = with_numbered_columns(data)
         self.schema: pa.Schema = arrow_schema(self._spark_schema)
 
-    def write_files(self, store: Store, form: TableForm) -> list[DataFile]:
+    def write_files(self, job: WriteJob, form: TableForm) -> list[DataFile]:
         """Write all rows in a Spark job; return the records of its files, ordered by bucket."""
         self._require_binary_collation(form)
-        job = WriteJob.begin(store)
-        files: list[DataFile] = []
-        try:
-            task = WriteTask(job, form, self.schema)
-            write = on_executor(write_buckets, task)
-            with clear_errors(f"staging to {store.locate()}"):
-                files = self._run(self._arranged(form).mapInArrow(write, REPORT_SCHEMA))
-        finally:
-            job.end(files)
-        return files
+        write = on_executor(write_buckets, WriteTask(job, form, self.schema))
+        with clear_errors(f"staging to {job.store.locate()}"):
+            return self._run(self._arranged(form).mapInArrow(write, REPORT_SCHEMA))
 
     def _run(self, reports: DataFrame) -> list[DataFile]:
         session = reports.sparkSession
