@@ -25,6 +25,8 @@ from semistream.core.errors import (
 )
 from semistream.kernels.keys.key_codes import NULL_CODE, KeyCoder, bucket_ids
 from semistream.storage import MasterTable, open_table, stage
+from semistream.storage.files.store import LocalStore
+from semistream.storage.writing.sources import open_source
 from tests.storage.cases import by_arrival, make_rows, read_all
 
 SPILLING = 400_000  # bytes: is a small part of the tables below
@@ -90,6 +92,53 @@ def test_more_partitions_than_files_that_may_be_open(tmp_path: Path, monkeypatch
     order = np.lexsort((stored["arrival"].to_numpy(), codes_of(table, stored)))
     assert (order == np.arange(20_000)).all()
     assert by_arrival(stored).equals(rows.combine_chunks())
+
+
+def test_pages_of_many_columns_are_mostly_rows(tmp_path: Path) -> None:
+    rows = pa.table({f"column_{at}": np.arange(500) for at in range(500)})
+    table = stage(rows, tmp_path / "t", key="column_0")
+    assert table.num_bytes < 1.2 * rows.nbytes
+    assert stage(rows.select(range(5)), tmp_path / "few", key="column_0").page_bytes == 64 << 10
+    with pytest.warns(UserWarning, match="page_bytes='8KB' is little for 500 columns"):
+        stage(rows, tmp_path / "small", key="column_0", page_bytes="8KB")
+
+
+def test_keys_that_fit_are_sorted_without_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows wider than their keys: a table of many times the memory needs no other sort than numpy's."""
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    rows = pa.table({"k": np.random.default_rng(1).permutation(400), "text": ["x" * 5_000] * 400})
+    table = stage(rows, tmp_path / "t", key="k", buckets=3, memory=300_000)
+    assert read_all(table).sort_by("k").equals(rows.sort_by("k"))
+    table.verify()
+
+
+def test_text_beyond_32_bit_offsets_is_never_joined_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much memory there is; the limit is lowered here to be met by few rows."""
+    monkeypatch.setattr("semistream.storage.writing.clustering._MAX_PARTITION_BYTES", 100_000)
+    scratch: list[str] = []
+    make_scratch = LocalStore.make_scratch
+
+    def counted(store: LocalStore) -> str:
+        scratch.append(make_scratch(store))
+        return scratch[-1]
+
+    monkeypatch.setattr(LocalStore, "make_scratch", counted)
+    stage(make_rows(200), tmp_path / "few", key="k", memory="1GB")
+    assert not scratch
+    rows = make_rows(20_000)
+    table = stage(rows, tmp_path / "many", key="k", memory="1GB")
+    assert scratch
+    assert by_arrival(read_all(table)).equals(rows.combine_chunks())
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_batches_of_a_parquet_file_follow_bytes(tmp_path: Path, dictionary: bool) -> None:
+    texts = ["x" * 150_000, "y" * 150_000] * 100
+    rows = pa.table({"k": np.arange(200), "text": texts})
+    pq.write_table(rows, tmp_path / "a.parquet", use_dictionary=dictionary, write_batch_size=4)
+    batches = list(open_source(tmp_path / "a.parquet").batches)
+    assert pa.Table.from_batches(batches).equals(rows)
+    assert max(batch.nbytes for batch in batches) < 2 << 20
 
 
 def test_a_filtered_dataset_is_staged_filtered(tmp_path: Path) -> None:

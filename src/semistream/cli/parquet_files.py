@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 
 from semistream.cli.arguments import require_output_path
 from semistream.core.errors import InvalidArgument, SchemaMismatch
-from semistream.storage.writing.sources import open_source
+from semistream.storage.writing.sources import open_parquet, open_source, parquet_batches
 
 __all__ = ["ParquetStream", "num_parquet_rows", "require_parquet_output", "writing_parquet"]
 
-_BATCH_ROWS = 16_384
 _SUFFIXES = ("", ".parquet", ".pq")
 
 
@@ -23,8 +22,7 @@ def _open(path: Path) -> pq.ParquetFile:
     if not path.is_file():
         raise InvalidArgument(f"{os.fspath(path)!r} does not exist: give Parquet files or folders")
     try:
-        # Pre-buffering would hold whole row groups in memory.
-        return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+        return open_parquet(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise _unreadable(path, error) from None
 
@@ -93,7 +91,7 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from open_source(path).batches
     else:
         with _open(path) as file:
-            yield from file.iter_batches(batch_size=_BATCH_ROWS)
+            yield from parquet_batches(file)
 
 
 def require_parquet_output(path: Path, *, overwrite: bool) -> None:

@@ -2,14 +2,16 @@
 
 import os
 import uuid
+import warnings
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from semistream.core.errors import InvalidArgument, TableExists, UnknownColumn
-from semistream.core.sizes import parse_bytes
+from semistream.core.sizes import format_bytes, parse_bytes
 from semistream.storage.files.manifest import LAYOUTS, MAX_BUCKETS, TableForm
+from semistream.storage.files.row_sizes import batch_overhead_bytes
 from semistream.storage.files.store import Store, open_store
 from semistream.storage.table import MasterTable
 from semistream.storage.writing.page_writer import key_coder
@@ -19,6 +21,10 @@ from semistream.storage.writing.version_writer import Progress, holds_only_litte
 
 __all__ = ["stage"]
 
+_PAGE_BYTES = 64 << 10
+_ROOMY = 8  # a page of this many times the description of its columns is mostly rows
+_MANY_COLUMNS_BYTES = 4 << 10
+
 
 def stage(
     data: object,
@@ -27,7 +33,7 @@ def stage(
     key: str | Sequence[str],
     layout: str = "clustered",
     buckets: int = 1,
-    page_bytes: int | str = "64KB",
+    page_bytes: int | str | None = None,
     memory: int | str = "512MB",
     filesystem: pafs.FileSystem | None = None,
     progress: Progress | None = None,
@@ -51,7 +57,8 @@ def stage(
     buckets
         Number of parts to divide the rows into, by key.
     page_bytes
-        The unit of reading. A page is at most this large, unless a single row is larger.
+        The unit of reading, 64 KB by default and more for hundreds of columns: each page describes all of them. A page
+        is at most this large, unless a single row is larger.
     memory
         The most memory that sorting may take. Data beyond a quarter of it goes through a temporary folder inside
         ``path``, sorted by DuckDB, which takes at least 64 MB. Spark sorts a DataFrame in its own memory.
@@ -68,7 +75,7 @@ def stage(
     """
     memory_bytes = parse_bytes(memory, "memory")
     source = open_source(data)
-    form = _form(source.schema, key, layout, buckets, parse_bytes(page_bytes, "page_bytes"))
+    form = _form(source.schema, key, layout, buckets, page_bytes)
     store = open_store(path, filesystem)
     _require_free(store)
     store.make_folders()
@@ -87,7 +94,9 @@ def _require_free(store: Store) -> None:
         )
 
 
-def _form(schema: pa.Schema, key: str | Sequence[str], layout: str, buckets: int, page_bytes: int) -> TableForm:
+def _form(
+    schema: pa.Schema, key: str | Sequence[str], layout: str, buckets: int, page_bytes: int | str | None
+) -> TableForm:
     schema = stored_schema(schema)
     names = (key,) if isinstance(key, str) else tuple(key)
     if not names or len(set(names)) < len(names):
@@ -99,6 +108,21 @@ def _form(schema: pa.Schema, key: str | Sequence[str], layout: str, buckets: int
         raise InvalidArgument(f"layout={layout!r} is not a layout: choose 'clustered' or 'heap'")
     if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= MAX_BUCKETS:
         raise InvalidArgument(f"buckets={buckets!r} must be a whole number from 1 to {MAX_BUCKETS}")
-    form = TableForm(uuid.uuid4().hex, schema, names, layout, buckets, page_bytes)
+    form = TableForm(uuid.uuid4().hex, schema, names, layout, buckets, _page_bytes(schema, page_bytes))
     key_coder(form)  # refuses types that cannot be keys
     return form
+
+
+def _page_bytes(schema: pa.Schema, given: int | str | None) -> int:
+    overhead_bytes = batch_overhead_bytes(schema)
+    roomy_bytes = _ROOMY * overhead_bytes
+    if given is None:
+        return max(_PAGE_BYTES, roomy_bytes)
+    page_bytes = parse_bytes(given, "page_bytes")
+    if _MANY_COLUMNS_BYTES < overhead_bytes > page_bytes // 2:
+        warnings.warn(
+            f"page_bytes={given!r} is little for {len(schema)} columns, whose description alone takes "
+            f"{format_bytes(overhead_bytes)} in each page: leave it out for pages of {format_bytes(roomy_bytes)}",
+            stacklevel=4,
+        )
+    return page_bytes

@@ -1,13 +1,13 @@
 """Orders rows by bucket and key code in bounded memory.
 
-Rows that fit are sorted in memory. Others go to disk in order of arrival, with their keys in a file beside them. DuckDB
-sorts the keys and so finds the rank of each row. A second pass writes every row to the partition of its rank. Each
-partition fits into memory: they are read one after the other and put in order.
+Rows that fit are sorted in memory. Others go to disk in order of arrival, with their keys in a file beside them. The
+keys are sorted, by DuckDB if they do not fit either, to find the rank of each row. A second pass writes every row to the
+partition of its rank. Each partition fits into memory: they are read one after the other and put in order.
 
 ::
 
     rows ──► arrival file ───────────────┐
-      └─ keys ─► DuckDB ─► places ───────┴─► partition 0, 1, 2 ... ─► rows in order
+      └─ keys ─► sort ──► places ────────┴─► partition 0, 1, 2 ... ─► rows in order
 
 Rows only move between Arrow buffers, so every type keeps every bit of its values, and all disk access is sequential.
 """
@@ -35,6 +35,7 @@ _MIN_PARTITION_BYTES = 16 << 10
 _MAX_PARTITION_BYTES = 1 << 30  # text has 32-bit offsets
 _MAX_OPEN_PARTITIONS = 128
 _ROW_OVERHEAD_BYTES = 24  # code, bucket and place
+_KEY_COPIES = 4  # of what the file of keys holds, while they are sorted in memory
 
 _KEY_SCHEMA = pa.schema([("bucket", pa.int32()), ("code", pa.int64()), ("nbytes", pa.int64())])
 _PLACE_SCHEMA = pa.schema([("rank", pa.int64()), ("partition", pa.int32())])
@@ -81,7 +82,7 @@ class RowSorter:
         self._collected.append(rows)
         self._keys.append(keys)
         self._collected_bytes += int(nbytes.sum())
-        if self._collected_bytes * _COLLECTED_PART > self._memory_bytes:
+        if self._collected_bytes > min(self._memory_bytes // _COLLECTED_PART, _MAX_PARTITION_BYTES):
             self._arrivals = _Arrivals(self._make_scratch(), self._movable_schema)
             for waiting in zip(self._collected, self._keys, strict=True):
                 self._arrivals.write(*waiting)
@@ -147,7 +148,9 @@ class _Arrivals:
             order = np.empty(ranks.size, dtype=np.int64)
             order[ranks - first_rank] = np.arange(ranks.size)
             first_rank += ranks.size
-            yield _take([batch.select(range(len(self._schema))) for batch in batches], self._schema, order)
+            rows = [batch.select(range(len(self._schema))) for batch in batches]
+            batches.clear()
+            yield _take(rows, self._schema, order)
 
     def _distribute(self, places: "_RowStream") -> "_PartitionFiles":
         """Write every row with its rank to its partition."""
@@ -265,9 +268,13 @@ def _places_in_arrival_order(
 
     A partition takes rows of successive ranks until their bytes exceed ``partition_bytes``.
 
-    DuckDB sorts the keys and not the rows: its sort needs memory in proportion to the width of a row, and would change
-    the types of many columns. It sorts twice, a few bytes per row: by key, and then back by arrival.
+    DuckDB sorts keys that do not fit into memory. It does not sort the rows: that would take memory in proportion to
+    their width, and change the types of many columns. It sorts twice: by key, and then back by arrival.
     """
+    with _read(keys_path) as keys:
+        if os.path.getsize(keys_path) * _KEY_COPIES <= memory_bytes:
+            yield _places_in_memory(keys.read_all(), partition_bytes)
+            return
     ranked_path = os.path.join(scratch, "ranked.arrow")
     in_order = _sorted(
         _with_arrival(keys_path),
@@ -284,12 +291,24 @@ def _places_in_arrival_order(
     os.unlink(ranked_path)
 
 
+def _places_in_memory(keys: pa.Table, partition_bytes: int) -> pa.RecordBatch:
+    order = np.lexsort((keys["code"].to_numpy(), keys["bucket"].to_numpy()))  # stable: equal keys keep their order
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(order.size)
+    partitions = _partitions(np.cumsum(keys["nbytes"].to_numpy()[order]), partition_bytes)[ranks]
+    return pa.RecordBatch.from_arrays([pa.array(ranks), pa.array(partitions)], schema=_PLACE_SCHEMA)
+
+
+def _partitions(ends: npt.NDArray[np.int64], partition_bytes: int) -> npt.NDArray[np.int32]:
+    return ((ends - 1) // partition_bytes).astype(np.int32)
+
+
 def _ranked(in_order: Iterator[pa.RecordBatch], partition_bytes: int) -> Iterator[pa.RecordBatch]:
     rank = bytes_before = 0
     for batch in in_order:
         ranks = np.arange(rank, rank + batch.num_rows)
         ends = bytes_before + np.cumsum(batch.column("nbytes").to_numpy())
-        partitions = ((ends - 1) // partition_bytes).astype(np.int32)
+        partitions = _partitions(ends, partition_bytes)
         rank += batch.num_rows
         bytes_before = int(ends[-1]) if batch.num_rows else bytes_before
         columns = [batch.column("arrival"), pa.array(ranks), pa.array(partitions)]

@@ -5,7 +5,7 @@ engine: each registers the module that opens its data, which is imported when su
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol, overload
 
@@ -20,13 +20,22 @@ from semistream.storage.writing.write_job import WriteJob
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-__all__ = ["DistributedSource", "Source", "open_source", "register_engine"]
+__all__ = [
+    "DistributedSource",
+    "Source",
+    "open_parquet",
+    "open_source",
+    "parquet_batches",
+    "register_engine",
+]
 
 _ACCEPTED = (
     "a pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a Spark DataFrame, "
     "or the path of a Parquet file or folder"
 )
-_ROWS_PER_BATCH = 16_384
+_BATCH_ROWS = 16_384
+_BATCH_BYTES = 1 << 20
+_SAMPLE_ROWS = 16
 _READ_BUFFER_BYTES = 1 << 20
 _ENGINES: dict[str, str] = {}
 
@@ -115,22 +124,42 @@ def _scan(dataset: "ds.Dataset") -> Iterator[pa.RecordBatch]:
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:  # a filtered dataset lists no fragments
-        yield from dataset.to_batches(batch_size=_ROWS_PER_BATCH, batch_readahead=1, fragment_readahead=1)
+        yield from dataset.to_batches(batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1)
         return
     for fragment in fragments:
-        if isinstance(fragment, ds.ParquetFileFragment) and fragment.physical_schema.equals(dataset.schema):
-            yield from _parquet_batches(fragment)
+        if isinstance(fragment, ds.ParquetFileFragment):
+            groups = None if fragment.row_groups is None else [group.id for group in fragment.row_groups]
+            with open_parquet(fragment.path, fragment.filesystem) as file:
+                if fragment.physical_schema.equals(dataset.schema):
+                    yield from parquet_batches(file, groups)
+                    continue
+                rows = min((_batch_rows(file, group) for group in range(file.num_row_groups)), default=_BATCH_ROWS)
         else:
-            scanner = fragment.scanner(
-                schema=dataset.schema, batch_size=_ROWS_PER_BATCH, batch_readahead=1, fragment_readahead=1
-            )
-            yield from scanner.to_batches()
+            rows = _BATCH_ROWS
+        yield from fragment.scanner(
+            schema=dataset.schema, batch_size=rows, batch_readahead=1, fragment_readahead=1
+        ).to_batches()
 
 
-def _parquet_batches(fragment: "ds.ParquetFileFragment") -> Iterator[pa.RecordBatch]:
+def open_parquet(path: str | os.PathLike[str], filesystem: pafs.FileSystem | None = None) -> pq.ParquetFile:
+    """Open a file for `parquet_batches`."""
     # The dataset scanner, and pre-buffering, would hold whole row groups in memory.
-    row_groups = None if fragment.row_groups is None else [group.id for group in fragment.row_groups]
-    with pq.ParquetFile(
-        fragment.path, filesystem=fragment.filesystem, pre_buffer=False, buffer_size=_READ_BUFFER_BYTES
-    ) as file:
-        yield from file.iter_batches(batch_size=_ROWS_PER_BATCH, row_groups=row_groups)
+    return pq.ParquetFile(path, filesystem=filesystem, pre_buffer=False, buffer_size=_READ_BUFFER_BYTES)
+
+
+def parquet_batches(file: pq.ParquetFile, row_groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file in batches of a few MB, however large a row is."""
+    for group in range(file.num_row_groups) if row_groups is None else row_groups:
+        yield from file.iter_batches(batch_size=_batch_rows(file, group), row_groups=[group])
+
+
+def _batch_rows(file: pq.ParquetFile, group: int) -> int:
+    """Return how many rows of a row group make a batch."""
+    metadata = file.metadata.row_group(group)
+    row_bytes = metadata.total_byte_size / max(1, metadata.num_rows)
+    if any(metadata.column(at).has_dictionary_page for at in range(metadata.num_columns)):
+        # A value that is stored once may stand in every row.
+        for sample in file.iter_batches(batch_size=_SAMPLE_ROWS, row_groups=[group]):
+            row_bytes = max(row_bytes, sample.nbytes / sample.num_rows)
+            break
+    return int(min(_BATCH_ROWS, max(1, _BATCH_BYTES // max(1, row_bytes))))
