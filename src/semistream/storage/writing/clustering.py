@@ -1,8 +1,8 @@
 """Orders rows by bucket and key code in bounded memory.
 
 Rows that fit are sorted in memory. Others go to disk in order of arrival, with their keys in a file beside them. The
-keys are sorted, by DuckDB if they do not fit either, to find the rank of each row. A second pass writes every row to the
-partition of its rank. Each partition fits into memory: they are read one after the other and put in order.
+keys are sorted, by DuckDB if they do not fit either, to find the rank of each row. A second pass writes every row to
+the partition of its rank. Each partition fits into memory: they are read one after the other and put in order.
 
 ::
 
