@@ -1,9 +1,10 @@
 """Arrow arrays as numpy views, without copying where Arrow's layout allows it."""
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
+
+from semistream.kernels.arrays import Bools, Int64s, UInt8s
 
 __all__ = ["fixed_bytes", "is_varlen", "valid_mask", "varlen_parts"]
 
@@ -13,14 +14,14 @@ def is_varlen(dtype: pa.DataType) -> bool:
     return pt.is_string(dtype) or pt.is_binary(dtype) or pt.is_large_string(dtype) or pt.is_large_binary(dtype)
 
 
-def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+def valid_mask(array: pa.Array) -> Bools | None:
     """Return which rows are not NULL, or None when all are."""
     if array.null_count == 0:
         return None
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def fixed_bytes(array: pa.Array, width: int) -> npt.NDArray[np.uint8]:
+def fixed_bytes(array: pa.Array, width: int) -> UInt8s:
     """Return the values of a fixed-width array, ``width`` bytes a row; those of NULL rows are undefined."""
     buffer = array.buffers()[1]
     if buffer is None:
@@ -28,7 +29,7 @@ def fixed_bytes(array: pa.Array, width: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(buffer, dtype=np.uint8, count=len(array) * width, offset=array.offset * width)
 
 
-def varlen_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def varlen_parts(array: pa.Array) -> tuple[Int64s, UInt8s]:
     """Return (offsets, data) of a string or binary array; a NULL row may have any length."""
     _, offsets_buffer, data_buffer = array.buffers()
     wide = pt.is_large_string(array.type) or pt.is_large_binary(array.type)

@@ -4,8 +4,8 @@ Logical positions only grow; a position's byte is the position modulo the ring's
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Int32s, Int64s, UInt8s
 from semistream.kernels.compile import kernel
 
 __all__ = ["close_gaps", "copy_into_ring", "copy_out_of_ring", "rotate", "shift_starts", "sort_by_start"]
@@ -14,13 +14,7 @@ _SMALL_PART = 16
 
 
 @kernel
-def copy_into_ring(
-    data: npt.NDArray[np.uint8],
-    offsets: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int32],
-    ring: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-) -> None:
+def copy_into_ring(data: UInt8s, offsets: Int64s, lengths: Int32s, ring: UInt8s, starts: Int64s) -> None:
     """Copy ``data[offsets[row]:][:lengths[row]]`` to the ring at ``starts[row]``, for every row."""
     capacity = ring.size
     for row in range(lengths.size):
@@ -35,12 +29,7 @@ def copy_into_ring(
 
 
 @kernel
-def copy_out_of_ring(
-    ring: npt.NDArray[np.uint8],
-    starts: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int32],
-    out: npt.NDArray[np.uint8],
-) -> None:
+def copy_out_of_ring(ring: UInt8s, starts: Int64s, lengths: Int32s, out: UInt8s) -> None:
     """Copy the value of every row out of the ring, one after the other."""
     capacity = ring.size
     target = 0
@@ -56,7 +45,7 @@ def copy_out_of_ring(
 
 
 @kernel
-def sort_by_start(slots: npt.NDArray[np.int32], starts: npt.NDArray[np.int64]) -> None:
+def sort_by_start(slots: Int32s, starts: Int64s) -> None:
     """Sort ``slots`` by ``starts[slot]`` in place. Quicksort: numpy would need an array of keys beside it."""
     unsorted = 1
     while unsorted < slots.size and starts[slots[unsorted - 1]] <= starts[slots[unsorted]]:
@@ -99,13 +88,7 @@ def sort_by_start(slots: npt.NDArray[np.int32], starts: npt.NDArray[np.int64]) -
 
 
 @kernel
-def close_gaps(
-    ring: npt.NDArray[np.uint8],
-    slots: npt.NDArray[np.int32],
-    starts: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.int32],
-    head: np.int64,
-) -> np.int64:
+def close_gaps(ring: UInt8s, slots: Int32s, starts: Int64s, lengths: Int32s, head: np.int64) -> np.int64:
     """Move values towards ``head`` until they lie side by side; return their end.
 
     ``slots`` are sorted by start; the values of a slot are as long as the sum of its ``lengths``. All lie within one
@@ -138,20 +121,20 @@ def close_gaps(
 
 
 @kernel
-def shift_starts(slots: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], by: int) -> None:
+def shift_starts(slots: Int32s, starts: Int64s, by: int) -> None:
     """Add ``by`` to the starts of ``slots``."""
     for slot in slots:
         starts[slot] += by
 
 
 @kernel
-def _swap(ring: npt.NDArray[np.uint8], one: int, other: int, count: int) -> None:
+def _swap(ring: UInt8s, one: int, other: int, count: int) -> None:
     for byte in range(count):
         ring[one + byte], ring[other + byte] = ring[other + byte], ring[one + byte]
 
 
 @kernel
-def rotate(ring: npt.NDArray[np.uint8], first: int) -> None:
+def rotate(ring: UInt8s, first: int) -> None:
     """Bring the byte at ``first`` to the front in place: swap blocks until both sides are equally long."""
     if first == 0:
         return

@@ -18,6 +18,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from semistream.kernels.arrays import Int32s
+
 __all__ = ["ElasticArray", "Moves"]
 
 _HUGE_PAGE = 2 << 20
@@ -33,8 +35,8 @@ class Moves:
     Every old slot is at or above the new capacity, every new one below it.
     """
 
-    from_slots: npt.NDArray[np.int32]
-    to_slots: npt.NDArray[np.int32]
+    from_slots: Int32s
+    to_slots: Int32s
 
     @classmethod
     def of(cls, count: int) -> "Moves":

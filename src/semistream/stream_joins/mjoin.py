@@ -63,7 +63,6 @@ from typing import Any, Literal, TypeAlias, get_args
 from weakref import proxy
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -71,6 +70,7 @@ from semistream.core.arguments import require_count
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.semantics import On
+from semistream.kernels.arrays import Bools, Int64s
 from semistream.kernels.keys.code_ranges import CodeRanges
 from semistream.kernels.keys.codes_in_run import repeat_in_run
 from semistream.stream_joins.driver import StreamJoin
@@ -100,9 +100,6 @@ TupleOrder: TypeAlias = Literal["chosen", "sequential", "value"]
 
 _CLEAN_UP_SHARE = 1 / 8
 _PUNCTUATION_SHARE = 1 / 16
-
-_Bools = npt.NDArray[np.bool_]
-_Int64s = npt.NDArray[np.int64]
 
 
 class Mjoin(StreamJoin):
@@ -288,7 +285,7 @@ class Mjoin(StreamJoin):
                 return start + int(other_key[0])
         return len(batch)
 
-    def _goes_first(self, side: Side, tuples: Tuples) -> _Bools | None:
+    def _goes_first(self, side: Side, tuples: Tuples) -> Bools | None:
         """Return which tuples a punctuation of the other stream waits for; None for the order in which they came."""
         unpassed = self.punctuations[other(side)].unpassed
         if not self.choice.settings.by_value or not len(unpassed):
@@ -325,7 +322,7 @@ class Mjoin(StreamJoin):
             side, tuples, repeated, "after another one, of a stream in which a key comes once"
         )
 
-    def _may_match(self, side: Side, tuples: Tuples) -> _Bools:
+    def _may_match(self, side: Side, tuples: Tuples) -> Bools:
         """Return which tuples that have probed the memory can match something that comes, or is on disk."""
         codes = tuples.codes
         kept = codes.at_valid(~self._is_over(side, codes.valid_codes()))  # D3
@@ -333,12 +330,12 @@ class Mjoin(StreamJoin):
             kept &= ~tuples.matched  # step 3: the one tuple that it matches has come
         return kept
 
-    def _is_over(self, side: Side, codes: _Int64s) -> _Bools:
+    def _is_over(self, side: Side, codes: Int64s) -> Bools:
         """Return which keys of tuples of a stream, all of which have probed the memory, can match nothing any more."""
         # The disk part of the other stream has not been probed (Figure 7: hasDiskPart).
         return self.punctuations[other(side)].range.contains(codes) & ~self.disk.holds(other(side), codes)
 
-    def _is_over_on_disk(self, side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
+    def _is_over_on_disk(self, side: Side, codes: Int64s, matched: Bools) -> Bools:
         over = self.punctuations[other(side)].range.contains(codes)
         return over | matched if self._is_one[other(side)] else over
 
@@ -351,20 +348,20 @@ class Mjoin(StreamJoin):
     def make_space(self) -> None:
         self.disk.make_space()
 
-    def _remove(self, side: Side, codes: _Int64s) -> Iterator[PunctuatedBatch]:
+    def _remove(self, side: Side, codes: Int64s) -> Iterator[PunctuatedBatch]:
         purged = self.metrics.purged
         yield from self.state.remove(side, codes)
         if self.metrics.purged > purged:
             self.punctuations[side].unpassed.gone_from_state(codes)
 
-    def _comes_not_again(self, side: Side, codes: _Int64s) -> None:
+    def _comes_not_again(self, side: Side, codes: Int64s) -> None:
         """Note keys that are over for the other stream, and have come in this one, in which they come once."""
         if codes.size:
             self.punctuations[side].range.add(codes, codes)
 
     # --- punctuations and purging (sections 4.3 and 5.2) --------------------------------------------------------
 
-    def punctuate(self, side: Side, lows: _Int64s, highs: _Int64s) -> Iterator[PunctuatedBatch]:
+    def punctuate(self, side: Side, lows: Int64s, highs: Int64s) -> Iterator[PunctuatedBatch]:
         """Take in punctuations as ranges of codes; they stand after all tuples of the stream that were worked on."""
         if lows.size:
             self.metrics.punctuations_in += lows.size
@@ -372,7 +369,7 @@ class Mjoin(StreamJoin):
             self._add(side, lows, highs)
             yield from self._purge_if_due()
 
-    def _add(self, side: Side, lows: _Int64s, highs: _Int64s, *, pass_on: bool = True) -> None:
+    def _add(self, side: Side, lows: Int64s, highs: Int64s, *, pass_on: bool = True) -> None:
         # A left tuple that matches nothing leaves as well: then only the left stream ends what leaves with a key.
         ends_output = side == LEFT or self.how == "inner"
         self.punctuations[side].add(lows, highs, pass_on=pass_on and self._passes_on and ends_output)
@@ -403,7 +400,7 @@ class Mjoin(StreamJoin):
         yield from self.propagation.pass_on()
         self.choice.observe_purge(unpurged, self.metrics.purged - purged)
 
-    def _keys_within(self, side: Side, lows: _Int64s, highs: _Int64s) -> _Int64s:
+    def _keys_within(self, side: Side, lows: Int64s, highs: Int64s) -> Int64s:
         """Return keys in a state that lie in some ranges; keys that are not there may be among them."""
         if (lows == highs).all():
             return lows  # D2

@@ -22,11 +22,11 @@ D3  The stream of which fewer tuples were taken goes next, in runs; S4's baselin
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.semantics import On
+from semistream.kernels.arrays import Bools, Int64s
 from semistream.stream_joins.driver import RUN_ROWS, StreamJoin
 from semistream.stream_joins.parts.contradicting_tuples import Contradiction
 from semistream.stream_joins.parts.disk_stages import DiskStages
@@ -37,9 +37,6 @@ from semistream.stream_joins.parts.memory_state import Tuples
 __all__ = ["Xjoin"]
 
 _CLEAN_UP_SHARE = 1 / 8
-
-_Bools = npt.NDArray[np.bool_]
-_Int64s = npt.NDArray[np.int64]
 
 
 class Xjoin(StreamJoin):
@@ -60,13 +57,7 @@ class Xjoin(StreamJoin):
     ) -> None:
         super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
         self.disk = DiskStages(
-            self.key,
-            how,
-            self.state,
-            self.results,
-            self.metrics,
-            int(budget_bytes * _CLEAN_UP_SHARE),
-            _is_never_over,
+            self.key, how, self.state, self.results, self.metrics, int(budget_bytes * _CLEAN_UP_SHARE), _is_never_over
         )
         self.parts = {"disk": self.disk, **self.parts}
 
@@ -99,5 +90,5 @@ class Xjoin(StreamJoin):
             yield from self.state.remove(side, self.state.keys(side))
 
 
-def _is_never_over(side: Side, codes: _Int64s, matched: _Bools) -> _Bools:
+def _is_never_over(side: Side, codes: Int64s, matched: Bools) -> Bools:
     return np.zeros(codes.size, dtype=np.bool_)

@@ -7,9 +7,9 @@ sample of keys all counters are halved: the past fades.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Int32s, Int64s, UInt8s
 from semistream.kernels.compile import kernel
 from semistream.kernels.hashing.hash_directory import home_line, mix
 
@@ -18,12 +18,9 @@ __all__ = ["FrequencySketch"]
 _BLOCK = 64
 _MOST = 255
 
-_Int64s = npt.NDArray[np.int64]
-_Counters = npt.NDArray[np.uint8]
-
 
 @kernel
-def _estimate(counters: _Counters, code: np.int64) -> int:
+def _estimate(counters: UInt8s, code: np.int64) -> int:
     mixed = mix(code)
     block = home_line(mixed, counters.shape[0])
     least = counters[block, mixed & np.uint64(15)]
@@ -34,7 +31,7 @@ def _estimate(counters: _Counters, code: np.int64) -> int:
 
 
 @kernel
-def _add(counters: _Counters, codes: _Int64s) -> None:
+def _add(counters: UInt8s, codes: Int64s) -> None:
     for code in codes:
         least = _estimate(counters, code)
         if least == _MOST:
@@ -48,7 +45,7 @@ def _add(counters: _Counters, codes: _Int64s) -> None:
 
 
 @kernel
-def _estimates(counters: _Counters, codes: _Int64s, out: npt.NDArray[np.int32]) -> None:
+def _estimates(counters: UInt8s, codes: Int64s, out: Int32s) -> None:
     for at in range(codes.size):
         out[at] = _estimate(counters, codes[at])
 
@@ -78,7 +75,7 @@ class FrequencySketch:
     [2, 1, 0]
     """
 
-    def __init__(self, num_counters: int, sample: int, memory: _Counters | None = None) -> None:
+    def __init__(self, num_counters: int, sample: int, memory: UInt8s | None = None) -> None:
         if memory is None:
             counters, state = np.zeros(_BLOCK * _blocks(num_counters), dtype=np.uint8), np.zeros(2, dtype=np.int64)
         else:
@@ -102,7 +99,7 @@ class FrequencySketch:
         """How often all counts have been halved."""
         return int(self._halvings[0])
 
-    def add(self, codes: _Int64s) -> None:
+    def add(self, codes: Int64s) -> None:
         """Count these keys, each once."""
         _add(self._counters, codes)
         self._seen[0] += codes.size
@@ -111,7 +108,7 @@ class FrequencySketch:
             self._seen[0] //= 2
             self._halvings[0] += 1
 
-    def estimate(self, codes: _Int64s) -> npt.NDArray[np.int32]:
+    def estimate(self, codes: Int64s) -> Int32s:
         """Return about how often each key was counted; never too little, apart from what has faded."""
         out = np.empty(codes.size, dtype=np.int32)
         _estimates(self._counters, codes, out)

@@ -13,8 +13,8 @@ parallel, and then work on cached memory. The number of lines can change in plac
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Int32s, Int64s, UInt8s
 from semistream.kernels.compile import kernel
 
 __all__ = [
@@ -46,10 +46,6 @@ _LOW32 = np.int64(0xFFFFFFFF)
 _LOW_BITS = np.uint64(0x0101010101010101)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
-_Tags = npt.NDArray[np.uint8]
-
 
 @kernel
 def mix(code: np.int64) -> np.uint64:
@@ -72,7 +68,7 @@ def tag_of(mixed: np.uint64) -> np.uint64:
 
 
 @kernel
-def tag_word(tags: _Tags, line: np.int64) -> np.uint64:
+def tag_word(tags: UInt8s, line: np.int64) -> np.uint64:
     """Return the eight tags from ``line`` on; LLVM makes one load of it."""
     return (
         np.uint64(tags[line])
@@ -93,7 +89,7 @@ def zero_bytes(word: np.uint64) -> np.uint64:
 
 
 @kernel
-def set_tag(tags: _Tags, lines: int, line: np.int64, tag: np.uint8) -> None:
+def set_tag(tags: UInt8s, lines: int, line: np.int64, tag: np.uint8) -> None:
     tags[line] = tag
     if line < TAG_WORD:
         # The first tags are repeated behind the last, so that eight can be read from any line.
@@ -117,7 +113,7 @@ def last_entry(packed: np.int64) -> np.int64:
 
 
 @kernel
-def line_of(directory: _Int64s, mixed: np.uint64, code: np.int64) -> np.int64:
+def line_of(directory: Int64s, mixed: np.uint64, code: np.int64) -> np.int64:
     """Return the line that holds ``code``, or the empty line where it belongs."""
     lines = directory.shape[0]
     line = home_line(mixed, lines)
@@ -129,7 +125,7 @@ def line_of(directory: _Int64s, mixed: np.uint64, code: np.int64) -> np.int64:
 
 
 @kernel
-def touch(directory: _Int64s, tags: _Tags, code: np.int64) -> np.int64:
+def touch(directory: Int64s, tags: UInt8s, code: np.int64) -> np.int64:
     """Read a key's line, so that the processor has it cached when it is needed.
 
     Callers return what they touched, or the compiler would drop the read.
@@ -139,7 +135,7 @@ def touch(directory: _Int64s, tags: _Tags, code: np.int64) -> np.int64:
 
 
 @kernel
-def remove_line(directory: _Int64s, tags: _Tags, line: np.int64) -> None:
+def remove_line(directory: Int64s, tags: UInt8s, line: np.int64) -> None:
     """Empty a line and move later lines of the same run back over the hole."""
     lines = directory.shape[0]
     hole = line
@@ -163,7 +159,7 @@ def remove_line(directory: _Int64s, tags: _Tags, line: np.int64) -> None:
 
 
 @kernel
-def probe_directory(directory: _Int64s, tags: _Tags, codes: _Int64s, rows: _Int32s, firsts: _Int32s) -> int:
+def probe_directory(directory: Int64s, tags: UInt8s, codes: Int64s, rows: Int32s, firsts: Int32s) -> int:
     lines = directory.shape[0]
     mixed = np.empty(BLOCK, dtype=np.uint64)
     words = np.empty(BLOCK, dtype=np.uint64)
@@ -200,7 +196,7 @@ def probe_directory(directory: _Int64s, tags: _Tags, codes: _Int64s, rows: _Int3
 
 
 @kernel
-def lower_lines(directory: _Int64s, lines: int) -> None:
+def lower_lines(directory: Int64s, lines: int) -> None:
     """Put the full lines from ``lines`` on into any empty ones below; `rehash` follows."""
     empty = lines - 1
     for line in range(lines, directory.shape[0]):
@@ -212,7 +208,7 @@ def lower_lines(directory: _Int64s, lines: int) -> None:
 
 
 @kernel
-def rehash(directory: _Int64s, tags: _Tags, grown: bool) -> None:
+def rehash(directory: Int64s, tags: UInt8s, grown: bool) -> None:
     """Put every line where it belongs, in place, after the number of lines changed.
 
     The caller has set all tags to 0: a full line without a tag still waits. It goes to the first line from its home on

@@ -16,9 +16,9 @@ Lines are probed, tagged and repaired as in `hash_directory`. A probe that finds
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import Array, SavedState
+from semistream.kernels.arrays import Int32s, Int64s, UInt8s
 from semistream.kernels.compile import kernel
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.hash_directory import (
@@ -40,13 +40,9 @@ _LOW_BITS = np.uint64(0x0101010101010101)
 # Positions in the state array.
 _SIZE, _FREE_FIRST = range(2)
 
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
-_Tags = npt.NDArray[np.uint8]
-
 
 @kernel
-def _insert(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, codes: _Int64s, slots: _Int32s) -> np.int64:
+def _insert(lines: Int32s, tags: UInt8s, code_at: Int64s, state: Int64s, codes: Int64s, slots: Int32s) -> np.int64:
     touched = np.int64(0)
     for start in range(0, codes.size, BLOCK):
         stop = min(start + BLOCK, codes.size)
@@ -71,7 +67,7 @@ def _insert(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, codes
 
 
 @kernel
-def _agreeing_line(tags: _Tags, lines: int, line: np.int64, tag: np.uint8) -> np.int64:
+def _agreeing_line(tags: UInt8s, lines: int, line: np.int64, tag: np.uint8) -> np.int64:
     """Return the first line from ``line`` on in its run that has this tag, or -1."""
     while tags[line] != tag:
         if tags[line] == 0:
@@ -83,7 +79,7 @@ def _agreeing_line(tags: _Tags, lines: int, line: np.int64, tag: np.uint8) -> np
 
 
 @kernel
-def _find(lines: _Int32s, tags: _Tags, code_at: _Int64s, codes: _Int64s, slots: _Int32s) -> None:
+def _find(lines: Int32s, tags: UInt8s, code_at: Int64s, codes: Int64s, slots: Int32s) -> None:
     mixed = np.empty(BLOCK, dtype=np.uint64)
     words = np.empty(BLOCK, dtype=np.uint64)
     likely = np.empty(BLOCK, dtype=np.int64)
@@ -127,7 +123,7 @@ def _find(lines: _Int32s, tags: _Tags, code_at: _Int64s, codes: _Int64s, slots: 
 
 
 @kernel
-def _empty_line(lines: _Int32s, tags: _Tags, code_at: _Int64s, line: np.int64) -> None:
+def _empty_line(lines: Int32s, tags: UInt8s, code_at: Int64s, line: np.int64) -> None:
     """Empty a line and move later lines of the same run back over the hole."""
     hole = line
     at = line
@@ -149,7 +145,7 @@ def _empty_line(lines: _Int32s, tags: _Tags, code_at: _Int64s, line: np.int64) -
 
 
 @kernel
-def _remove(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, slots: _Int32s) -> tuple[int, np.int64]:
+def _remove(lines: Int32s, tags: UInt8s, code_at: Int64s, state: Int64s, slots: Int32s) -> tuple[int, np.int64]:
     touched = np.int64(0)
     for start in range(0, slots.size, BLOCK):
         stop = min(start + BLOCK, slots.size)
@@ -173,7 +169,7 @@ def _remove(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, slots
 
 
 @kernel
-def _live(lines: _Int32s, slots: _Int32s) -> None:
+def _live(lines: Int32s, slots: Int32s) -> None:
     count = 0
     for line in range(lines.size):
         if lines[line] != 0:
@@ -182,14 +178,14 @@ def _live(lines: _Int32s, slots: _Int32s) -> None:
 
 
 @kernel
-def _add_free_slots(code_at: _Int64s, state: _Int64s, first: int) -> None:
+def _add_free_slots(code_at: Int64s, state: Int64s, first: int) -> None:
     for slot in range(code_at.size - 1, first - 1, -1):
         code_at[slot] = state[_FREE_FIRST]
         state[_FREE_FIRST] = slot
 
 
 @kernel
-def _give_up_free_slots(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _Int64s, capacity: int) -> int:
+def _give_up_free_slots(lines: Int32s, tags: UInt8s, code_at: Int64s, state: Int64s, capacity: int) -> int:
     """Drop the slots from ``capacity`` on from the free slots; return how many these were.
 
     Following the chain of free slots would wait for memory at each. Instead the tags, which are built anew afterwards,
@@ -213,7 +209,7 @@ def _give_up_free_slots(lines: _Int32s, tags: _Tags, code_at: _Int64s, state: _I
 
 @kernel
 def _move_keys(
-    lines: _Int32s, code_at: _Int64s, state: _Int64s, capacity: int, from_slots: _Int32s, to_slots: _Int32s
+    lines: Int32s, code_at: Int64s, state: Int64s, capacity: int, from_slots: Int32s, to_slots: Int32s
 ) -> None:
     """Move the keys in slots from ``capacity`` on to free slots; write which went where."""
     moved = 0
@@ -229,7 +225,7 @@ def _move_keys(
 
 
 @kernel
-def _lower_lines(lines: _Int32s, num_lines: int) -> None:
+def _lower_lines(lines: Int32s, num_lines: int) -> None:
     """Put the full lines from ``num_lines`` on into any empty ones below; `_rehash` follows."""
     empty = num_lines - 1
     for line in range(num_lines, lines.size):
@@ -240,7 +236,7 @@ def _lower_lines(lines: _Int32s, num_lines: int) -> None:
 
 
 @kernel
-def _rehash(lines: _Int32s, tags: _Tags, code_at: _Int64s, grown: bool) -> np.int64:
+def _rehash(lines: Int32s, tags: UInt8s, code_at: Int64s, grown: bool) -> np.int64:
     """Put every line where it belongs after the number of lines changed; see `hash_directory.rehash`."""
     touched = np.int64(0)
     for start in range(0, lines.size, BLOCK):
@@ -324,20 +320,20 @@ class KeySlots:
         """How many more codes fit."""
         return self.capacity - len(self)
 
-    def insert(self, codes: _Int64s) -> _Int32s:
+    def insert(self, codes: Int64s) -> Int32s:
         """Give each code a slot; the codes differ and none has a slot yet."""
         assert codes.size <= self.free, "the caller checks that the codes fit"
         slots = np.empty(codes.size, dtype=np.int32)
         _insert(self._lines.values, self._tags.values, self._code.values, self._state, codes, slots)
         return slots
 
-    def find(self, codes: _Int64s) -> _Int32s:
+    def find(self, codes: Int64s) -> Int32s:
         """Return the slot of each code, -1 where it has none."""
         slots = np.empty(codes.size, dtype=np.int32)
         _find(self._lines.values, self._tags.values, self._code.values, codes, slots)
         return slots
 
-    def remove(self, slots: _Int32s) -> None:
+    def remove(self, slots: Int32s) -> None:
         """Free these slots; all are in use."""
         removed, _ = _remove(self._lines.values, self._tags.values, self._code.values, self._state, slots)
         assert removed == slots.size, f"slot {slots[removed]} is not in use"
@@ -367,11 +363,11 @@ class KeySlots:
             _move_keys(self._lines.values, self._code.values, self._state, capacity, moves.from_slots, moves.to_slots)
         return moves
 
-    def codes_at(self, slots: _Int32s) -> _Int64s:
+    def codes_at(self, slots: Int32s) -> Int64s:
         """Return the code of each slot."""
         return self._code.values[slots]
 
-    def live_slots(self) -> _Int32s:
+    def live_slots(self) -> Int32s:
         """Return the slots in use, in no particular order."""
         slots = np.empty(len(self), dtype=np.int32)
         _live(self._lines.values, slots)
@@ -387,12 +383,7 @@ class KeySlots:
             saved.fill(name, values)
 
     def _saved_arrays(self) -> dict[str, Array]:
-        return {
-            "lines": self._lines.values,
-            "tags": self._tags.values,
-            "code": self._code.values,
-            "ends": self._state,
-        }
+        return {"lines": self._lines.values, "tags": self._tags.values, "code": self._code.values, "ends": self._state}
 
     def _check(self) -> None:
         """Assert all invariants; for tests."""

@@ -21,9 +21,9 @@ Insert, probe, count, expire and delete take O(1) per entry: a key's list grows 
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import Array, SavedState
+from semistream.kernels.arrays import Bools, Int32s, Int64s, UInt8s
 from semistream.kernels.compile import kernel
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.hash_directory import (
@@ -54,11 +54,6 @@ _NO_SLOT = np.int32(-1)
 _GIVEN_UP = np.int32(-2)
 # Positions in the state array: counts, and the ends of the lists.
 _SIZE, _DISTINCT, _Q_FIRST, _Q_LAST, _FREE_FIRST, _FREE_LAST = range(6)
-
-_Bools = npt.NDArray[np.bool_]
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
-_Tags = npt.NDArray[np.uint8]
 
 
 class FifoMultimap:
@@ -140,7 +135,7 @@ class FifoMultimap:
         """How many more entries fit."""
         return self.capacity - len(self)
 
-    def insert(self, codes: _Int64s) -> _Int32s:
+    def insert(self, codes: Int64s) -> Int32s:
         """Append entries and return their slots, in the order of ``codes``."""
         assert codes.size <= self.free, "the caller checks that the entries fit"
         slots = np.empty(codes.size, dtype=np.int32)
@@ -158,26 +153,26 @@ class FifoMultimap:
         )
         return slots
 
-    def probe(self, codes: _Int64s) -> tuple[_Int32s, _Int32s]:
+    def probe(self, codes: Int64s) -> tuple[Int32s, Int32s]:
         """Return the positions in ``codes`` that are present, and the slot of the oldest entry of each."""
         rows = np.empty(codes.size, dtype=np.int32)
         firsts = np.empty(codes.size, dtype=np.int32)
         found = probe_directory(self._directory.values, self._tags.values, codes, rows, firsts)
         return rows[:found], firsts[:found]
 
-    def count(self, codes: _Int64s) -> _Int32s:
+    def count(self, codes: Int64s) -> Int32s:
         """Return how many entries each code has."""
         out = np.empty(codes.size, dtype=np.int32)
         _count_entries(self._directory.values, self._tags.values, self._key_count.values, codes, out)
         return out
 
-    def has(self, codes: _Int64s) -> _Bools:
+    def has(self, codes: Int64s) -> Bools:
         """Return which codes have entries."""
         present = np.empty(codes.size, dtype=np.bool_)
         _find_present(self._directory.values, codes, present)
         return present
 
-    def pairs(self, rows: _Int32s, cursors: _Int32s, at: int, out_rows: _Int32s, out_slots: _Int32s) -> tuple[int, int]:
+    def pairs(self, rows: Int32s, cursors: Int32s, at: int, out_rows: Int32s, out_slots: Int32s) -> tuple[int, int]:
         """Fill the output with (row, slot) pairs of the probed ``rows`` and return (new ``at``, how many).
 
         ``cursors`` starts as the second result of `probe` and moves on in place. The caller repeats the call until
@@ -185,21 +180,21 @@ class FifoMultimap:
         """
         return fill_pairs(self._key_next.values, rows, cursors, at, out_rows, out_slots)
 
-    def oldest(self, count: int) -> _Int32s:
+    def oldest(self, count: int) -> Int32s:
         """Return the slots of the ``count`` oldest entries, oldest first."""
         assert count <= len(self)
         slots = np.empty(count, dtype=np.int32)
         _fill_oldest(self._q_next.values, self._state[_Q_FIRST], slots)
         return slots
 
-    def newest(self, position: int, count: int) -> _Int32s:
+    def newest(self, position: int, count: int) -> Int32s:
         """Return up to ``count`` slots, newest first, from the one that ``position`` entries are newer than."""
         slots = np.empty(max(0, min(count, len(self) - position)), dtype=np.int32)
         if slots.size:
             _fill_newest(self._q_prev.values, self._state[_Q_LAST], position, slots)
         return slots
 
-    def keys_with_at_least(self, count: int) -> tuple[_Int64s, _Int32s]:
+    def keys_with_at_least(self, count: int) -> tuple[Int64s, Int32s]:
         """Return the codes with at least so many entries, in ascending order, and how many each has."""
         codes, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
         found = _fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
@@ -209,13 +204,13 @@ class FifoMultimap:
         order = np.argsort(codes)
         return codes[order], counts[order]
 
-    def entries_by_hash(self, parts: int) -> _Int64s:
+    def entries_by_hash(self, parts: int) -> Int64s:
         """Return the number of entries of each part: a key belongs to part ``XXH64(key) % parts``."""
         counts = np.zeros(parts, dtype=np.int64)
         _count_by_hash(self._directory.values, self._key_count.values, counts)
         return counts
 
-    def expire(self, count: int) -> _Int32s:
+    def expire(self, count: int) -> Int32s:
         """Remove the ``count`` oldest entries and return their slots, oldest first."""
         assert count <= len(self)
         slots = np.empty(count, dtype=np.int32)
@@ -232,7 +227,7 @@ class FifoMultimap:
         )
         return slots
 
-    def delete(self, codes: _Int64s) -> _Int32s:
+    def delete(self, codes: Int64s) -> Int32s:
         """Remove all entries of these keys and return their slots: key by key, oldest first."""
         slots = np.empty(min(int(self.count(codes).sum()), len(self)), dtype=np.int32)
         removed = _delete_keys(
@@ -304,7 +299,7 @@ class FifoMultimap:
             "ends": self._state,
         }
 
-    def codes_at(self, slots: _Int32s) -> _Int64s:
+    def codes_at(self, slots: Int32s) -> Int64s:
         """Return the code of the entry in each slot."""
         return self._code.values[slots]
 
@@ -349,16 +344,16 @@ class FifoMultimap:
 
 @kernel
 def _insert_entries(
-    directory: _Int64s,
-    tags: _Tags,
-    entry_code: _Int64s,
-    key_next: _Int32s,
-    key_count: _Int32s,
-    q_next: _Int32s,
-    q_prev: _Int32s,
-    state: _Int64s,
-    codes: _Int64s,
-    slots: _Int32s,
+    directory: Int64s,
+    tags: UInt8s,
+    entry_code: Int64s,
+    key_next: Int32s,
+    key_count: Int32s,
+    q_next: Int32s,
+    q_prev: Int32s,
+    state: Int64s,
+    codes: Int64s,
+    slots: Int32s,
 ) -> np.int64:
     touched = np.int64(0)
     for start in range(0, codes.size, BLOCK):
@@ -400,7 +395,7 @@ def _insert_entries(
 
 
 @kernel
-def _index_entries(directory: _Int64s, tags: _Tags, entry_code: _Int64s, q_next: _Int32s, state: _Int64s) -> None:
+def _index_entries(directory: Int64s, tags: UInt8s, entry_code: Int64s, q_next: Int32s, state: Int64s) -> None:
     """Fill an empty directory from the entries in Q, whose lists stand."""
     slot = state[_Q_FIRST]
     while slot != _NO_SLOT:
@@ -419,15 +414,15 @@ def _index_entries(directory: _Int64s, tags: _Tags, entry_code: _Int64s, q_next:
 
 @kernel
 def _expire_entries(
-    directory: _Int64s,
-    tags: _Tags,
-    entry_code: _Int64s,
-    key_next: _Int32s,
-    key_count: _Int32s,
-    q_next: _Int32s,
-    q_prev: _Int32s,
-    state: _Int64s,
-    slots: _Int32s,
+    directory: Int64s,
+    tags: UInt8s,
+    entry_code: Int64s,
+    key_next: Int32s,
+    key_count: Int32s,
+    q_next: Int32s,
+    q_prev: Int32s,
+    state: Int64s,
+    slots: Int32s,
 ) -> np.int64:
     touched = np.int64(0)
     for start in range(0, slots.size, BLOCK):
@@ -460,14 +455,14 @@ def _expire_entries(
 
 @kernel
 def _delete_keys(
-    directory: _Int64s,
-    tags: _Tags,
-    key_next: _Int32s,
-    q_next: _Int32s,
-    q_prev: _Int32s,
-    state: _Int64s,
-    codes: _Int64s,
-    slots: _Int32s,
+    directory: Int64s,
+    tags: UInt8s,
+    key_next: Int32s,
+    q_next: Int32s,
+    q_prev: Int32s,
+    state: Int64s,
+    codes: Int64s,
+    slots: Int32s,
 ) -> int:
     removed = 0
     for code in codes:
@@ -497,7 +492,7 @@ def _delete_keys(
 
 
 @kernel
-def _release(q_next: _Int32s, state: _Int64s, slot: np.int64) -> None:
+def _release(q_next: Int32s, state: Int64s, slot: np.int64) -> None:
     """Append a slot that left Q to the free slots."""
     q_next[slot] = _NO_SLOT
     if state[_FREE_LAST] == _NO_SLOT:
@@ -509,7 +504,7 @@ def _release(q_next: _Int32s, state: _Int64s, slot: np.int64) -> None:
 
 
 @kernel
-def _count_entries(directory: _Int64s, tags: _Tags, key_count: _Int32s, codes: _Int64s, out: _Int32s) -> np.int64:
+def _count_entries(directory: Int64s, tags: UInt8s, key_count: Int32s, codes: Int64s, out: Int32s) -> np.int64:
     touched = np.int64(0)
     for start in range(0, codes.size, BLOCK):
         stop = min(start + BLOCK, codes.size)
@@ -522,14 +517,14 @@ def _count_entries(directory: _Int64s, tags: _Tags, key_count: _Int32s, codes: _
 
 
 @kernel
-def _find_present(directory: _Int64s, codes: _Int64s, present: _Bools) -> None:
+def _find_present(directory: Int64s, codes: Int64s, present: Bools) -> None:
     """Write for every code whether it has entries."""
     for at in range(codes.size):
         present[at] = directory[line_of(directory, mix(codes[at]), codes[at]), 1] != 0
 
 
 @kernel
-def _count_by_hash(directory: _Int64s, key_count: _Int32s, counts: _Int64s) -> None:
+def _count_by_hash(directory: Int64s, key_count: Int32s, counts: Int64s) -> None:
     """Add the entries of every key to the count of its part."""
     for line in range(directory.shape[0]):
         packed = directory[line, 1]
@@ -539,9 +534,7 @@ def _count_by_hash(directory: _Int64s, key_count: _Int32s, counts: _Int64s) -> N
 
 
 @kernel
-def _fill_keys_with_at_least(
-    directory: _Int64s, key_count: _Int32s, least: int, codes: _Int64s, counts: _Int32s
-) -> int:
+def _fill_keys_with_at_least(directory: Int64s, key_count: Int32s, least: int, codes: Int64s, counts: Int32s) -> int:
     """Write the keys that have at least ``least`` entries; return how many there are, even beyond the output's end."""
     found = 0
     for line in range(directory.shape[0]):
@@ -555,7 +548,7 @@ def _fill_keys_with_at_least(
 
 
 @kernel
-def _fill_oldest(q_next: _Int32s, first: np.int64, slots: _Int32s) -> None:
+def _fill_oldest(q_next: Int32s, first: np.int64, slots: Int32s) -> None:
     """Fill ``slots`` with Q from ``first`` on."""
     slot = first
     for at in range(slots.size):
@@ -564,7 +557,7 @@ def _fill_oldest(q_next: _Int32s, first: np.int64, slots: _Int32s) -> None:
 
 
 @kernel
-def _fill_newest(q_prev: _Int32s, last: np.int64, position: int, slots: _Int32s) -> None:
+def _fill_newest(q_prev: Int32s, last: np.int64, position: int, slots: Int32s) -> None:
     """Fill ``slots`` with Q backwards, from the entry that lies ``position`` before ``last``."""
     slot = last
     for _ in range(position):
@@ -575,7 +568,7 @@ def _fill_newest(q_prev: _Int32s, last: np.int64, position: int, slots: _Int32s)
 
 
 @kernel
-def _add_free_slots(q_next: _Int32s, state: _Int64s, first: int) -> None:
+def _add_free_slots(q_next: Int32s, state: Int64s, first: int) -> None:
     """Append the slots from ``first`` on to the free slots."""
     for slot in range(first, q_next.size):
         q_next[slot] = _NO_SLOT
@@ -587,7 +580,7 @@ def _add_free_slots(q_next: _Int32s, state: _Int64s, first: int) -> None:
 
 
 @kernel
-def _give_up_free_slots(q_next: _Int32s, q_prev: _Int32s, state: _Int64s, capacity: int) -> int:
+def _give_up_free_slots(q_next: Int32s, q_prev: Int32s, state: Int64s, capacity: int) -> int:
     """Drop the slots from ``capacity`` on from the free slots; return how many these were."""
     given_up = 0
     slot = state[_FREE_FIRST]
@@ -610,15 +603,15 @@ def _give_up_free_slots(q_next: _Int32s, q_prev: _Int32s, state: _Int64s, capaci
 
 @kernel
 def _move_entries(
-    entry_code: _Int64s,
-    key_next: _Int32s,
-    key_count: _Int32s,
-    q_next: _Int32s,
-    q_prev: _Int32s,
-    state: _Int64s,
+    entry_code: Int64s,
+    key_next: Int32s,
+    key_count: Int32s,
+    q_next: Int32s,
+    q_prev: Int32s,
+    state: Int64s,
     capacity: int,
-    from_slots: _Int32s,
-    to_slots: _Int32s,
+    from_slots: Int32s,
+    to_slots: Int32s,
 ) -> None:
     """Move the entries in slots from ``capacity`` on to the slots that are free longest; write which went where.
 
@@ -654,7 +647,7 @@ def _move_entries(
 
 
 @kernel
-def _redirect(directory: _Int64s, key_next: _Int32s, capacity: int) -> None:
+def _redirect(directory: Int64s, key_next: Int32s, capacity: int) -> None:
     """Let keys and their lists name the new slots of moved entries."""
     for slot in range(capacity):
         # A free slot holds anything: what replaces it does not matter.

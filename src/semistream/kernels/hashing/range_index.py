@@ -11,8 +11,8 @@ Lines are probed linearly. The index is built once and never changes.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.kernels.compile import kernel
 from semistream.kernels.hashing.hash_directory import home_line, mix
 
@@ -21,9 +21,6 @@ __all__ = ["LINE_BYTES", "build_ranges", "find_ranges", "group_by_part", "lines_
 LINE_BYTES = 16
 _LOAD_FACTOR = 0.6
 
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
-
 
 def lines_for(keys: int) -> int:
     """Return how many lines an index of ``keys`` keys has."""
@@ -31,7 +28,7 @@ def lines_for(keys: int) -> int:
 
 
 @kernel
-def build_ranges(keys: _Int64s, firsts: _Int64s, counts: _Int64s, codes: _Int64s, ranges: _Int32s) -> None:
+def build_ranges(keys: Int64s, firsts: Int64s, counts: Int64s, codes: Int64s, ranges: Int32s) -> None:
     """Build an index in ``codes`` and ``ranges``: ``keys[i]`` has ``counts[i]`` rows from ``firsts[i]`` on."""
     lines = codes.size
     ranges[:, 1] = -1
@@ -47,9 +44,7 @@ def build_ranges(keys: _Int64s, firsts: _Int64s, counts: _Int64s, codes: _Int64s
 
 
 @kernel
-def find_ranges(
-    codes: _Int64s, ranges: _Int32s, wanted: _Int64s, places: _Int64s, firsts: _Int64s, counts: _Int64s
-) -> None:
+def find_ranges(codes: Int64s, ranges: Int32s, wanted: Int64s, places: Int64s, firsts: Int64s, counts: Int64s) -> None:
     """Write the range of ``wanted[p]`` to place p of ``firsts`` and ``counts``, for p in ``places``; -1 if absent."""
     lines = codes.size
     for place in places:
@@ -64,7 +59,7 @@ def find_ranges(
 
 
 @kernel
-def group_by_part(codes: _Int64s, places: _Int64s, parts: int, bounds: _Int64s, grouped: _Int64s) -> None:
+def group_by_part(codes: Int64s, places: Int64s, parts: int, bounds: Int64s, grouped: Int64s) -> None:
     """Order ``places`` by the part of the code at each; part p gets ``bounds[p]`` to ``bounds[p + 1]``.
 
     Parts use other bits of the hash than the lines of an index.

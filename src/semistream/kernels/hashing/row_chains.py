@@ -9,28 +9,17 @@
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Bools, Int32s
 from semistream.kernels.compile import kernel
 
-__all__ = [
-    "END",
-    "add_slots",
-    "chain_rows",
-    "fill_pairs",
-    "free_chains",
-    "free_slots",
-    "give_up_slots",
-    "take_free",
-]
+__all__ = ["END", "add_slots", "chain_rows", "fill_pairs", "free_chains", "free_slots", "give_up_slots", "take_free"]
 
 END = np.int32(-1)
 
-_Int32s = npt.NDArray[np.int32]
-
 
 @kernel
-def take_free(next_row: _Int32s, first_free: int, out: _Int32s) -> int:
+def take_free(next_row: Int32s, first_free: int, out: Int32s) -> int:
     """Take slots off the free list; return its new first slot."""
     slot = first_free
     for at in range(out.size):
@@ -40,7 +29,7 @@ def take_free(next_row: _Int32s, first_free: int, out: _Int32s) -> int:
 
 
 @kernel
-def chain_rows(next_row: _Int32s, first: _Int32s, count: _Int32s, owners: _Int32s, slots: _Int32s) -> None:
+def chain_rows(next_row: Int32s, first: Int32s, count: Int32s, owners: Int32s, slots: Int32s) -> None:
     """Put every slot at the front of its owner's chain."""
     for at in range(slots.size):
         owner = owners[at]
@@ -51,7 +40,7 @@ def chain_rows(next_row: _Int32s, first: _Int32s, count: _Int32s, owners: _Int32
 
 @kernel
 def fill_pairs(
-    next_row: _Int32s, rows: _Int32s, cursors: _Int32s, at: int, out_rows: _Int32s, out_slots: _Int32s
+    next_row: Int32s, rows: Int32s, cursors: Int32s, at: int, out_rows: Int32s, out_slots: Int32s
 ) -> tuple[int, int]:
     """Walk along the chains from ``cursors`` on; fill the output with (row, slot) and return (new ``at``, how many).
 
@@ -73,7 +62,7 @@ def fill_pairs(
 
 
 @kernel
-def free_chains(next_row: _Int32s, firsts: _Int32s, first_free: int, freed: _Int32s) -> int:
+def free_chains(next_row: Int32s, firsts: Int32s, first_free: int, freed: Int32s) -> int:
     """Return whole chains to the free list; write the freed slots and return the list's new first slot."""
     count = 0
     for at in range(firsts.size):
@@ -89,7 +78,7 @@ def free_chains(next_row: _Int32s, firsts: _Int32s, first_free: int, freed: _Int
 
 
 @kernel
-def free_slots(next_row: _Int32s, first_free: int, is_free: npt.NDArray[np.bool_]) -> None:
+def free_slots(next_row: Int32s, first_free: int, is_free: Bools) -> None:
     """Mark the slots of the free list."""
     slot = first_free
     while slot != END:
@@ -99,7 +88,7 @@ def free_slots(next_row: _Int32s, first_free: int, is_free: npt.NDArray[np.bool_
 
 @kernel
 def give_up_slots(
-    next_row: _Int32s, firsts: _Int32s, first_free: int, capacity: int, from_slots: _Int32s, to_slots: _Int32s
+    next_row: Int32s, firsts: Int32s, first_free: int, capacity: int, from_slots: Int32s, to_slots: Int32s
 ) -> tuple[int, int]:
     """Move chained rows out of the slots from ``capacity`` on; return the first free slot and how many rows moved.
 
@@ -138,7 +127,7 @@ def give_up_slots(
 
 
 @kernel
-def add_slots(next_row: _Int32s, first_free: int, before: int) -> int:
+def add_slots(next_row: Int32s, first_free: int, before: int) -> int:
     """Put the slots from ``before`` on onto the free list; return its new first slot."""
     for slot in range(before, next_row.size):
         next_row[slot] = np.int32(first_free)

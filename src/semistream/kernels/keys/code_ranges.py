@@ -10,15 +10,13 @@ merged into the others in one pass.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Bools, Int64s
 from semistream.kernels.compile import kernel
 from semistream.kernels.hashing.hash_directory import BLOCK
 
 __all__ = ["CodeRanges"]
 
-_Bools = npt.NDArray[np.bool_]
-_Int64s = npt.NDArray[np.int64]
 
 _MOST = np.iinfo(np.int64).max
 
@@ -36,7 +34,7 @@ class CodeRanges:
 
     def __init__(self) -> None:
         self._lows = self._highs = np.empty(0, dtype=np.int64)
-        self._new: list[tuple[_Int64s, _Int64s]] = []
+        self._new: list[tuple[Int64s, Int64s]] = []
 
     def __len__(self) -> int:
         self._merge()
@@ -47,12 +45,12 @@ class CodeRanges:
         """The bytes of all ranges, those still to be merged included."""
         return self._lows.nbytes + self._highs.nbytes + sum(lows.nbytes + highs.nbytes for lows, highs in self._new)
 
-    def add(self, lows: _Int64s, highs: _Int64s) -> None:
+    def add(self, lows: Int64s, highs: Int64s) -> None:
         """Add all codes from ``lows[i]`` to ``highs[i]``, both included."""
         assert (lows <= highs).all(), "a range has a code in it"
         self._new.append((np.array(lows, dtype=np.int64), np.array(highs, dtype=np.int64)))
 
-    def contains(self, codes: _Int64s) -> _Bools:
+    def contains(self, codes: Int64s) -> Bools:
         """Return which codes are in the set."""
         self._merge()
         inside = np.zeros(codes.size, dtype=np.bool_)
@@ -60,18 +58,18 @@ class CodeRanges:
             _find_inside(self._lows, self._highs, codes, inside)
         return inside
 
-    def ranges(self) -> tuple[_Int64s, _Int64s]:
+    def ranges(self) -> tuple[Int64s, Int64s]:
         """Return the ends of all ranges, ascending."""
         self._merge()
         return self._lows, self._highs
 
-    def common(self, other: "CodeRanges") -> tuple[_Int64s, _Int64s]:
+    def common(self, other: "CodeRanges") -> tuple[Int64s, Int64s]:
         """Return the ranges that both sets have in common, ascending."""
         lows, highs = np.empty((2, len(self) + len(other)), dtype=np.int64)
         count = _intersect(self._lows, self._highs, other._lows, other._highs, lows, highs)
         return lows[:count], highs[:count]
 
-    def remove(self, lows: _Int64s, highs: _Int64s) -> None:
+    def remove(self, lows: Int64s, highs: Int64s) -> None:
         """Remove ranges, which are ascending and do not touch each other."""
         kept_lows, kept_highs = np.empty((2, len(self) + lows.size), dtype=np.int64)
         count = _subtract(self._lows, self._highs, lows, highs, kept_lows, kept_highs)
@@ -90,7 +88,7 @@ class CodeRanges:
 
 
 @kernel
-def _find_inside(lows: _Int64s, highs: _Int64s, codes: _Int64s, inside: _Bools) -> None:
+def _find_inside(lows: Int64s, highs: Int64s, codes: Int64s, inside: Bools) -> None:
     # Per code, the last range known to begin at it or before it. All codes of a block take each step together, so no
     # branch depends on a code and the memory system fetches for many at a time.
     at = np.empty(BLOCK, dtype=np.uint64)
@@ -109,7 +107,7 @@ def _find_inside(lows: _Int64s, highs: _Int64s, codes: _Int64s, inside: _Bools) 
 
 
 @kernel
-def _merge_sorted(lows: _Int64s, highs: _Int64s) -> int:
+def _merge_sorted(lows: Int64s, highs: Int64s) -> int:
     """Merge ranges, ascending by their lows, in place; return how many are left."""
     count = 0
     for at in range(lows.size):
@@ -125,7 +123,7 @@ def _merge_sorted(lows: _Int64s, highs: _Int64s) -> int:
 
 @kernel
 def _intersect(
-    lows: _Int64s, highs: _Int64s, other_lows: _Int64s, other_highs: _Int64s, out_lows: _Int64s, out_highs: _Int64s
+    lows: Int64s, highs: Int64s, other_lows: Int64s, other_highs: Int64s, out_lows: Int64s, out_highs: Int64s
 ) -> int:
     """Write the intersection of two ascending lists of ranges; return how many ranges it has."""
     count = at = other_at = 0
@@ -145,7 +143,7 @@ def _intersect(
 
 @kernel
 def _subtract(
-    lows: _Int64s, highs: _Int64s, gone_lows: _Int64s, gone_highs: _Int64s, out_lows: _Int64s, out_highs: _Int64s
+    lows: Int64s, highs: Int64s, gone_lows: Int64s, gone_highs: Int64s, out_lows: Int64s, out_highs: Int64s
 ) -> int:
     """Write the difference of two ascending lists of ranges; return how many ranges it has."""
     count = gone_at = 0

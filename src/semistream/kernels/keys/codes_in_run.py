@@ -4,19 +4,15 @@ A run is short beside the state: a hash table of its positions stays in the proc
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.kernels.compile import kernel
 from semistream.kernels.hashing.hash_directory import BLOCK, mix
 
 __all__ = ["follow_their_mark", "repeat_in_run"]
 
-_Bools = npt.NDArray[np.bool_]
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
-
-def repeat_in_run(codes: _Int64s) -> _Bools:
+def repeat_in_run(codes: Int64s) -> Bools:
     """Return which codes repeat an earlier one.
 
     Examples
@@ -29,7 +25,7 @@ def repeat_in_run(codes: _Int64s) -> _Bools:
     return repeated
 
 
-def follow_their_mark(codes: _Int64s, marks: _Int64s, at: _Int64s) -> _Bools:
+def follow_their_mark(codes: Int64s, marks: Int64s, at: Int64s) -> Bools:
     """Return which codes follow a mark of the same code. Mark i stands behind ``at[i]`` codes; ``at`` ascends.
 
     Examples
@@ -42,18 +38,18 @@ def follow_their_mark(codes: _Int64s, marks: _Int64s, at: _Int64s) -> _Bools:
     return following
 
 
-def _table_for(codes: int) -> _Int32s:
+def _table_for(codes: int) -> Int32s:
     """Return an empty table; at most a quarter of it will be full, so most codes hit an empty place."""
     return np.zeros(1 << max(4, (4 * codes - 1).bit_length()), dtype=np.int32)
 
 
 @kernel
-def _home(table: _Int32s, code: np.int64) -> np.int64:
+def _home(table: Int32s, code: np.int64) -> np.int64:
     return np.int64(mix(code) >> np.uint64(33)) & np.int64(table.size - 1)
 
 
 @kernel
-def _place_of(table: _Int32s, entries: _Int64s, code: np.int64) -> np.int64:
+def _place_of(table: Int32s, entries: Int64s, code: np.int64) -> np.int64:
     """Return the place of the entry with this code, or the empty one where it belongs; entries count from 1."""
     last = np.int64(table.size - 1)
     place = _home(table, code)
@@ -63,7 +59,7 @@ def _place_of(table: _Int32s, entries: _Int64s, code: np.int64) -> np.int64:
 
 
 @kernel
-def _find_repeated(codes: _Int64s, table: _Int32s, repeated: _Bools) -> None:
+def _find_repeated(codes: Int64s, table: Int32s, repeated: Bools) -> None:
     for row in range(codes.size):
         place = _place_of(table, codes, codes[row])
         repeated[row] = table[place] != 0
@@ -72,7 +68,7 @@ def _find_repeated(codes: _Int64s, table: _Int32s, repeated: _Bools) -> None:
 
 
 @kernel
-def _find_following(codes: _Int64s, marks: _Int64s, at: _Int64s, table: _Int32s, following: _Bools) -> None:
+def _find_following(codes: Int64s, marks: Int64s, at: Int64s, table: Int32s, following: Bools) -> None:
     for mark in range(marks.size):
         place = _place_of(table, marks, marks[mark])
         if table[place] == 0:  # the first mark of a code counts

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import UnsupportedType
+from semistream.kernels.arrays import Bools, Int32s, Int64s, UInt64s
 from semistream.kernels.arrow_views import fixed_bytes, is_varlen, valid_mask, varlen_parts
 from semistream.kernels.keys.xxh64 import SEED, hash_fixed, hash_int64, hash_varlen
 
@@ -24,22 +24,22 @@ NULL_CODE = np.iinfo(np.int64).min
 class KeyCodes(NamedTuple):
     """Codes of a batch of keys; ``valid`` is None when no key is NULL."""
 
-    code: npt.NDArray[np.int64]
-    valid: npt.NDArray[np.bool_] | None
+    code: Int64s
+    valid: Bools | None
 
     def slice(self, start: int, stop: int) -> "KeyCodes":
         """Return the codes from ``start`` to ``stop``."""
         return KeyCodes(self.code[start:stop], None if self.valid is None else self.valid[start:stop])
 
-    def valid_rows(self) -> npt.NDArray[np.int64]:
+    def valid_rows(self) -> Int64s:
         """Return the positions of keys that are not NULL."""
         return np.arange(self.code.size) if self.valid is None else np.flatnonzero(self.valid)
 
-    def valid_codes(self) -> npt.NDArray[np.int64]:
+    def valid_codes(self) -> Int64s:
         """Return the codes of keys that are not NULL, in the order of `valid_rows`."""
         return self.code if self.valid is None else self.code[self.valid]
 
-    def at_valid(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def at_valid(self, flags: Bools) -> Bools:
         """Return a flag for every key, given those of `valid_codes`; False for NULL."""
         if self.valid is None:
             return flags
@@ -92,7 +92,7 @@ class KeyCoder:
 
     def codes(self, columns: Sequence[pa.Array]) -> KeyCodes:
         """Return the code of every row; a row with a NULL in any key column gets `NULL_CODE` and is not valid."""
-        valid: npt.NDArray[np.bool_] | None = None
+        valid: Bools | None = None
         for column in columns:
             mask = valid_mask(column)
             if mask is not None:
@@ -109,7 +109,7 @@ class KeyCoder:
         return KeyCodes(code, valid)
 
 
-def _as_int64(column: pa.Array) -> npt.NDArray[np.int64]:
+def _as_int64(column: pa.Array) -> Int64s:
     width = column.type.bit_width // 8
     kind = "u" if pt.is_unsigned_integer(column.type) else "i"
     values = fixed_bytes(column, width).view(f"{kind}{width}")
@@ -118,7 +118,7 @@ def _as_int64(column: pa.Array) -> npt.NDArray[np.int64]:
     return values.astype(np.int64)
 
 
-def _hash_column(column: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
+def _hash_column(column: pa.Array, hashes: UInt64s) -> None:
     dtype = column.type
     if is_varlen(dtype):
         offsets, data = varlen_parts(column)
@@ -137,14 +137,14 @@ def _hash_column(column: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
         hash_fixed(fixed_bytes(column, dtype.byte_width), dtype.byte_width, hashes)
 
 
-def _hash_decimal(column: pa.Array, hashes: npt.NDArray[np.uint64]) -> None:
+def _hash_decimal(column: pa.Array, hashes: UInt64s) -> None:
     words = fixed_bytes(column, 16).view(np.int64).reshape(-1, 2)
     hash_int64(np.ascontiguousarray(words[:, 0]), hashes)
     if column.type.precision > 18:
         hash_int64(np.ascontiguousarray(words[:, 1]), hashes)
 
 
-def key_hashes(coder: KeyCoder, codes: KeyCodes) -> npt.NDArray[np.int64]:
+def key_hashes(coder: KeyCoder, codes: KeyCodes) -> Int64s:
     """Return the hash of every key; that of a NULL key is undefined."""
     if not coder.exact:
         return codes.code
@@ -153,7 +153,7 @@ def key_hashes(coder: KeyCoder, codes: KeyCodes) -> npt.NDArray[np.int64]:
     return hashes.view(np.int64)
 
 
-def bucket_ids(coder: KeyCoder, codes: KeyCodes, buckets: int) -> npt.NDArray[np.int32]:
+def bucket_ids(coder: KeyCoder, codes: KeyCodes, buckets: int) -> Int32s:
     """Return the bucket of every row: ``pmod(xxhash64(key), buckets)`` in the terms of `semistream.kernels.keys.xxh64`.
 
     A row with a NULL key goes to bucket 0: it matches nothing.

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from semistream.kernels.arrays import Int64s
 from semistream.kernels.arrow_views import fixed_bytes, valid_mask
 from semistream.kernels.keys.key_codes import KeyCodes
 
@@ -42,14 +43,14 @@ def order_codes(column: pa.Array) -> KeyCodes:
     return KeyCodes(code, valid_mask(column))
 
 
-def _float_codes(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _float_codes(values: npt.NDArray[np.float64]) -> Int64s:
     values = np.where(np.isnan(values), np.nan, values + 0.0)
     bits = values.view(np.int64)
     # The bits of negative numbers order backwards: flip all but the sign.
     return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
 
 
-def values_of_order_codes(codes: npt.NDArray[np.int64], dtype: pa.DataType) -> pa.Array:
+def values_of_order_codes(codes: Int64s, dtype: pa.DataType) -> pa.Array:
     """Return the values that have these codes; the result is undefined for a code that no value has.
 
     Examples

@@ -6,30 +6,28 @@ slot is the number modulo the capacity, and it is live from the oldest number on
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.kernels.compile import kernel
 
 __all__ = ["OrderIndex", "RangeCursor"]
 
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 _BYTES_PER_ENTRY = 48  # value, the large part's (value, number), and the scratch of its sort
 
 
 @kernel
 def _range_pairs(
-    numbers: _Int64s,
+    numbers: Int64s,
     oldest: int,
     capacity: int,
-    rows: _Int32s,
-    cursors: _Int64s,
-    stops: _Int64s,
+    rows: Int32s,
+    cursors: Int64s,
+    stops: Int64s,
     at: int,
-    out_rows: _Int32s,
-    out_slots: _Int32s,
+    out_rows: Int32s,
+    out_slots: Int32s,
 ) -> tuple[int, int]:
     filled = 0
     while at < rows.size and filled < out_rows.size:
@@ -49,12 +47,12 @@ def _range_pairs(
 class RangeCursor:
     """The entries in the ranges of one probe, returned in portions."""
 
-    def __init__(self, index: "OrderIndex", parts: list[tuple[_Int64s, _Int32s, _Int64s, _Int64s]]) -> None:
+    def __init__(self, index: "OrderIndex", parts: list[tuple[Int64s, Int32s, Int64s, Int64s]]) -> None:
         self._index = index
         self._parts = parts
         self._at = 0
 
-    def fill(self, out_rows: _Int32s, out_slots: _Int32s) -> int:
+    def fill(self, out_rows: Int32s, out_slots: Int32s) -> int:
         """Write the next (row, slot) pairs and return how many; 0 at the end."""
         while self._parts:
             numbers, rows, cursors, stops = self._parts[0]
@@ -116,7 +114,7 @@ class OrderIndex:
     def free(self) -> int:
         return self.capacity - len(self)
 
-    def insert(self, values: _Int64s) -> _Int32s:
+    def insert(self, values: Int64s) -> Int32s:
         """Append values and return their slots."""
         assert values.size <= self.free, "the caller checks that the entries fit"
         numbers = np.arange(self._next_number, self._next_number + values.size, dtype=np.int64)
@@ -140,13 +138,13 @@ class OrderIndex:
         order = np.argsort(values, kind="stable")
         self._large = (values[order], numbers[order])
 
-    def expire(self, count: int) -> _Int32s:
+    def expire(self, count: int) -> Int32s:
         """Remove the ``count`` oldest entries and return their slots, oldest first."""
         slots = self.oldest(count)
         self.oldest_number += count
         return slots
 
-    def oldest(self, count: int) -> _Int32s:
+    def oldest(self, count: int) -> Int32s:
         """Return the slots of the ``count`` oldest entries, oldest first."""
         assert count <= len(self)
         numbers = np.arange(self.oldest_number, self.oldest_number + count, dtype=np.int64)
@@ -168,7 +166,7 @@ class OrderIndex:
         self._small = saved.array("small values"), saved.array("small numbers")
         self.oldest_number, self._next_number = saved.header["oldest_number"], saved.header["next_number"]
 
-    def probe(self, rows: _Int32s, low: _Int64s | None, high: _Int64s | None) -> RangeCursor:
+    def probe(self, rows: Int32s, low: Int64s | None, high: Int64s | None) -> RangeCursor:
         """Return for every row i the entries from ``low[i]`` to ``high[i]``, ends included; None for no bound."""
         parts = []
         for values, numbers in (self._large, self._small):

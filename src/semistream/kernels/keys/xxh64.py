@@ -7,8 +7,8 @@ hashes one value per call; these kernels hash a column. The tests compare them w
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Int64s, UInt8s, UInt64s
 from semistream.kernels.compile import kernel
 
 __all__ = ["SEED", "hash_fixed", "hash_int64", "hash_varlen", "hash_word"]
@@ -45,7 +45,7 @@ def _avalanche(value: np.uint64) -> np.uint64:
 
 
 @kernel
-def _little_endian(data: npt.NDArray[np.uint8], at: int, width: int) -> np.uint64:
+def _little_endian(data: UInt8s, at: int, width: int) -> np.uint64:
     word = np.uint64(0)
     for byte in range(width):
         word |= np.uint64(data[at + byte]) << np.uint64(8 * byte)
@@ -53,7 +53,7 @@ def _little_endian(data: npt.NDArray[np.uint8], at: int, width: int) -> np.uint6
 
 
 @kernel
-def _hash_bytes(data: npt.NDArray[np.uint8], start: int, length: int, seed: np.uint64) -> np.uint64:
+def _hash_bytes(data: UInt8s, start: int, length: int, seed: np.uint64) -> np.uint64:
     at = start
     end = start + length
     if length >= 32:
@@ -93,21 +93,21 @@ def hash_word(word: np.uint64, seed: np.uint64) -> np.uint64:
 
 
 @kernel
-def hash_int64(values: npt.NDArray[np.int64], hashes: npt.NDArray[np.uint64]) -> None:
+def hash_int64(values: Int64s, hashes: UInt64s) -> None:
     """Replace each seed in ``hashes`` by the hash of the row's 8-byte integer under that seed."""
     for row in range(values.size):
         hashes[row] = hash_word(np.uint64(values[row]), hashes[row])
 
 
 @kernel
-def hash_fixed(data: npt.NDArray[np.uint8], width: int, hashes: npt.NDArray[np.uint64]) -> None:
+def hash_fixed(data: UInt8s, width: int, hashes: UInt64s) -> None:
     """Replace each seed in ``hashes`` by the hash of the row's ``width`` bytes under that seed."""
     for row in range(hashes.size):
         hashes[row] = _hash_bytes(data, row * width, width, hashes[row])
 
 
 @kernel
-def hash_varlen(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> None:
+def hash_varlen(offsets: Int64s, data: UInt8s, hashes: UInt64s) -> None:
     """Replace each seed in ``hashes`` by the hash of ``data[offsets[row]:offsets[row + 1]]``."""
     for row in range(hashes.size):
         hashes[row] = _hash_bytes(data, offsets[row], offsets[row + 1] - offsets[row], hashes[row])

@@ -10,9 +10,9 @@ S4, section 4.3, implicit purging indications:
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Bools, Int64s
 from semistream.stream_joins.parts.part import Part
 
 __all__ = ["Arrival", "ArrivalOrder", "Implied"]
@@ -21,16 +21,13 @@ Arrival: TypeAlias = Literal["any", "clustered", "ascending", "descending"]
 
 _LIMITS = np.iinfo(np.int64)
 
-_Bools = npt.NDArray[np.bool_]
-_Int64s = npt.NDArray[np.int64]
-
 
 class Implied(NamedTuple):
     """What a run says: which of its tuples do not come as they should, and which ranges of keys are over."""
 
-    wrong: _Bools
-    lows: _Int64s
-    highs: _Int64s
+    wrong: Bools
+    lows: Int64s
+    highs: Int64s
 
 
 class ArrivalOrder(Part):
@@ -47,7 +44,7 @@ class ArrivalOrder(Part):
         self.arrival = arrival
         self._last: int | None = None
 
-    def observe(self, codes: _Int64s) -> Implied:
+    def observe(self, codes: Int64s) -> Implied:
         """Look at the keys of a run, none of them NULL, none of them excluded by what was known before."""
         nothing = np.empty(0, dtype=np.int64)
         if self.arrival == "any" or not codes.size:
@@ -56,7 +53,7 @@ class ArrivalOrder(Part):
             return self._clusters(codes)
         return self._order(codes)
 
-    def _clusters(self, codes: _Int64s) -> Implied:
+    def _clusters(self, codes: Int64s) -> Implied:
         starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
         values = codes[starts]
         wrong = np.zeros(codes.size, dtype=np.bool_)
@@ -73,7 +70,7 @@ class ArrivalOrder(Part):
         self._last = int(values[-1])
         return Implied(wrong, over, over)
 
-    def _order(self, codes: _Int64s) -> Implied:
+    def _order(self, codes: Int64s) -> Implied:
         ascends = self.arrival == "ascending"
         first = codes[0] if self._last is None else np.int64(self._last)
         furthest = (np.maximum if ascends else np.minimum).accumulate(np.append(first, codes))

@@ -8,11 +8,11 @@
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.errors import StateTooLarge
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import format_bytes
+from semistream.kernels.arrays import Bools, Int64s
 from semistream.kernels.keys.code_ranges import CodeRanges
 from semistream.kernels.keys.codes_in_run import follow_their_mark
 from semistream.kernels.keys.key_codes import KeyCodes
@@ -21,9 +21,7 @@ from semistream.stream_joins.parts.part import Part
 
 __all__ = ["ALL_CODES", "Punctuations", "StreamPunctuations", "Unpassed"]
 
-_Bools = npt.NDArray[np.bool_]
-_Int64s = npt.NDArray[np.int64]
-_Ranges = tuple[_Int64s, _Int64s]
+_Ranges = tuple[Int64s, Int64s]
 
 ALL_CODES: _Ranges = (np.array([np.iinfo(np.int64).min]), np.array([np.iinfo(np.int64).max]))
 """The range of all keys."""
@@ -131,7 +129,7 @@ class StreamPunctuations:
         """How many punctuations the other state has not been purged by."""
         return sum(lows.size for lows, _ in self._unpurged)
 
-    def add(self, lows: _Int64s, highs: _Int64s, *, pass_on: bool) -> None:
+    def add(self, lows: Int64s, highs: Int64s, *, pass_on: bool) -> None:
         """Take in punctuations."""
         if not lows.size:
             return
@@ -145,7 +143,7 @@ class StreamPunctuations:
         taken, self._unpurged = _joined(self._unpurged), []
         return taken
 
-    def excludes(self, keys: KeyCodes, at: _Int64s, lows: _Int64s, highs: _Int64s) -> _Bools:
+    def excludes(self, keys: KeyCodes, at: Int64s, lows: Int64s, highs: Int64s) -> Bools:
         """Return which tuples of a run are excluded by a punctuation before them.
 
         Parameters
@@ -197,7 +195,7 @@ class Unpassed:
     def __init__(self) -> None:
         self._new: list[_Ranges] = []
         self._held_back = _NONE  # keys; what holds a range back is not known, so it stays new
-        self._gone_from_state: list[_Int64s] = []
+        self._gone_from_state: list[Int64s] = []
 
     def __len__(self) -> int:
         return sum(lows.size for lows, _ in self._new) + self._held_back.size
@@ -206,7 +204,7 @@ class Unpassed:
     def nbytes(self) -> int:
         return _ranges_bytes(self._new) + self._held_back.nbytes + sum(codes.nbytes for codes in self._gone_from_state)
 
-    def add(self, lows: _Int64s, highs: _Int64s) -> None:
+    def add(self, lows: Int64s, highs: Int64s) -> None:
         """Take in punctuations."""
         if lows.size:
             self._new.append((lows, highs))
@@ -215,7 +213,7 @@ class Unpassed:
         """Return all of them."""
         return _joined([(self._held_back, self._held_back), *self._new])
 
-    def gone_from_state(self, codes: _Int64s) -> None:
+    def gone_from_state(self, codes: Int64s) -> None:
         """Note that no tuple with one of these keys is in the state any more."""
         if codes.size + sum(some.size for some in self._gone_from_state) > self._held_back.size:
             self.ask_about_all()  # as many as are held back: nothing needs to be remembered
@@ -238,7 +236,7 @@ class Unpassed:
         taken, self._new = _joined(self._new), []
         return taken
 
-    def hold_back(self, lows: _Int64s, highs: _Int64s) -> None:
+    def hold_back(self, lows: Int64s, highs: Int64s) -> None:
         """Put back what was taken out, because tuples in the state hold it back."""
         constant = lows == highs
         self._held_back = np.concatenate([self._held_back, lows[constant]])
@@ -272,7 +270,7 @@ def _joined(ranges: list[_Ranges]) -> _Ranges:
     )
 
 
-def _thinned(lows: _Int64s, highs: _Int64s) -> _Ranges:
+def _thinned(lows: Int64s, highs: Int64s) -> _Ranges:
     """Return ranges without some of those that lie in others: a stream in order has one in the next, for every run."""
     if lows.size <= _MOST_NESTED:
         return lows, highs

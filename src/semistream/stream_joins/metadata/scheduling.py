@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Int64s
 from semistream.stream_joins.metadata.punctuations import Punctuations
 from semistream.stream_joins.parts.join_key import SIDES, JoinKey, Side, other
 from semistream.stream_joins.parts.memory_state import MemoryState
@@ -23,8 +24,6 @@ StreamOrder: TypeAlias = Literal["chosen", "random", "priority"]
 
 _MOST_QUOTAS = 32
 _SAMPLE = 128
-
-_Int64s = npt.NDArray[np.int64]
 
 
 class StreamScheduling(Part, ABC):
@@ -168,7 +167,7 @@ class GrowthScheduling(StreamScheduling):
             self._last, self._in_a_row = SIDES[saved.header["last"]], saved.header["in_a_row"]
 
 
-def _some(count: int) -> _Int64s:
+def _some(count: int) -> Int64s:
     """Return some of the first numbers, evenly spread."""
     return np.arange(0, count, max(1, count // _SAMPLE), dtype=np.int64)
 

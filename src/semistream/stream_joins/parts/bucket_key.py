@@ -13,19 +13,16 @@ they would never. Keys that are all multiples of something still spread over all
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.punctuated_batch import KeyMarks
 from semistream.core.semantics import On
+from semistream.kernels.arrays import Int64s
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.kernels.keys.xxh64 import SEED, hash_int64
 from semistream.stream_joins.parts.join_key import JoinKey, Side
 
 __all__ = ["BucketKey", "Buckets"]
-
-
-_Int64s = npt.NDArray[np.int64]
 
 
 class Buckets:
@@ -41,20 +38,20 @@ class Buckets:
     def __init__(self, count: int) -> None:
         self.count = count
 
-    def of(self, codes: _Int64s) -> _Int64s:
+    def of(self, codes: Int64s) -> Int64s:
         """Return the bucket of each code."""
         blocks = codes // self.count
         return (codes - blocks * self.count + self._first(blocks)) % self.count
 
-    def blocks(self, codes: _Int64s) -> _Int64s:
+    def blocks(self, codes: Int64s) -> Int64s:
         """Return the code of each inside its bucket."""
         return codes // self.count
 
-    def codes(self, bucket: int, blocks: _Int64s) -> _Int64s:
+    def codes(self, bucket: int, blocks: Int64s) -> Int64s:
         """Return the codes that a bucket has of some blocks."""
         return blocks * self.count + self._place(bucket, blocks)
 
-    def block_ranges(self, bucket: int, lows: _Int64s, highs: _Int64s) -> tuple[_Int64s, _Int64s]:
+    def block_ranges(self, bucket: int, lows: Int64s, highs: Int64s) -> tuple[Int64s, Int64s]:
         """Return the blocks whose code of a bucket lies in each range of codes; the first is after the last if none."""
         first, last = self.blocks(lows), self.blocks(highs)
         # Places in a block are compared, not codes: the outermost blocks begin and end beyond all codes.
@@ -62,12 +59,12 @@ class Buckets:
         last = last - (self._place(bucket, last) > highs - last * self.count)
         return first, last
 
-    def _place(self, bucket: int, blocks: _Int64s) -> _Int64s:
+    def _place(self, bucket: int, blocks: Int64s) -> Int64s:
         """Return which code of each block a bucket has."""
-        place: _Int64s = (bucket - self._first(blocks)) % self.count
+        place: Int64s = (bucket - self._first(blocks)) % self.count
         return place
 
-    def _first(self, blocks: _Int64s) -> _Int64s:
+    def _first(self, blocks: Int64s) -> Int64s:
         hashes = np.full(blocks.size, SEED, dtype=np.uint64)
         hash_int64(np.ascontiguousarray(blocks), hashes)
         return (hashes % np.uint64(self.count)).astype(np.int64)
@@ -92,10 +89,10 @@ class BucketKey(JoinKey):
         codes = super().codes(side, rows)
         return KeyCodes(self._buckets.blocks(codes.code), codes.valid)
 
-    def ranges(self, marks: KeyMarks) -> tuple[_Int64s, _Int64s]:
+    def ranges(self, marks: KeyMarks) -> tuple[Int64s, Int64s]:
         """Return the blocks that each punctuation excludes; the first is after the last for one that excludes none."""
         return self._buckets.block_ranges(self._bucket, *super().ranges(marks))
 
-    def marks(self, lows: _Int64s, highs: _Int64s) -> KeyMarks:
+    def marks(self, lows: Int64s, highs: Int64s) -> KeyMarks:
         """Return punctuations that are true of this bucket, not of the others."""
         return super().marks(self._buckets.codes(self._bucket, lows), self._buckets.codes(self._bucket, highs))

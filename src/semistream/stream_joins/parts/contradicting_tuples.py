@@ -3,10 +3,10 @@
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import ContradictedPunctuation, InvalidArgument
+from semistream.kernels.arrays import Bools
 from semistream.stream_joins.parts.join_key import JoinKey, Side
 from semistream.stream_joins.parts.memory_state import Tuples
 from semistream.stream_joins.parts.stream_metrics import StreamMetrics
@@ -14,8 +14,6 @@ from semistream.stream_joins.parts.stream_metrics import StreamMetrics
 __all__ = ["ContradictingTuples", "Contradiction"]
 
 Contradiction: TypeAlias = Literal["error", "aside", "ignore"]
-
-_Bools = npt.NDArray[np.bool_]
 
 
 class ContradictingTuples:
@@ -35,7 +33,7 @@ class ContradictingTuples:
         self._metrics = metrics
         self._aside: list[tuple[Side, pa.RecordBatch]] = []
 
-    def left_out(self, side: Side, tuples: Tuples, wrong: _Bools, why: str) -> Tuples:
+    def left_out(self, side: Side, tuples: Tuples, wrong: Bools, why: str) -> Tuples:
         """Return the tuples of a run without the wrong ones."""
         if not wrong.any():
             return tuples

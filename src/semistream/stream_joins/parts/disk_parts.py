@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Bools, Int64s
 from semistream.state.spill_file import SpillFile
 from semistream.stream_joins.parts.join_key import SIDES, Side
 from semistream.stream_joins.parts.part import Part
@@ -25,23 +25,20 @@ __all__ = ["DiskPart", "DiskParts", "PartStore", "PastTuples", "StoredPart"]
 
 _TIMES = [pa.field("arrived", pa.int64()), pa.field("departed", pa.int64()), pa.field("matched", pa.bool_())]
 
-_Bools = npt.NDArray[np.bool_]
-_Int64s = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class PastTuples:
     """Tuples that were in memory from ``arrived`` until ``departed``; ``matched`` once they met another."""
 
     rows: pa.RecordBatch
-    arrived: _Int64s
-    departed: _Int64s
-    matched: _Bools
+    arrived: Int64s
+    departed: Int64s
+    matched: Bools
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
-    def chosen(self, which: _Bools) -> "PastTuples":
+    def chosen(self, which: Bools) -> "PastTuples":
         """Return some of them."""
         rows = self.rows.filter(pa.array(which))
         return PastTuples(rows, self.arrived[which], self.departed[which], self.matched[which])
@@ -104,7 +101,7 @@ class DiskParts(Part):
         self._parts: dict[tuple[Side, int], _Held] = {}
         self._new: dict[tuple[Side, int], _Held] = {}  # of the partition that is being replaced
 
-    def has(self, side: Side) -> _Bools:
+    def has(self, side: Side) -> Bools:
         """Return for every partition whether it has tuples of a stream."""
         found = np.zeros(self.partitions, dtype=np.bool_)
         for each, partition in self._parts:

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import format_bytes
+from semistream.kernels.arrays import Bools, Int64s
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.xxh64 import SEED, hash_int64
 from semistream.stream_joins.parts.disk_parts import DiskParts, PartStore, PastTuples
@@ -43,15 +43,12 @@ _READ_PER_TUPLE = 4  # tuples that are read from disk for one that comes, when s
 _MOST_MEETINGS = 16
 _NEVER = np.iinfo(np.int64).max
 
-_Bools = npt.NDArray[np.bool_]
-_Int64s = npt.NDArray[np.int64]
-
 
 class _Times(NamedTuple):
     """When tuples came, and when they left the memory."""
 
-    arrived: _Int64s
-    departed: _Int64s
+    arrived: Int64s
+    departed: Int64s
 
 
 class DiskStages(Part):
@@ -83,7 +80,7 @@ class DiskStages(Part):
         results: JoinedRows,
         metrics: StreamMetrics,
         clean_up_bytes: int,
-        is_over: Callable[[Side, _Int64s, _Bools], _Bools],
+        is_over: Callable[[Side, Int64s, Bools], Bools],
         store: PartStore | None = None,
     ) -> None:
         self._key = key
@@ -99,7 +96,7 @@ class DiskStages(Part):
         self._met: dict[tuple[Side, int], list[int]] = {}
         self._taken_at_clean_up = 0
 
-    def holds(self, side: Side, codes: _Int64s) -> _Bools:
+    def holds(self, side: Side, codes: Int64s) -> Bools:
         """Return for every key whether its partition has tuples of a stream on disk (S4, Figure 7: hasDiskPart)."""
         has = self.parts.has(side)
         return has[_partition_of(codes)] if has.any() else np.zeros(codes.size, dtype=np.bool_)
@@ -120,7 +117,7 @@ class DiskStages(Part):
         enough = int(np.searchsorted(np.cumsum(tuples[largest_first]), held * _FLUSHED_SHARE)) + 1
         self._flush(largest_first[:enough])
 
-    def _flush(self, partitions: _Int64s) -> None:
+    def _flush(self, partitions: Int64s) -> None:
         """Move the tuples in memory of some partitions to disk."""
         self._state.time.tick()
         self.flushes += 1
@@ -132,7 +129,7 @@ class DiskStages(Part):
             for partition in np.unique(of[is_chosen[of]]).tolist():
                 self._flush_keys(side, partition, codes[of == partition])
 
-    def _flush_keys(self, side: Side, partition: int, codes: _Int64s) -> None:
+    def _flush_keys(self, side: Side, partition: int, codes: Int64s) -> None:
         window = self._state.windows[side]
         slots = window.remove(codes)
         step = max(1, int(self.parts.message_bytes / max(1.0, self._state.row_bytes(side, slots))))
@@ -178,10 +175,10 @@ class DiskStages(Part):
     def _last_met(self, side: Side, partition: int) -> int:
         return max(int(self._clean_time[partition]), *self._met.get((side, partition), [0]))
 
-    def _have_met(self, partition: int, side: Side, own: _Times, opposite: _Times) -> _Bools:
+    def _have_met(self, partition: int, side: Side, own: _Times, opposite: _Times) -> Bools:
         """Return which pairs, of a tuple of a stream and one of the other, have left before."""
         later = np.maximum(own.arrived, opposite.arrived)
-        met: _Bools = (later < np.minimum(own.departed, opposite.departed)) | (later <= self._clean_time[partition])
+        met: Bools = (later < np.minimum(own.departed, opposite.departed)) | (later <= self._clean_time[partition])
         for on_disk, disk, memory in ((side, own, opposite), (other(side), opposite, own)):
             for time in self._met.get((on_disk, partition), []):
                 met |= (disk.departed <= time) & (memory.arrived <= time) & (time < memory.departed)
@@ -238,7 +235,7 @@ class DiskStages(Part):
             self._met.pop((side, partition), None)
 
     def _pairs_not_met(
-        self, partition: int, left: PastTuples, right: PastTuples, right_matched: _Bools, by_key: FifoMultimap
+        self, partition: int, left: PastTuples, right: PastTuples, right_matched: Bools, by_key: FifoMultimap
     ) -> Iterator[PunctuatedBatch]:
         left_row_bytes = left.rows.nbytes / max(1, len(left))
         for own, lefts, _ in self._results.pairs(by_key, self._key.codes(RIGHT, right.rows).code):
@@ -296,8 +293,8 @@ class DiskStages(Part):
         assert all(len(times) <= _MOST_MEETINGS for times in self._met.values())
 
 
-def _partition_of(codes: _Int64s) -> _Int64s:
+def _partition_of(codes: Int64s) -> Int64s:
     hashes = np.full(codes.size, SEED, dtype=np.uint64)
     hash_int64(codes, hashes)
-    partitions: _Int64s = (hashes % np.uint64(_PARTITIONS)).astype(np.int64)  # as `entries_by_hash`
+    partitions: Int64s = (hashes % np.uint64(_PARTITIONS)).astype(np.int64)  # as `entries_by_hash`
     return partitions

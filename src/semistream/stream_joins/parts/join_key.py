@@ -3,7 +3,6 @@
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -11,6 +10,7 @@ from semistream.core.casts import casts_without_loss
 from semistream.core.errors import InvalidArgument, KeyTypeMismatch, UnknownColumn, UnsupportedType
 from semistream.core.punctuated_batch import KeyMarks
 from semistream.core.semantics import On
+from semistream.kernels.arrays import Int64s
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.kernels.keys.order_codes import has_order_code, order_codes, values_of_order_codes
 
@@ -22,8 +22,6 @@ RIGHT: Side = 1
 SIDES: tuple[Side, Side] = (LEFT, RIGHT)
 
 _LIMITS = np.iinfo(np.int64)
-
-_Int64s = npt.NDArray[np.int64]
 
 
 def other(side: Side) -> Side:
@@ -69,7 +67,7 @@ class JoinKey:
         """Return the code of every tuple; not valid means NULL, which matches nothing."""
         return order_codes(self._conformed(rows.column(self.names[side])))
 
-    def ranges(self, marks: KeyMarks) -> tuple[_Int64s, _Int64s]:
+    def ranges(self, marks: KeyMarks) -> tuple[Int64s, Int64s]:
         """Return first and last code of the keys that each punctuation excludes."""
         ends = []
         for column, open_end in ((marks.low, _LIMITS.min), (marks.high, _LIMITS.max)):
@@ -84,14 +82,14 @@ class JoinKey:
             raise InvalidArgument(f"a punctuation excludes keys from {low} to {high}, and none is: give low <= high")
         return lows, highs
 
-    def marks(self, lows: _Int64s, highs: _Int64s) -> KeyMarks:
+    def marks(self, lows: Int64s, highs: Int64s) -> KeyMarks:
         """Return punctuations that exclude ranges of codes."""
         low = self._ends(lows, _LIMITS.min)
         is_shared = lows is highs and not low.null_count and not (highs == _LIMITS.max).any()  # constants
         high = low if is_shared else self._ends(highs, _LIMITS.max)
         return KeyMarks(np.zeros(lows.size, dtype=np.int64), low, high)
 
-    def _ends(self, codes: _Int64s, open_end: int) -> pa.Array:
+    def _ends(self, codes: Int64s, open_end: int) -> pa.Array:
         values, is_open = values_of_order_codes(codes, self.dtype), codes == open_end
         return pc.if_else(pa.array(is_open), pa.scalar(None, self.dtype), values) if is_open.any() else values
 

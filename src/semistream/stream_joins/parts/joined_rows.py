@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument, SchemaMismatch
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.state.results import batch_bytes_for
 from semistream.stream_joins.parts.join_key import LEFT, RIGHT, JoinKey, Side
@@ -18,9 +18,6 @@ from semistream.stream_joins.parts.stream_metrics import StreamMetrics
 __all__ = ["JoinedRows", "StreamHow"]
 
 StreamHow: TypeAlias = Literal["inner", "left"]
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 class JoinedRows(Part):
@@ -64,7 +61,7 @@ class JoinedRows(Part):
     def components(self) -> dict[str, int]:
         return {"results": self.pair_rows.nbytes + self.pair_slots.nbytes + self._max_bytes}
 
-    def pairs(self, by_key: FifoMultimap, codes: _Int64s) -> Iterator[tuple[_Int32s, _Int32s, bool]]:
+    def pairs(self, by_key: FifoMultimap, codes: Int64s) -> Iterator[tuple[Int32s, Int32s, bool]]:
         """Yield pairs of codes and entries: positions, slots, and whether this is one entry for each code, in order.
 
         The next pairs are written over these.
@@ -81,9 +78,9 @@ class JoinedRows(Part):
         self,
         side: Side,
         rows: pa.RecordBatch,
-        own: _Int32s | None,
-        slots: _Int32s,
-        take: Callable[[_Int32s], Sequence[pa.Array]],
+        own: Int32s | None,
+        slots: Int32s,
+        take: Callable[[Int32s], Sequence[pa.Array]],
         taken_row_bytes: float,
     ) -> Iterator[PunctuatedBatch]:
         """Yield tuples of one stream beside those of the other that they match.

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.saved_state import Array, LazyArrays, SavedState, table_array
+from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.state.tuple_window import LiveTuples, TupleWindow, VarlenSizes, WindowShape
@@ -34,10 +34,6 @@ _SPARE = 1.25  # of what a state holds, when it gives memory up
 _PORTION_BYTES = 512 << 10  # of the tuples that are saved together
 _SPAN_RUNS = 64  # whose tuples are saved together: a portion of old runs stays as it is until one of its tuples leaves
 
-_Bools = npt.NDArray[np.bool_]
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Tuples:
@@ -45,7 +41,7 @@ class Tuples:
 
     rows: pa.RecordBatch
     codes: KeyCodes
-    matched: _Bools
+    matched: Bools
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, codes: KeyCodes) -> "Tuples":
@@ -56,11 +52,11 @@ class Tuples:
         return int(self.rows.num_rows)
 
     @property
-    def is_null(self) -> _Bools:
+    def is_null(self) -> Bools:
         """Which keys are NULL and match nothing."""
         return np.zeros(len(self), dtype=np.bool_) if self.codes.valid is None else ~self.codes.valid
 
-    def chosen(self, which: _Bools) -> "Tuples":
+    def chosen(self, which: Bools) -> "Tuples":
         """Return some of them."""
         places = np.flatnonzero(which)
         if places.size in (0, len(self)):
@@ -156,11 +152,11 @@ class MemoryState(Part):
         assert isinstance(codes, FifoMultimap)
         return codes
 
-    def keys(self, side: Side) -> _Int64s:
+    def keys(self, side: Side) -> Int64s:
         """Return the codes of all keys of a stream, ascending."""
         return self.by_key(side).keys_with_at_least(1)[0]
 
-    def row_bytes(self, side: Side, slots: _Int32s) -> float:
+    def row_bytes(self, side: Side, slots: Int32s) -> float:
         """Return the mean size of some tuples."""
         store = self.windows[side].store
         sizes = store.sizes(slots)
@@ -175,7 +171,7 @@ class MemoryState(Part):
         codes = tuples.codes
         valid = None if codes.valid is None else np.flatnonzero(codes.valid).astype(np.int32)
         for found, slots, is_each_once in self._results.pairs(self.by_key(opposite), codes.valid_codes()):
-            own: _Int32s | None = found if valid is None else valid[found]
+            own: Int32s | None = found if valid is None else valid[found]
             if is_each_once and valid is None:
                 own = None
                 tuples.matched.fill(True)
@@ -187,7 +183,7 @@ class MemoryState(Part):
                 side, tuples.rows, own, slots, window.store.take, self.row_bytes(opposite, slots)
             )
 
-    def drop(self, side: Side, tuples: Tuples, which: _Bools) -> Iterator[PunctuatedBatch]:
+    def drop(self, side: Side, tuples: Tuples, which: Bools) -> Iterator[PunctuatedBatch]:
         """Let tuples go that can match nothing that comes: left ones without a match leave by themselves."""
         count = int(np.count_nonzero(which))
         self._metrics.dropped += count
@@ -195,7 +191,7 @@ class MemoryState(Part):
             alone = np.flatnonzero(which & ~tuples.matched)
             yield from self._results.left_alone(tuples.rows.take(pa.array(alone)).columns)
 
-    def insert(self, side: Side, tuples: Tuples, arrived: int | _Int64s) -> int:
+    def insert(self, side: Side, tuples: Tuples, arrived: int | Int64s) -> int:
         """Put tuples from the front into the state of their stream, and return how many; fewer than all: it is full."""
         window = self.windows[side]
         numbers = np.full(len(tuples), arrived, dtype=np.int64)
@@ -211,7 +207,7 @@ class MemoryState(Part):
             taken += fitting
         return taken
 
-    def remove(self, side: Side, codes: _Int64s) -> Iterator[PunctuatedBatch]:
+    def remove(self, side: Side, codes: Int64s) -> Iterator[PunctuatedBatch]:
         """Take all tuples with these keys out of a state; left ones without a match leave by themselves."""
         window = self.windows[side]
         slots = window.remove(codes)
@@ -318,7 +314,7 @@ class MemoryState(Part):
             ),
         )
 
-    def _portions(self, side: Side) -> list[_Int32s]:
+    def _portions(self, side: Side) -> list[Int32s]:
         """Return the slots of the tuples of a stream, oldest first, cut where a span of runs ends."""
         window = self.windows[side]
         slots = window.codes.oldest(len(window))
@@ -329,7 +325,7 @@ class MemoryState(Part):
             portions += [span[at : at + step] for at in range(0, span.size, step)]
         return portions
 
-    def _portion(self, side: Side, slots: _Int32s) -> Array:
+    def _portion(self, side: Side, slots: Int32s) -> Array:
         return table_array(self.windows[side].tuples(slots).to_table())
 
     def set_state(self, saved: SavedState) -> None:
@@ -359,7 +355,7 @@ class _Codes:
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
         return self._key.codes(self._side, batch)
 
-    def window_codes(self, codes: _Int64s) -> KeyCodes:
+    def window_codes(self, codes: Int64s) -> KeyCodes:
         return KeyCodes(codes, None)
 
     def make_window(self, capacity: int, max_capacity: int | None = None) -> FifoMultimap:

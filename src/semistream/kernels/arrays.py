@@ -1,0 +1,14 @@
+"""Names of the types of arrays."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Bools", "Int32s", "Int64s", "UInt8s", "UInt64s"]
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Int32s: TypeAlias = npt.NDArray[np.int32]
+Int64s: TypeAlias = npt.NDArray[np.int64]
+UInt8s: TypeAlias = npt.NDArray[np.uint8]
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
