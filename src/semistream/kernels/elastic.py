@@ -86,29 +86,10 @@ class _Reservation:
 
 
 class ElasticArray(Generic[_Scalar]):
-    """An array whose first axis can be resized in place.
+    """An array whose first axis can be resized in place, up to ``max_capacity``; without one it has a fixed size.
 
-    Parameters
-    ----------
-    capacity
-        The length now.
-    columns
-        The length of the second axis; None for an array of one dimension.
-    max_capacity
-        The largest length; None for an array that is never resized.
-
-    Attributes
-    ----------
-    values
-        The array. New elements are undefined. Do not use a view taken before `resize` after it.
-
-    Examples
-    --------
-    >>> array = ElasticArray(2, np.int64, max_capacity=1000)
-    >>> array.values[:] = 7, 8
-    >>> array.resize(3)
-    >>> array.values[:2].tolist(), array.values.nbytes
-    ([7, 8], 24)
+    With ``columns`` the array, ``values``, has a second axis. New elements are undefined. Do not use a view taken
+    before `resize` after it.
     """
 
     values: npt.NDArray[_Scalar]
@@ -135,11 +116,6 @@ class ElasticArray(Generic[_Scalar]):
     @property
     def max_capacity(self) -> int:
         return len(self._all)
-
-    @property
-    def is_elastic(self) -> bool:
-        """Whether it can be resized."""
-        return self._reservation is not None
 
     def resize(self, capacity: int) -> None:
         """Keep the first ``capacity`` elements, or add undefined ones."""

@@ -55,24 +55,10 @@ def _blocks(num_counters: int) -> int:
 
 
 class FrequencySketch:
-    """Approximate counts of keys among about the last ``sample`` ones.
+    """Approximate counts of keys: after every ``sample`` of them all counts are halved.
 
-    Parameters
-    ----------
-    num_counters
-        Bytes of the sketch, rounded up to whole blocks.
-    sample
-        After how many keys all counts are halved.
-    memory
-        `bytes_for` zeroed bytes for the sketch, which other processes may share. When they count at the same time, a
-        count may be lost, no more.
-
-    Examples
-    --------
-    >>> sketch = FrequencySketch(1024, sample=1000)
-    >>> sketch.add(np.array([7, 7, 9]))
-    >>> sketch.estimate(np.array([7, 9, 11])).tolist()
-    [2, 1, 0]
+    ``memory`` is `bytes_for` zeroed bytes, which other processes may share. When they count at the same time, a count
+    may be lost, no more.
     """
 
     def __init__(self, num_counters: int, sample: int, memory: UInt8s | None = None) -> None:

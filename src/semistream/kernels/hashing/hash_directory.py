@@ -14,27 +14,29 @@ parallel, and then work on cached memory. The number of lines can change in plac
 
 import numpy as np
 
-from semistream.kernels.arrays import Int32s, Int64s, UInt8s
+from semistream.kernels.arrays import Int32s, Int64s, UInt8s, UInt64s
 from semistream.kernels.compile import kernel
 
 __all__ = [
     "BLOCK",
     "TAG_WORD",
+    "fills_hole",
+    "find_likely",
     "first_entry",
     "home_line",
     "last_entry",
     "line_of",
     "lower_lines",
     "mix",
+    "next_line",
     "pack_entries",
     "probe_directory",
+    "put_line",
     "rehash",
     "remove_line",
     "set_tag",
     "tag_of",
-    "tag_word",
     "touch",
-    "zero_bytes",
 ]
 
 BLOCK = 128
@@ -59,6 +61,11 @@ def mix(code: np.int64) -> np.uint64:
 def home_line(mixed: np.uint64, lines: int) -> np.int64:
     # Multiply-shift maps to [0, lines) for any number of lines, not only for powers of two.
     return np.int64(((mixed >> np.uint64(32)) * np.uint64(lines)) >> np.uint64(32))
+
+
+@kernel
+def next_line(line: np.int64, lines: int) -> np.int64:
+    return np.int64(line + 1 if line + 1 < lines else 0)
 
 
 @kernel
@@ -118,10 +125,15 @@ def line_of(directory: Int64s, mixed: np.uint64, code: np.int64) -> np.int64:
     lines = directory.shape[0]
     line = home_line(mixed, lines)
     while directory[line, 1] != 0 and directory[line, 0] != code:
-        line += 1
-        if line == lines:
-            line = np.int64(0)
+        line = next_line(line, lines)
     return line
+
+
+@kernel
+def put_line(directory: Int64s, tags: UInt8s, line: np.int64, code: np.int64, packed: np.int64) -> None:
+    directory[line, 0] = code
+    directory[line, 1] = packed
+    set_tag(tags, directory.shape[0], line, np.uint8(tag_of(mix(code))))
 
 
 @kernel
@@ -135,50 +147,56 @@ def touch(directory: Int64s, tags: UInt8s, code: np.int64) -> np.int64:
 
 
 @kernel
+def fills_hole(hole: np.int64, at: np.int64, home: np.int64, lines: int) -> np.bool_:
+    """Return whether line ``at`` of the same run may move back to ``hole``: its home is not behind it."""
+    from_home = at - home if at >= home else at - home + lines
+    from_hole = at - hole if at >= hole else at - hole + lines
+    return from_home >= from_hole
+
+
+@kernel
 def remove_line(directory: Int64s, tags: UInt8s, line: np.int64) -> None:
     """Empty a line and move later lines of the same run back over the hole."""
     lines = directory.shape[0]
     hole = line
-    at = line
-    while True:
-        at += 1
-        if at == lines:
-            at = np.int64(0)
-        if tags[at] == 0:
-            break
-        home = home_line(mix(directory[at, 0]), lines)
-        from_home = at - home if at >= home else at - home + lines
-        from_hole = at - hole if at >= hole else at - hole + lines
-        if from_home >= from_hole:
+    at = next_line(line, lines)
+    while tags[at] != 0:
+        if fills_hole(hole, at, home_line(mix(directory[at, 0]), lines), lines):
             directory[hole, 0] = directory[at, 0]
             directory[hole, 1] = directory[at, 1]
             set_tag(tags, lines, hole, tags[at])
             hole = at
+        at = next_line(at, lines)
     directory[hole, 1] = 0
     set_tag(tags, lines, hole, np.uint8(0))
 
 
 @kernel
+def find_likely(tags: UInt8s, lines: int, codes: Int64s, mixed: UInt64s, words: UInt64s, likely: Int64s) -> np.int64:
+    """Write mixed codes, and which keys may have a line; return how many may.
+
+    These are the keys with an agreeing tag, and those whose run of full lines is longer than a word of tags.
+    """
+    for at in range(codes.size):
+        mixed[at] = mix(codes[at])
+        words[at] = tag_word(tags, home_line(mixed[at], lines))
+    num_likely = np.int64(0)
+    for at in range(codes.size):
+        agrees = zero_bytes(words[at] ^ (tag_of(mixed[at]) * _LOW_BITS)) != 0
+        ends = zero_bytes(words[at]) != 0
+        likely[num_likely] = at
+        num_likely += np.int64(agrees | (not ends))
+    return num_likely
+
+
+@kernel
 def probe_directory(directory: Int64s, tags: UInt8s, codes: Int64s, rows: Int32s, firsts: Int32s) -> int:
     lines = directory.shape[0]
-    mixed = np.empty(BLOCK, dtype=np.uint64)
-    words = np.empty(BLOCK, dtype=np.uint64)
-    likely = np.empty(BLOCK, dtype=np.int64)
-    at_home = np.empty(BLOCK, dtype=np.int64)
+    mixed, words = np.empty(BLOCK, dtype=np.uint64), np.empty(BLOCK, dtype=np.uint64)
+    likely, at_home = np.empty(BLOCK, dtype=np.int64), np.empty(BLOCK, dtype=np.int64)
     found = 0
     for start in range(0, codes.size, BLOCK):
-        count = min(BLOCK, codes.size - start)
-        for at in range(count):
-            mixed[at] = mix(codes[start + at])
-            words[at] = tag_word(tags, home_line(mixed[at], lines))
-        # Keep the keys with an agreeing tag, and those whose run of full lines is longer than a word of tags.
-        num_likely = np.int64(0)
-        for at in range(count):
-            word = words[at]
-            agrees = zero_bytes(word ^ (tag_of(mixed[at]) * _LOW_BITS)) != 0
-            ends = zero_bytes(word) != 0
-            likely[num_likely] = at
-            num_likely += np.int64(agrees | (not ends))
+        num_likely = find_likely(tags, lines, codes[start : start + BLOCK], mixed, words, likely)
         for position in range(num_likely):
             at_home[position] = directory[home_line(mixed[likely[position]], lines), 0]
         for position in range(num_likely):
@@ -223,14 +241,9 @@ def rehash(directory: Int64s, tags: UInt8s, grown: bool) -> None:
         code, packed = directory[line, 0], directory[line, 1]
         directory[line, 1] = 0
         while packed != 0:
-            mixed = mix(code)
-            at = home_line(mixed, lines)
+            at = home_line(mix(code), lines)
             while tags[at] != 0:
-                at += 1
-                if at == lines:
-                    at = np.int64(0)
+                at = next_line(at, lines)
             waiting_code, waiting_packed = directory[at, 0], directory[at, 1]
-            directory[at, 0] = code
-            directory[at, 1] = packed
-            set_tag(tags, lines, at, np.uint8(tag_of(mixed)))
+            put_line(directory, tags, at, code, packed)
             code, packed = waiting_code, waiting_packed

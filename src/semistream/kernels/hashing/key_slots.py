@@ -24,18 +24,18 @@ from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.hash_directory import (
     BLOCK,
     TAG_WORD,
+    fills_hole,
+    find_likely,
     home_line,
     mix,
+    next_line,
     set_tag,
     tag_of,
-    tag_word,
-    zero_bytes,
 )
 
 __all__ = ["KeySlots"]
 
 _LOAD_FACTOR = 0.7
-_LOW_BITS = np.uint64(0x0101010101010101)
 
 # Positions in the state array.
 _SIZE, _FREE_FIRST = range(2)
@@ -53,9 +53,7 @@ def _insert(lines: Int32s, tags: UInt8s, code_at: Int64s, state: Int64s, codes: 
             mixed = mix(codes[at])
             line = home_line(mixed, lines.size)
             while tags[line] != 0:
-                line += 1
-                if line == lines.size:
-                    line = np.int64(0)
+                line = next_line(line, lines.size)
             slot = state[_FREE_FIRST]
             state[_FREE_FIRST] = code_at[slot]
             code_at[slot] = codes[at]
@@ -72,32 +70,18 @@ def _agreeing_line(tags: UInt8s, lines: int, line: np.int64, tag: np.uint8) -> n
     while tags[line] != tag:
         if tags[line] == 0:
             return np.int64(-1)
-        line += 1
-        if line == lines:
-            line = np.int64(0)
+        line = next_line(line, lines)
     return line
 
 
 @kernel
 def _find(lines: Int32s, tags: UInt8s, code_at: Int64s, codes: Int64s, slots: Int32s) -> None:
-    mixed = np.empty(BLOCK, dtype=np.uint64)
-    words = np.empty(BLOCK, dtype=np.uint64)
-    likely = np.empty(BLOCK, dtype=np.int64)
-    agreeing = np.empty(BLOCK, dtype=np.int64)
+    mixed, words = np.empty(BLOCK, dtype=np.uint64), np.empty(BLOCK, dtype=np.uint64)
+    likely, agreeing = np.empty(BLOCK, dtype=np.int64), np.empty(BLOCK, dtype=np.int64)
     guess = np.empty(BLOCK, dtype=np.int32)
+    slots[:] = -1
     for start in range(0, codes.size, BLOCK):
-        count = min(BLOCK, codes.size - start)
-        for at in range(count):
-            mixed[at] = mix(codes[start + at])
-            words[at] = tag_word(tags, home_line(mixed[at], lines.size))
-            slots[start + at] = -1
-        # Keep the keys with an agreeing tag, and those whose run of full lines is longer than a word of tags.
-        num_likely = np.int64(0)
-        for at in range(count):
-            agrees = zero_bytes(words[at] ^ (tag_of(mixed[at]) * _LOW_BITS)) != 0
-            ends = zero_bytes(words[at]) != 0
-            likely[num_likely] = at
-            num_likely += np.int64(agrees | (not ends))
+        num_likely = find_likely(tags, lines.size, codes[start : start + BLOCK], mixed, words, likely)
         # Line, then code: each is read for all keys before it is needed for one.
         for position in range(num_likely):
             at = likely[position]
@@ -114,8 +98,7 @@ def _find(lines: Int32s, tags: UInt8s, code_at: Int64s, codes: Int64s, slots: In
             at = likely[position]
             line = agreeing[position]
             while guess[position] != 0:
-                line = np.int64(line + 1 if line + 1 < lines.size else 0)
-                line = _agreeing_line(tags, lines.size, line, np.uint8(tag_of(mixed[at])))
+                line = _agreeing_line(tags, lines.size, next_line(line, lines.size), np.uint8(tag_of(mixed[at])))
                 guess[position] = 0 if line < 0 else lines[line]
                 if guess[position] != 0 and code_at[guess[position] - 1] == codes[start + at]:
                     slots[start + at] = guess[position] - np.int32(1)
@@ -126,20 +109,13 @@ def _find(lines: Int32s, tags: UInt8s, code_at: Int64s, codes: Int64s, slots: In
 def _empty_line(lines: Int32s, tags: UInt8s, code_at: Int64s, line: np.int64) -> None:
     """Empty a line and move later lines of the same run back over the hole."""
     hole = line
-    at = line
-    while True:
-        at += 1
-        if at == lines.size:
-            at = np.int64(0)
-        if tags[at] == 0:
-            break
-        home = home_line(mix(code_at[lines[at] - 1]), lines.size)
-        from_home = at - home if at >= home else at - home + lines.size
-        from_hole = at - hole if at >= hole else at - hole + lines.size
-        if from_home >= from_hole:
+    at = next_line(line, lines.size)
+    while tags[at] != 0:
+        if fills_hole(hole, at, home_line(mix(code_at[lines[at] - 1]), lines.size), lines.size):
             lines[hole] = lines[at]
             set_tag(tags, lines.size, hole, tags[at])
             hole = at
+        at = next_line(at, lines.size)
     lines[hole] = 0
     set_tag(tags, lines.size, hole, np.uint8(0))
 
@@ -158,9 +134,7 @@ def _remove(lines: Int32s, tags: UInt8s, code_at: Int64s, state: Int64s, slots: 
             while lines[line] != slot + 1:
                 if lines[line] == 0:
                     return at, touched
-                line += 1
-                if line == lines.size:
-                    line = np.int64(0)
+                line = next_line(line, lines.size)
             _empty_line(lines, tags, code_at, line)
             code_at[slot] = state[_FREE_FIRST]
             state[_FREE_FIRST] = slot
@@ -254,9 +228,7 @@ def _rehash(lines: Int32s, tags: UInt8s, code_at: Int64s, grown: bool) -> np.int
                 mixed = mix(code_at[named - 1])
                 at = home_line(mixed, lines.size)
                 while tags[at] != 0:
-                    at += 1
-                    if at == lines.size:
-                        at = np.int64(0)
+                    at = next_line(at, lines.size)
                 waiting = lines[at]
                 lines[at] = named
                 set_tag(tags, lines.size, at, np.uint8(tag_of(mixed)))
@@ -265,33 +237,14 @@ def _rehash(lines: Int32s, tags: UInt8s, code_at: Int64s, grown: bool) -> np.int
 
 
 class KeySlots:
-    """Slots ``0 ... capacity - 1`` for different key codes.
-
-    Parameters
-    ----------
-    max_capacity
-        The largest capacity for `resize`; None for a directory that is never resized.
-
-    Examples
-    --------
-    >>> keys = KeySlots(4)
-    >>> keys.insert(np.array([17, 23])).tolist()
-    [0, 1]
-    >>> keys.find(np.array([99, 23])).tolist()
-    [-1, 1]
-    >>> keys.remove(np.array([0], dtype=np.int32))
-    >>> len(keys), keys.free
-    (1, 3)
-    """
+    """Slots ``0 ... capacity - 1`` for different key codes; `resize` needs a ``max_capacity``."""
 
     def __init__(self, capacity: int, max_capacity: int | None = None) -> None:
         self.capacity = capacity
-        num_lines, max_lines, max_tags = self._num_lines(capacity), None, None
-        if max_capacity is not None:
-            max_lines = self._num_lines(max_capacity)
-            max_tags = max_lines + TAG_WORD
+        num_lines = self._num_lines(capacity)
+        max_lines = None if max_capacity is None else self._num_lines(max_capacity)
         self._lines = ElasticArray(num_lines, np.int32, max_capacity=max_lines)
-        self._tags = ElasticArray(num_lines + TAG_WORD, np.uint8, max_capacity=max_tags)
+        self._tags = ElasticArray(num_lines + TAG_WORD, np.uint8, max_capacity=max_lines and max_lines + TAG_WORD)
         self._code = ElasticArray(capacity, np.int64, max_capacity=max_capacity)
         self._state = np.array([0, -1], dtype=np.int64)
         # Touched here, not in the first insert: missing memory shows at once.

@@ -20,6 +20,8 @@ Insert, probe, count, expire and delete take O(1) per entry: a key's list grows 
 `semistream.kernels.hashing.hash_directory`; the class below calls the kernels that follow it.
 """
 
+from typing import TypeAlias
+
 import numpy as np
 
 from semistream.core.saved_state import Array, SavedState
@@ -36,9 +38,9 @@ from semistream.kernels.hashing.hash_directory import (
     mix,
     pack_entries,
     probe_directory,
+    put_line,
     rehash,
     remove_line,
-    set_tag,
     tag_of,
     touch,
 )
@@ -55,30 +57,22 @@ _GIVEN_UP = np.int32(-2)
 # Positions in the state array: counts, and the ends of the lists.
 _SIZE, _DISTINCT, _Q_FIRST, _Q_LAST, _FREE_FIRST, _FREE_LAST = range(6)
 
+# Directory, tags, code, key_next, key_count, q_next, q_prev and state: a kernel names those that it uses.
+_Arrays: TypeAlias = tuple[Int64s, UInt8s, Int64s, Int32s, Int32s, Int32s, Int32s, Int64s]
+
 
 class FifoMultimap:
-    """A multi-map of key codes in arrival order, for at most ``capacity`` entries.
-
-    Parameters
-    ----------
-    max_capacity
-        The largest capacity for `resize`; None for a multi-map that is never resized.
-
-    Examples
-    --------
-    >>> multimap = FifoMultimap(4)
-    >>> multimap.insert(np.array([17, 23, 17])).tolist()
-    [0, 1, 2]
-    >>> rows, firsts = multimap.probe(np.array([99, 17]))
-    >>> rows.tolist(), firsts.tolist(), multimap.count(np.array([17])).tolist()
-    ([1], [0], [2])
-    >>> multimap.expire(2).tolist(), len(multimap)
-    ([0, 1], 1)
-    """
+    """A multi-map of key codes in arrival order, of at most ``capacity`` entries; `resize` needs a ``max_capacity``."""
 
     def __init__(self, capacity: int, max_capacity: int | None = None) -> None:
         self.capacity = capacity
-        self._make_directory(max_capacity)
+        lines = self._lines(capacity)
+        max_lines = None if max_capacity is None else self._lines(max_capacity)
+        self._directory = ElasticArray(lines, np.int64, columns=2, max_capacity=max_lines)
+        self._tags = ElasticArray(lines + TAG_WORD, np.uint8, max_capacity=max_lines and max_lines + TAG_WORD)
+        # Touched here, not in the first insert: missing memory shows at once.
+        self._directory.values.fill(0)
+        self._tags.values.fill(0)
         self._code = ElasticArray(capacity, np.int64, max_capacity=max_capacity)
         self._key_next = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._key_count = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
@@ -86,17 +80,6 @@ class FifoMultimap:
         self._q_prev = ElasticArray(capacity, np.int32, max_capacity=max_capacity)
         self._state = np.array([0, 0, -1, -1, -1, -1], dtype=np.int64)
         _add_free_slots(self._q_next.values, self._state, 0)
-
-    def _make_directory(self, max_capacity: int | None) -> None:
-        lines, max_lines, max_tags = self._lines(self.capacity), None, None
-        if max_capacity is not None:
-            max_lines = self._lines(max_capacity)
-            max_tags = max_lines + TAG_WORD
-        self._directory = ElasticArray(lines, np.int64, columns=2, max_capacity=max_lines)
-        self._tags = ElasticArray(lines + TAG_WORD, np.uint8, max_capacity=max_tags)
-        # Touched here, not in the first insert: missing memory shows at once.
-        self._directory.values.fill(0)
-        self._tags.values.fill(0)
 
     @staticmethod
     def _lines(capacity: int) -> int:
@@ -122,6 +105,12 @@ class FifoMultimap:
     def queue_bytes(self) -> int:
         return self._q_next.values.nbytes + self._q_prev.values.nbytes
 
+    @property
+    def _arrays(self) -> _Arrays:
+        directory, tags, code, key_next = self._directory, self._tags, self._code, self._key_next
+        key_count, q_next, q_prev = self._key_count.values, self._q_next.values, self._q_prev.values
+        return directory.values, tags.values, code.values, key_next.values, key_count, q_next, q_prev, self._state
+
     def __len__(self) -> int:
         return int(self._state[_SIZE])
 
@@ -139,18 +128,7 @@ class FifoMultimap:
         """Append entries and return their slots, in the order of ``codes``."""
         assert codes.size <= self.free, "the caller checks that the entries fit"
         slots = np.empty(codes.size, dtype=np.int32)
-        _insert_entries(
-            self._directory.values,
-            self._tags.values,
-            self._code.values,
-            self._key_next.values,
-            self._key_count.values,
-            self._q_next.values,
-            self._q_prev.values,
-            self._state,
-            codes,
-            slots,
-        )
+        _insert_entries(*self._arrays, codes, slots)
         return slots
 
     def probe(self, codes: Int64s) -> tuple[Int32s, Int32s]:
@@ -196,10 +174,10 @@ class FifoMultimap:
 
     def keys_with_at_least(self, count: int) -> tuple[Int64s, Int32s]:
         """Return the codes with at least so many entries, in ascending order, and how many each has."""
-        codes, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-        found = _fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
-        codes, counts = np.empty(found, dtype=np.int64), np.empty(found, dtype=np.int32)
-        _fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
+        found = 0
+        for _ in range(2):  # the first pass counts
+            codes, counts = np.empty(found, dtype=np.int64), np.empty(found, dtype=np.int32)
+            found = _fill_keys_with_at_least(self._directory.values, self._key_count.values, count, codes, counts)
         # A key's line depends on what came and went: no choice may depend on it.
         order = np.argsort(codes)
         return codes[order], counts[order]
@@ -214,33 +192,13 @@ class FifoMultimap:
         """Remove the ``count`` oldest entries and return their slots, oldest first."""
         assert count <= len(self)
         slots = np.empty(count, dtype=np.int32)
-        _expire_entries(
-            self._directory.values,
-            self._tags.values,
-            self._code.values,
-            self._key_next.values,
-            self._key_count.values,
-            self._q_next.values,
-            self._q_prev.values,
-            self._state,
-            slots,
-        )
+        _expire_entries(*self._arrays, slots)
         return slots
 
     def delete(self, codes: Int64s) -> Int32s:
         """Remove all entries of these keys and return their slots: key by key, oldest first."""
         slots = np.empty(min(int(self.count(codes).sum()), len(self)), dtype=np.int32)
-        removed = _delete_keys(
-            self._directory.values,
-            self._tags.values,
-            self._key_next.values,
-            self._q_next.values,
-            self._q_prev.values,
-            self._state,
-            codes,
-            slots,
-        )
-        return slots[:removed]
+        return slots[: _delete_keys(*self._arrays, codes, slots)]
 
     def resize(self, capacity: int) -> Moves:
         """Change the capacity in place. Entries keep their order; those in slots given up move to free slots."""
@@ -265,17 +223,7 @@ class FifoMultimap:
         free = _give_up_free_slots(self._q_next.values, self._q_prev.values, self._state, capacity)
         moves = Moves.of(self.capacity - capacity - free)
         if moves.from_slots.size:
-            _move_entries(
-                self._code.values,
-                self._key_next.values,
-                self._key_count.values,
-                self._q_next.values,
-                self._q_prev.values,
-                self._state,
-                capacity,
-                moves.from_slots,
-                moves.to_slots,
-            )
+            _move_entries(*self._arrays, capacity, moves.from_slots, moves.to_slots)
             _redirect(self._directory.values, self._key_next.values, capacity)
         return moves
 
@@ -366,13 +314,10 @@ def _insert_entries(
             state[_FREE_FIRST] = q_next[slot]
             entry_code[slot] = code
             key_next[slot] = _NO_SLOT
-            mixed = mix(code)
-            line = line_of(directory, mixed, code)
+            line = line_of(directory, mix(code), code)
             packed = directory[line, 1]
             if packed == 0:
-                set_tag(tags, directory.shape[0], line, np.uint8(tag_of(mixed)))
-                directory[line, 0] = code
-                directory[line, 1] = pack_entries(slot, slot)
+                put_line(directory, tags, line, code, pack_entries(slot, slot))
                 key_count[slot] = 1
                 state[_DISTINCT] += 1
             else:
@@ -400,13 +345,10 @@ def _index_entries(directory: Int64s, tags: UInt8s, entry_code: Int64s, q_next: 
     slot = state[_Q_FIRST]
     while slot != _NO_SLOT:
         code = entry_code[slot]
-        mixed = mix(code)
-        line = line_of(directory, mixed, code)
+        line = line_of(directory, mix(code), code)
         packed = directory[line, 1]
         if packed == 0:
-            set_tag(tags, directory.shape[0], line, np.uint8(tag_of(mixed)))
-            directory[line, 0] = code
-            directory[line, 1] = pack_entries(slot, slot)
+            put_line(directory, tags, line, code, pack_entries(slot, slot))
         else:
             directory[line, 1] = pack_entries(first_entry(packed), slot)
         slot = np.int64(q_next[slot])
@@ -449,7 +391,8 @@ def _expire_entries(
                 state[_Q_LAST] = _NO_SLOT
             else:
                 q_prev[following] = _NO_SLOT
-            _release(q_next, state, slot)
+            _append_free(q_next, state, slot)
+    state[_SIZE] -= slots.size
     return touched
 
 
@@ -457,7 +400,9 @@ def _expire_entries(
 def _delete_keys(
     directory: Int64s,
     tags: UInt8s,
+    entry_code: Int64s,
     key_next: Int32s,
+    key_count: Int32s,
     q_next: Int32s,
     q_prev: Int32s,
     state: Int64s,
@@ -472,8 +417,7 @@ def _delete_keys(
             continue
         slot = np.int64(first_entry(packed))
         while slot != _NO_SLOT:
-            before = np.int64(q_prev[slot])
-            after = np.int64(q_next[slot])
+            before, after = np.int64(q_prev[slot]), np.int64(q_next[slot])
             if before == _NO_SLOT:
                 state[_Q_FIRST] = after
             else:
@@ -482,25 +426,24 @@ def _delete_keys(
                 state[_Q_LAST] = before
             else:
                 q_prev[after] = np.int32(before)
-            _release(q_next, state, slot)
+            _append_free(q_next, state, slot)
             slots[removed] = np.int32(slot)
             removed += 1
             slot = np.int64(key_next[slot])
         remove_line(directory, tags, line)
         state[_DISTINCT] -= 1
+    state[_SIZE] -= removed
     return removed
 
 
 @kernel
-def _release(q_next: Int32s, state: Int64s, slot: np.int64) -> None:
-    """Append a slot that left Q to the free slots."""
+def _append_free(q_next: Int32s, state: Int64s, slot: np.int64 | int) -> None:
     q_next[slot] = _NO_SLOT
     if state[_FREE_LAST] == _NO_SLOT:
         state[_FREE_FIRST] = slot
     else:
         q_next[state[_FREE_LAST]] = np.int32(slot)
     state[_FREE_LAST] = slot
-    state[_SIZE] -= 1
 
 
 @kernel
@@ -571,12 +514,7 @@ def _fill_newest(q_prev: Int32s, last: np.int64, position: int, slots: Int32s) -
 def _add_free_slots(q_next: Int32s, state: Int64s, first: int) -> None:
     """Append the slots from ``first`` on to the free slots."""
     for slot in range(first, q_next.size):
-        q_next[slot] = _NO_SLOT
-        if state[_FREE_LAST] == _NO_SLOT:
-            state[_FREE_FIRST] = slot
-        else:
-            q_next[state[_FREE_LAST]] = np.int32(slot)
-        state[_FREE_LAST] = slot
+        _append_free(q_next, state, slot)
 
 
 @kernel
@@ -591,18 +529,15 @@ def _give_up_free_slots(q_next: Int32s, q_prev: Int32s, state: Int64s, capacity:
             q_prev[slot] = _GIVEN_UP
             given_up += 1
         else:
-            q_next[slot] = _NO_SLOT
-            if state[_FREE_LAST] == _NO_SLOT:
-                state[_FREE_FIRST] = slot
-            else:
-                q_next[state[_FREE_LAST]] = np.int32(slot)
-            state[_FREE_LAST] = slot
+            _append_free(q_next, state, slot)
         slot = following
     return given_up
 
 
 @kernel
 def _move_entries(
+    directory: Int64s,
+    tags: UInt8s,
     entry_code: Int64s,
     key_next: Int32s,
     key_count: Int32s,

@@ -14,7 +14,7 @@ import numpy as np
 
 from semistream.kernels.arrays import Int32s, Int64s
 from semistream.kernels.compile import kernel
-from semistream.kernels.hashing.hash_directory import home_line, mix
+from semistream.kernels.hashing.hash_directory import home_line, mix, next_line
 
 __all__ = ["LINE_BYTES", "build_ranges", "find_ranges", "group_by_part", "lines_for"]
 
@@ -35,9 +35,7 @@ def build_ranges(keys: Int64s, firsts: Int64s, counts: Int64s, codes: Int64s, ra
     for at in range(keys.size):
         line = home_line(mix(keys[at]), lines)
         while ranges[line, 1] >= 0:
-            line += 1
-            if line == lines:
-                line = np.int64(0)
+            line = next_line(line, lines)
         codes[line] = keys[at]
         ranges[line, 0] = np.int32(firsts[at])
         ranges[line, 1] = np.int32(counts[at])
@@ -51,9 +49,7 @@ def find_ranges(codes: Int64s, ranges: Int32s, wanted: Int64s, places: Int64s, f
         code = wanted[place]
         line = home_line(mix(code), lines)
         while ranges[line, 1] >= 0 and codes[line] != code:
-            line += 1
-            if line == lines:
-                line = np.int64(0)
+            line = next_line(line, lines)
         firsts[place] = ranges[line, 0]
         counts[place] = ranges[line, 1]
 

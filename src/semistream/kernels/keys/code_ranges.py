@@ -22,16 +22,6 @@ _MOST = np.iinfo(np.int64).max
 
 
 class CodeRanges:
-    """A set of codes.
-
-    Examples
-    --------
-    >>> ranges = CodeRanges()
-    >>> ranges.add(np.array([3, 9, 6]), np.array([5, 9, 8]))
-    >>> len(ranges), ranges.contains(np.array([2, 3, 9, 10])).tolist()
-    (1, [False, True, True, False])
-    """
-
     def __init__(self) -> None:
         self._lows = self._highs = np.empty(0, dtype=np.int64)
         self._new: list[tuple[Int64s, Int64s]] = []
@@ -42,7 +32,6 @@ class CodeRanges:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all ranges, those still to be merged included."""
         return self._lows.nbytes + self._highs.nbytes + sum(lows.nbytes + highs.nbytes for lows, highs in self._new)
 
     def add(self, lows: Int64s, highs: Int64s) -> None:

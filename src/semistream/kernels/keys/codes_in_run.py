@@ -13,26 +13,14 @@ __all__ = ["follow_their_mark", "repeat_in_run"]
 
 
 def repeat_in_run(codes: Int64s) -> Bools:
-    """Return which codes repeat an earlier one.
-
-    Examples
-    --------
-    >>> repeat_in_run(np.array([7, 3, 7])).tolist()
-    [False, False, True]
-    """
+    """Return which codes repeat an earlier one."""
     repeated = np.empty(codes.size, dtype=np.bool_)
     _find_repeated(codes, _table_for(codes.size), repeated)
     return repeated
 
 
 def follow_their_mark(codes: Int64s, marks: Int64s, at: Int64s) -> Bools:
-    """Return which codes follow a mark of the same code. Mark i stands behind ``at[i]`` codes; ``at`` ascends.
-
-    Examples
-    --------
-    >>> follow_their_mark(np.array([7, 3, 7]), np.array([7]), np.array([1])).tolist()
-    [False, False, True]
-    """
+    """Return which codes follow a mark of the same code. Mark i stands behind ``at[i]`` codes; ``at`` ascends."""
     following = np.empty(codes.size, dtype=np.bool_)
     _find_following(codes, marks, at, _table_for(marks.size), following)
     return following

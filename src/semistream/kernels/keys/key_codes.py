@@ -13,12 +13,23 @@ import pyarrow.types as pt
 
 from semistream.core.errors import UnsupportedType
 from semistream.kernels.arrays import Bools, Int32s, Int64s, UInt64s
-from semistream.kernels.arrow_views import fixed_bytes, is_varlen, valid_mask, varlen_parts
+from semistream.kernels.arrow_views import (
+    fixed_bytes,
+    float_bits,
+    integers,
+    is_integer_like,
+    is_varlen,
+    valid_mask,
+    varlen_parts,
+)
 from semistream.kernels.keys.xxh64 import SEED, hash_fixed, hash_int64, hash_varlen
 
 __all__ = ["NULL_CODE", "KeyCoder", "KeyCodes", "bucket_ids", "key_hashes"]
 
 NULL_CODE = np.iinfo(np.int64).min
+
+# And decimals.
+_KEY_KINDS = (is_integer_like, is_varlen, pt.is_boolean, pt.is_float32, pt.is_float64, pt.is_fixed_size_binary)
 
 
 class KeyCodes(NamedTuple):
@@ -48,47 +59,22 @@ class KeyCodes(NamedTuple):
         return everywhere
 
 
-def _is_integer_like(dtype: pa.DataType) -> bool:
-    return pt.is_integer(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype))
-
-
 class KeyCoder:
     """Turns key columns of the given types into codes.
 
-    Parameters
-    ----------
-    names, types
-        The key columns. The names are for error messages only.
-
-    Attributes
-    ----------
-    exact
-        Whether equal codes imply equal keys: matches then need no verification.
-
-    Examples
-    --------
-    >>> KeyCoder(["id"], [pa.int32()]).codes([pa.array([7, None], pa.int32())]).code.tolist()
-    [7, -9223372036854775808]
+    If it is ``exact``, equal codes imply equal keys: matches then need no verification.
     """
 
     def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         for name, dtype in zip(names, types, strict=True):
-            supported = (
-                _is_integer_like(dtype)
-                or is_varlen(dtype)
-                or pt.is_boolean(dtype)
-                or pt.is_float32(dtype)
-                or pt.is_float64(dtype)
-                or (pt.is_decimal128(dtype) and dtype.scale >= 0)
-                or pt.is_fixed_size_binary(dtype)
-            )
-            if not supported:
+            is_key = any(is_kind(dtype) for is_kind in _KEY_KINDS)
+            if not is_key and not (pt.is_decimal128(dtype) and dtype.scale >= 0):
                 raise UnsupportedType(
                     f"key column {name!r} has type {dtype}, which cannot be a join key: "
                     "cast it to an integer, text, binary, decimal128, boolean, date or timestamp"
                 )
         self.types = tuple(types)
-        self.exact = len(types) == 1 and _is_integer_like(types[0])
+        self.exact = len(types) == 1 and is_integer_like(types[0])
 
     def codes(self, columns: Sequence[pa.Array]) -> KeyCodes:
         """Return the code of every row; a row with a NULL in any key column gets `NULL_CODE` and is not valid."""
@@ -110,12 +96,8 @@ class KeyCoder:
 
 
 def _as_int64(column: pa.Array) -> Int64s:
-    width = column.type.bit_width // 8
-    kind = "u" if pt.is_unsigned_integer(column.type) else "i"
-    values = fixed_bytes(column, width).view(f"{kind}{width}")
-    if width == 8:
-        return values.view(np.int64)
-    return values.astype(np.int64)
+    values = integers(column)
+    return values.view(np.int64) if values.itemsize == 8 else values.astype(np.int64)
 
 
 def _hash_column(column: pa.Array, hashes: UInt64s) -> None:
@@ -123,25 +105,18 @@ def _hash_column(column: pa.Array, hashes: UInt64s) -> None:
     if is_varlen(dtype):
         offsets, data = varlen_parts(column)
         hash_varlen(offsets, data, hashes)
-    elif _is_integer_like(dtype):
+    elif is_integer_like(dtype):
         hash_int64(_as_int64(column), hashes)
     elif pt.is_boolean(dtype):
         hash_int64(column.cast(pa.int8()).fill_null(0).to_numpy().astype(np.int64), hashes)
     elif pt.is_float32(dtype) or pt.is_float64(dtype):
-        values = column.cast(pa.float64()).fill_null(0.0).to_numpy() + 0.0  # -0.0 equals 0.0
-        values = np.where(np.isnan(values), np.nan, values)  # one bit pattern for every NaN
-        hash_int64(values.view(np.int64), hashes)
+        hash_int64(float_bits(column), hashes)
     elif pt.is_decimal128(dtype):
-        _hash_decimal(column, hashes)
+        words = fixed_bytes(column, 16).view(np.int64).reshape(-1, 2)
+        for word in range(1 if dtype.precision <= 18 else 2):
+            hash_int64(np.ascontiguousarray(words[:, word]), hashes)
     else:
         hash_fixed(fixed_bytes(column, dtype.byte_width), dtype.byte_width, hashes)
-
-
-def _hash_decimal(column: pa.Array, hashes: UInt64s) -> None:
-    words = fixed_bytes(column, 16).view(np.int64).reshape(-1, 2)
-    hash_int64(np.ascontiguousarray(words[:, 0]), hashes)
-    if column.type.precision > 18:
-        hash_int64(np.ascontiguousarray(words[:, 1]), hashes)
 
 
 def key_hashes(coder: KeyCoder, codes: KeyCodes) -> Int64s:

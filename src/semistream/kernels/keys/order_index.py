@@ -55,17 +55,9 @@ class RangeCursor:
     def fill(self, out_rows: Int32s, out_slots: Int32s) -> int:
         """Write the next (row, slot) pairs and return how many; 0 at the end."""
         while self._parts:
-            numbers, rows, cursors, stops = self._parts[0]
+            index, (numbers, rows, cursors, stops) = self._index, self._parts[0]
             self._at, filled = _range_pairs(
-                numbers,
-                self._index.oldest_number,
-                self._index.capacity,
-                rows,
-                cursors,
-                stops,
-                self._at,
-                out_rows,
-                out_slots,
+                numbers, index.oldest_number, index.capacity, rows, cursors, stops, self._at, out_rows, out_slots
             )
             if self._at == rows.size:
                 self._parts.pop(0)
