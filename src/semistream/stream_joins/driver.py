@@ -28,15 +28,14 @@ from semistream.state.tuple_store import TupleStore
 from semistream.stream_joins.parts.contradicting_tuples import ContradictingTuples, Contradiction
 from semistream.stream_joins.parts.join_key import LEFT, RIGHT, JoinKey, Side
 from semistream.stream_joins.parts.joined_rows import JoinedRows, StreamHow
-from semistream.stream_joins.parts.memory_state import MemoryState
+from semistream.stream_joins.parts.memory_state import MemoryState, Tuples
 from semistream.stream_joins.parts.part import Part
 from semistream.stream_joins.parts.queues import InputQueues
 from semistream.stream_joins.parts.stream_metrics import StreamMetrics
 
-__all__ = ["RUN_ROWS", "StreamJoin"]
+__all__ = ["StreamJoin"]
 
-RUN_ROWS = 16_384
-"""Tuples of a run, where an algorithm does not choose."""
+_RUN_ROWS = 16_384
 
 
 class StreamJoin(ABC):
@@ -93,13 +92,13 @@ class StreamJoin(ABC):
 
     def _fixed_bytes(self, budget_bytes: int) -> int:
         """Return the bytes of all parts but the state."""
-        beside = int(budget_bytes * self.beside_share)
-        return JoinedRows.nbytes_for(budget_bytes) + InputQueues.nbytes_for(budget_bytes) + beside
+        shared = JoinedRows.nbytes_for(budget_bytes) + InputQueues.nbytes_for(budget_bytes)
+        return shared + int(budget_bytes * self.beside_share)
 
     def _least_bytes(self) -> int:
         least, state_bytes = 0, MemoryState.least_bytes(self.key)
-        while least < self._fixed_bytes(least) + state_bytes:
-            least = self._fixed_bytes(least) + state_bytes
+        while least < (needed := self._fixed_bytes(least) + state_bytes):
+            least = needed
         return least
 
     # --- what an algorithm says ---------------------------------------------------------------------------------
@@ -156,6 +155,18 @@ class StreamJoin(ABC):
         else:
             self.metrics.right_in += len(run)
         return run
+
+    def hash_join(self, side: Side) -> Iterator[PunctuatedBatch]:
+        """Join a run with the memory of the other stream, and keep all its tuples but those with a NULL key."""
+        run = self.take_run(side, _RUN_ROWS)
+        tuples = Tuples.of(run.rows, self.key.codes(side, run.rows))
+        now = self.state.time.begin_run()
+        yield from self.state.probe(side, tuples)
+        yield from self.state.drop(side, tuples, tuples.is_null)
+        rest = tuples.chosen(~tuples.is_null)
+        while (taken := self.state.insert(side, rest, now)) < len(rest):
+            rest = rest.after(taken)
+            self.make_space()
 
     def work_off(self) -> Iterator[PunctuatedBatch]:
         """Step until nothing waits."""

@@ -191,11 +191,7 @@ class Mjoin(StreamJoin):
         self.punctuations = Punctuations(int(budget_bytes * _PUNCTUATION_SHARE))
         join = proxy(self)
         self.disk = DiskStages(
-            self.key,
-            how,
             self.state,
-            self.results,
-            self.metrics,
             int(budget_bytes * _CLEAN_UP_SHARE),
             lambda side, codes, matched: join._is_over_on_disk(side, codes, matched),
             part_store,

@@ -22,9 +22,8 @@ from collections.abc import Iterator
 from semistream.core.errors import StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.sizes import format_bytes
-from semistream.stream_joins.driver import RUN_ROWS, StreamJoin
+from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.parts.join_key import LEFT
-from semistream.stream_joins.parts.memory_state import Tuples
 
 __all__ = ["Shj"]
 
@@ -36,16 +35,8 @@ class Shj(StreamJoin):
 
     def step(self) -> Iterator[PunctuatedBatch]:
         side = self.queues.lagging  # D3
-        if side is None:
-            return
-        run = self.take_run(side, RUN_ROWS)
-        tuples = Tuples.of(run.rows, self.key.codes(side, run.rows))
-        now = self.state.time.begin_run()
-        yield from self.state.probe(side, tuples)
-        yield from self.state.drop(side, tuples, tuples.is_null)  # NULL matches nothing
-        kept = tuples.chosen(~tuples.is_null)
-        if self.state.insert(side, kept, now) < len(kept):
-            self.make_space()
+        if side is not None:
+            yield from self.hash_join(side)
 
     def make_space(self) -> None:
         raise StateTooLarge(

@@ -27,12 +27,11 @@ import pyarrow as pa
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.semantics import On
 from semistream.kernels.arrays import Bools, Int64s
-from semistream.stream_joins.driver import RUN_ROWS, StreamJoin
+from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.parts.contradicting_tuples import Contradiction
 from semistream.stream_joins.parts.disk_stages import DiskStages
 from semistream.stream_joins.parts.join_key import SIDES, JoinKey, Side
 from semistream.stream_joins.parts.joined_rows import StreamHow
-from semistream.stream_joins.parts.memory_state import Tuples
 
 __all__ = ["Xjoin"]
 
@@ -56,25 +55,15 @@ class Xjoin(StreamJoin):
         contradiction: Contradiction = "error",
     ) -> None:
         super().__init__(left, right, on, budget_bytes, how=how, contradiction=contradiction)
-        self.disk = DiskStages(
-            self.key, how, self.state, self.results, self.metrics, int(budget_bytes * _CLEAN_UP_SHARE), _is_never_over
-        )
+        self.disk = DiskStages(self.state, int(budget_bytes * _CLEAN_UP_SHARE), _is_never_over)
         self.parts = {"disk": self.disk, **self.parts}
 
     def step(self) -> Iterator[PunctuatedBatch]:
         side = self.queues.lagging  # D3
         if side is None:
             yield from self.disk.meet_memory()  # second stage
-            return
-        run = self.take_run(side, RUN_ROWS)
-        tuples = Tuples.of(run.rows, self.key.codes(side, run.rows))
-        now = self.state.time.begin_run()
-        yield from self.state.probe(side, tuples)  # first stage
-        yield from self.state.drop(side, tuples, tuples.is_null)  # NULL matches nothing
-        rest = tuples.chosen(~tuples.is_null)
-        while (taken := self.state.insert(side, rest, now)) < len(rest):
-            rest = rest.after(taken)
-            self.make_space()
+        else:
+            yield from self.hash_join(side)  # first stage
 
     def make_space(self) -> None:
         self.disk.make_space()  # D1

@@ -39,13 +39,11 @@ class PastTuples:
         return int(self.rows.num_rows)
 
     def chosen(self, which: Bools) -> "PastTuples":
-        """Return some of them."""
         rows = self.rows.filter(pa.array(which))
         return PastTuples(rows, self.arrived[which], self.departed[which], self.matched[which])
 
     @classmethod
     def joined(cls, several: "list[PastTuples]") -> "PastTuples":
-        """Return several as one."""
         return cls(
             pa.concat_batches([some.rows for some in several]),
             np.concatenate([some.arrived for some in several]),
@@ -80,14 +78,9 @@ class _Held:
 
 
 class DiskParts(Part):
-    """Tuples of both streams by partition.
+    """Tuples of both streams by partition, read and written at most ``message_bytes`` at once.
 
-    Parameters
-    ----------
-    message_bytes
-        The most of a part that is read or written at once.
-    store
-        Where parts lie that outlast the join; None for spill files.
+    Parts that outlast the join lie in ``store``; None stands for spill files, which do not.
     """
 
     def __init__(
@@ -122,14 +115,6 @@ class DiskParts(Part):
         """Return how many tuples of a stream there are."""
         return sum(held.rows for (each, _), held in self._parts.items() if each == side)
 
-    def put(self, side: Side, partition: int, tuples: PastTuples) -> None:
-        """Add tuples to a part."""
-        self._put(self._parts, side, partition, tuples)
-
-    def put_new(self, side: Side, partition: int, tuples: PastTuples) -> None:
-        """Add tuples to a part that takes the place of the old one at `replace`."""
-        self._put(self._new, side, partition, tuples)
-
     def replace(self, partition: int) -> None:
         """Let the new parts of a partition take the place of the old ones."""
         for side in SIDES:
@@ -138,9 +123,11 @@ class DiskParts(Part):
         self._parts |= self._new
         self._new = {}
 
-    def _put(self, parts: dict[tuple[Side, int], _Held], side: Side, partition: int, tuples: PastTuples) -> None:
+    def put(self, side: Side, partition: int, tuples: PastTuples, *, new: bool = False) -> None:
+        """Add tuples to a part, or to the new one that takes its place at `replace`."""
         if not len(tuples):
             return
+        parts = self._new if new else self._parts
         held = parts.get((side, partition))
         if held is None:
             held = parts[side, partition] = self._held([], 0)

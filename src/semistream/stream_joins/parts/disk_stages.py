@@ -15,6 +15,7 @@ disk part met the memory of the other stream, and from when a partition was last
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,15 +25,13 @@ from semistream.core.errors import StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import format_bytes
-from semistream.kernels.arrays import Bools, Int64s
+from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.xxh64 import SEED, hash_int64
 from semistream.stream_joins.parts.disk_parts import DiskParts, PartStore, PastTuples
-from semistream.stream_joins.parts.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
-from semistream.stream_joins.parts.joined_rows import JoinedRows, StreamHow
+from semistream.stream_joins.parts.join_key import LEFT, RIGHT, SIDES, Side, other
 from semistream.stream_joins.parts.memory_state import MemoryState
 from semistream.stream_joins.parts.part import Part
-from semistream.stream_joins.parts.stream_metrics import StreamMetrics
 
 __all__ = ["DiskStages"]
 
@@ -54,43 +53,25 @@ class _Times(NamedTuple):
 class DiskStages(Part):
     """Flushes partitions of the state to disk, and joins them later.
 
-    Parameters
-    ----------
-    clean_up_bytes
-        The memory of a clean-up.
-    is_over
-        Returns which tuples of a stream, by codes and by whether they have matched, can match nothing that comes, if
-        all their pairs have met.
-    store
-        Where disk-resident parts lie that outlast the join; None for spill files.
-
-    Attributes
-    ----------
-    parts
-        The tuples on disk.
-    flushes
-        How often tuples were moved to disk. A clean-up begins so, too.
+    ``is_over`` returns which tuples of a stream, by codes and by whether they have matched, can match nothing that
+    comes, if all their pairs have met. ``flushes`` counts how often tuples moved to disk: a clean-up begins so, too.
     """
 
     def __init__(
         self,
-        key: JoinKey,
-        how: StreamHow,
         state: MemoryState,
-        results: JoinedRows,
-        metrics: StreamMetrics,
         clean_up_bytes: int,
         is_over: Callable[[Side, Int64s, Bools], Bools],
         store: PartStore | None = None,
     ) -> None:
-        self._key = key
-        self._how = how
         self._state = state
-        self._results = results
-        self._metrics = metrics
+        self._key = state.key
+        self._how = state.how
+        self._results = state.results
+        self._metrics = state.metrics
         self._clean_up_bytes = clean_up_bytes
         self._is_over = is_over
-        self.parts = DiskParts(key.schemas, _PARTITIONS, clean_up_bytes // 4, store)
+        self.parts = DiskParts(state.key.schemas, _PARTITIONS, clean_up_bytes // 4, store)
         self.flushes = 0
         self._clean_time = np.zeros(_PARTITIONS, dtype=np.int64)
         self._met: dict[tuple[Side, int], list[int]] = {}
@@ -167,9 +148,8 @@ class DiskStages(Part):
                 new = ~self._have_met(partition, side, _Times(tuples.arrived[own], tuples.departed[own]), in_memory)
                 own, slots = own[new], slots[new]
                 window.matched[slots] = True
-                yield from self._results.joined(
-                    side, tuples.rows, own, slots, window.store.take, self._state.row_bytes(opposite, slots)
-                )
+                row_bytes = self._state.row_bytes(opposite, slots)
+                yield from self._results.joined(side, tuples.rows, own, slots, window.store.take, row_bytes)
         self._met.setdefault((side, partition), []).append(now)
 
     def _last_met(self, side: Side, partition: int) -> int:
@@ -223,12 +203,12 @@ class DiskStages(Part):
             if self._how == "left":
                 yield from self._results.left_alone(left.rows.filter(pa.array(over & ~left.matched)).columns)
             self._metrics.purged += int(over.sum())
-            self.parts.put_new(LEFT, partition, left.chosen(~over))
+            self.parts.put(LEFT, partition, left.chosen(~over), new=True)
         for right, matched in zip(self.parts.read(RIGHT, partition), right_matched, strict=True):
             over = self._is_over(RIGHT, self._key.codes(RIGHT, right.rows).code, matched) | at_the_end
             self._metrics.purged += int(over.sum())
-            kept = PastTuples(right.rows, right.arrived, right.departed, matched).chosen(~over)
-            self.parts.put_new(RIGHT, partition, kept)
+            kept = replace(right, matched=matched).chosen(~over)
+            self.parts.put(RIGHT, partition, kept, new=True)
         self.parts.replace(partition)
         self._clean_time[partition] = self._state.time.now
         for side in SIDES:
@@ -237,20 +217,17 @@ class DiskStages(Part):
     def _pairs_not_met(
         self, partition: int, left: PastTuples, right: PastTuples, right_matched: Bools, by_key: FifoMultimap
     ) -> Iterator[PunctuatedBatch]:
+        def take_left(some: Int32s) -> list[pa.Array]:
+            columns: list[pa.Array] = left.rows.take(pa.array(some)).columns
+            return columns
+
         left_row_bytes = left.rows.nbytes / max(1, len(left))
         for own, lefts, _ in self._results.pairs(by_key, self._key.codes(RIGHT, right.rows).code):
             left.matched[lefts] = True
             right_matched[own] = True
             right_times = _Times(right.arrived[own], right.departed[own])
             new = ~self._have_met(partition, RIGHT, right_times, _Times(left.arrived[lefts], left.departed[lefts]))
-            yield from self._results.joined(
-                RIGHT,
-                right.rows,
-                own[new],
-                lefts[new],
-                lambda some: left.rows.take(pa.array(some)).columns,
-                left_row_bytes,
-            )
+            yield from self._results.joined(RIGHT, right.rows, own[new], lefts[new], take_left, left_row_bytes)
 
     def _chunks(self, side: Side, partition: int) -> Iterator[PastTuples]:
         """Yield the tuples of a disk part, as many at a time as the clean-up may hold."""

@@ -9,7 +9,7 @@ what it does not use.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
@@ -45,7 +45,6 @@ class Tuples:
 
     @classmethod
     def of(cls, rows: pa.RecordBatch, codes: KeyCodes) -> "Tuples":
-        """Return tuples that have met nothing yet."""
         return cls(rows, codes, np.zeros(rows.num_rows, dtype=np.bool_))
 
     def __len__(self) -> int:
@@ -57,16 +56,14 @@ class Tuples:
         return np.zeros(len(self), dtype=np.bool_) if self.codes.valid is None else ~self.codes.valid
 
     def chosen(self, which: Bools) -> "Tuples":
-        """Return some of them."""
         places = np.flatnonzero(which)
-        if places.size in (0, len(self)):
-            return self if places.size else self.after(len(self))
+        if places.size == len(self):
+            return self
         valid = None if self.codes.valid is None else self.codes.valid[places]
         codes = KeyCodes(self.codes.code[places], valid)
         return Tuples(self.rows.take(pa.array(places)), codes, self.matched[places])
 
     def after(self, count: int) -> "Tuples":
-        """Return all but the first ones."""
         return Tuples(self.rows.slice(count), self.codes.slice(count, len(self)), self.matched[count:])
 
 
@@ -78,30 +75,18 @@ class LogicalTime:
     last_run: int = 0  # when the last run began
 
     def tick(self) -> int:
-        """Begin something new, and return the time."""
         self.now += 1
         return self.now
 
     def begin_run(self) -> int:
-        """Begin a run, and return the time."""
         self.last_run = self.tick()
         return self.last_run
 
 
 class MemoryState(Part):
-    """The tuples of both streams in memory.
+    """The tuples of both streams in memory: a window each, in which a tuple's number is the time when it arrived.
 
-    Parameters
-    ----------
-    state_bytes
-        The most that both states take together.
-    make_space
-        Takes tuples out of the memory, or raises; for a saved state that does not fit.
-
-    Attributes
-    ----------
-    windows
-        The tuples of the left and of the right stream. The number of each is the time when it arrived.
+    A saved state that does not fit calls ``make_space``, which takes tuples out of the memory, or raises.
     """
 
     def __init__(
@@ -115,23 +100,18 @@ class MemoryState(Part):
     ) -> None:
         self.time = LogicalTime()
         self.state_bytes = state_bytes
-        self._key = key
-        self._how = how
-        self._results = results
-        self._metrics = metrics
+        self.key = key
+        self.how = how
+        self.results = results
+        self.metrics = metrics
         self._make_space = make_space
         self._codes = tuple(_Codes(key, side) for side in SIDES)
         self._text = [VarlenSizes(0.0, 0), VarlenSizes(0.0, 0)]
         self._seen = [0, 0]
         first = min(_FIRST_CAPACITY, *(self._largest(side, state_bytes // 2) for side in SIDES))
+        largest = [WindowShape(self._largest(side, state_bytes), state_bytes) for side in SIDES]
         self.windows = [
-            TupleWindow(
-                key.schemas[side],
-                self._codes[side],
-                WindowShape(first, 0),
-                True,
-                WindowShape(self._largest(side, state_bytes), state_bytes),
-            )
+            TupleWindow(key.schemas[side], self._codes[side], WindowShape(first, 0), True, largest[side])
             for side in SIDES
         ]
 
@@ -143,11 +123,9 @@ class MemoryState(Part):
 
     @property
     def held(self) -> int:
-        """The number of tuples of both streams."""
         return len(self.windows[LEFT]) + len(self.windows[RIGHT])
 
     def by_key(self, side: Side) -> FifoMultimap:
-        """Return where the tuples of a stream lie, by key."""
         codes = self.windows[side].codes
         assert isinstance(codes, FifoMultimap)
         return codes
@@ -166,30 +144,28 @@ class MemoryState(Part):
 
     def probe(self, side: Side, tuples: Tuples) -> Iterator[PunctuatedBatch]:
         """Deliver the pairs of tuples that come with the state of the other stream, and note who has matched."""
-        opposite = other(side)
+        opposite, codes = other(side), tuples.codes
         window = self.windows[opposite]
-        codes = tuples.codes
         valid = None if codes.valid is None else np.flatnonzero(codes.valid).astype(np.int32)
-        for found, slots, is_each_once in self._results.pairs(self.by_key(opposite), codes.valid_codes()):
+        for found, slots, is_each_once in self.results.pairs(self.by_key(opposite), codes.valid_codes()):
             own: Int32s | None = found if valid is None else valid[found]
             if is_each_once and valid is None:
                 own = None
                 tuples.matched.fill(True)
             else:
                 tuples.matched[own] = True
-            if self._how == "left" and side == RIGHT:  # only left tuples leave without a match
+            if self.how == "left" and side == RIGHT:  # only left tuples leave without a match
                 window.matched[slots] = True
-            yield from self._results.joined(
-                side, tuples.rows, own, slots, window.store.take, self.row_bytes(opposite, slots)
-            )
+            row_bytes = self.row_bytes(opposite, slots)
+            yield from self.results.joined(side, tuples.rows, own, slots, window.store.take, row_bytes)
 
     def drop(self, side: Side, tuples: Tuples, which: Bools) -> Iterator[PunctuatedBatch]:
         """Let tuples go that can match nothing that comes: left ones without a match leave by themselves."""
         count = int(np.count_nonzero(which))
-        self._metrics.dropped += count
-        if count and side == LEFT and self._how == "left":
+        self.metrics.dropped += count
+        if count and side == LEFT and self.how == "left":
             alone = np.flatnonzero(which & ~tuples.matched)
-            yield from self._results.left_alone(tuples.rows.take(pa.array(alone)).columns)
+            yield from self.results.left_alone(tuples.rows.take(pa.array(alone)).columns)
 
     def insert(self, side: Side, tuples: Tuples, arrived: int | Int64s) -> int:
         """Put tuples from the front into the state of their stream, and return how many; fewer than all: it is full."""
@@ -211,10 +187,10 @@ class MemoryState(Part):
         """Take all tuples with these keys out of a state; left ones without a match leave by themselves."""
         window = self.windows[side]
         slots = window.remove(codes)
-        self._metrics.purged += slots.size
-        if side == LEFT and self._how == "left":
+        self.metrics.purged += slots.size
+        if side == LEFT and self.how == "left":
             alone = slots[~window.matched[slots]]
-            yield from self._results.left_alone(window.store.take(alone))
+            yield from self.results.left_alone(window.store.take(alone))
 
     # --- sharing the memory -------------------------------------------------------------------------------------
 
@@ -289,11 +265,11 @@ class MemoryState(Part):
         return WindowShape.with_text(capacity, self._text[side])
 
     def _largest(self, side: Side, most_bytes: int) -> int:
-        fitting = WindowShape.fitting(self._codes[side], self._key.schemas[side], True, self._text[side], most_bytes)
+        fitting = WindowShape.fitting(self._codes[side], self.key.schemas[side], True, self._text[side], most_bytes)
         return fitting.capacity
 
     def _bytes(self, side: Side, shape: WindowShape) -> int:
-        return sum(shape.nbytes(self._codes[side], self._key.schemas[side], True))
+        return sum(shape.nbytes(self._codes[side], self.key.schemas[side], True))
 
     # --- what the driver asks -----------------------------------------------------------------------------------
 
@@ -303,16 +279,12 @@ class MemoryState(Part):
     def state(self) -> SavedState:
         """Return the tuples in portions, each made when it is asked for; unchanged tuples are in the same portions."""
         portions = [self._portions(side) for side in SIDES]
-        return SavedState(
-            {"now": self.time.now, "last_run": self.time.last_run, "portions": [len(some) for some in portions]},
-            LazyArrays(
-                {
-                    f"{side} {number}": partial(self._portion, side, slots)
-                    for side in SIDES
-                    for number, slots in enumerate(portions[side])
-                }
-            ),
-        )
+        arrays = {
+            f"{side} {number}": partial(self._portion, side, slots)
+            for side in SIDES
+            for number, slots in enumerate(portions[side])
+        }
+        return SavedState({**asdict(self.time), "portions": [len(some) for some in portions]}, LazyArrays(arrays))
 
     def _portions(self, side: Side) -> list[Int32s]:
         """Return the slots of the tuples of a stream, oldest first, cut where a span of runs ends."""
@@ -332,9 +304,9 @@ class MemoryState(Part):
         self.time.now, self.time.last_run = saved.header["now"], saved.header["last_run"]
         for side in SIDES:
             for number in range(saved.header["portions"][side]):
-                live = LiveTuples.from_table(saved.table(f"{side} {number}"), self._key.schemas[side])
+                live = LiveTuples.from_table(saved.table(f"{side} {number}"), self.key.schemas[side])
                 assert live.number is not None
-                tuples = Tuples(live.batch, self._key.codes(side, live.batch), live.matched)
+                tuples = Tuples(live.batch, self.key.codes(side, live.batch), live.matched)
                 at = 0
                 while (at := at + self.insert(side, tuples.after(at), live.number[at:])) < len(tuples):
                     self._make_space()
