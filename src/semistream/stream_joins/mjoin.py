@@ -76,8 +76,7 @@ from semistream.kernels.keys.codes_in_run import repeat_in_run
 from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.metadata.arrival import Arrival, ArrivalOrder
 from semistream.stream_joins.metadata.cost_choice import CostChoice, Goal, Standing
-from semistream.stream_joins.metadata.propagation import Propagation
-from semistream.stream_joins.metadata.punctuations import ALL_CODES, Punctuations
+from semistream.stream_joins.metadata.punctuations import ALL_CODES, Propagation, Punctuations
 from semistream.stream_joins.metadata.scheduling import (
     GrowthScheduling,
     PriorityScheduling,
@@ -196,7 +195,7 @@ class Mjoin(StreamJoin):
             lambda side, codes, matched: join._is_over_on_disk(side, codes, matched),
             part_store,
         )
-        self.propagation = Propagation(self.key, self.punctuations, self.state, self.disk, self.results)
+        self.propagation = Propagation(self.punctuations, self.state, self.disk)
         by_value = tuple_order if tuple_order == "chosen" else tuple_order == "value"
         given = {"run_rows": quota, "purge_every": purge_every, "by_value": by_value}
         self.choice = CostChoice(goal, {setting: value for setting, value in given.items() if value != "chosen"})
@@ -218,16 +217,15 @@ class Mjoin(StreamJoin):
             return RandomScheduling(seed)
         if order == "priority" or goal != "memory":
             return PriorityScheduling(first)
-        return GrowthScheduling(first, self.key, self.queues, self.state, self.punctuations, self._is_one)
+        return GrowthScheduling(first, self.queues, self.state, self.punctuations, self._is_one)
 
     # --- the loop (section 4, subtasks 1 to 5) ------------------------------------------------------------------
 
     def step(self) -> Iterator[PunctuatedBatch]:
         """Go once through the loop: a run of tuples of one stream, or while none waits a piece of the later stages."""
         if self.choice.is_open:
-            queued = sum(self.queued(side) for side in SIDES)
-            unpurged, unpassed = self.punctuations.num_unpurged, self.punctuations.num_unpassed
-            self.choice.choose(Standing(self.state.held, queued, unpurged, unpassed))
+            queued, known = self.queued(LEFT) + self.queued(RIGHT), self.punctuations
+            self.choice.choose(Standing(self.state.held, queued, known.num_unpurged, known.num_unpassed))
         side = self._schedule.next_side(self.queues.waiting, self.choice.settings.run_rows)  # section 4.1
         if side is None:
             yield from self._idle()
@@ -286,9 +284,7 @@ class Mjoin(StreamJoin):
         unpassed = self.punctuations[other(side)].unpassed
         if not self.choice.settings.by_value or not len(unpassed):
             return None
-        ranges = CodeRanges()
-        ranges.add(*unpassed.ranges())
-        first = ranges.contains(tuples.codes.code)
+        first = CodeRanges(*unpassed.ranges()).contains(tuples.codes.code)
         return first if first.any() and not first.all() else None
 
     # --- the in-memory stage, and dropping on the fly (section 4.3; Figure 7) -----------------------------------
@@ -352,8 +348,7 @@ class Mjoin(StreamJoin):
 
     def _comes_not_again(self, side: Side, codes: Int64s) -> None:
         """Note keys that are over for the other stream, and have come in this one, in which they come once."""
-        if codes.size:
-            self.punctuations[side].range.add(codes, codes)
+        self.punctuations[side].range.add(codes, codes)
 
     # --- punctuations and purging (sections 4.3 and 5.2) --------------------------------------------------------
 
@@ -386,7 +381,7 @@ class Mjoin(StreamJoin):
             return
         self.metrics.purges += 1
         for side in SIDES:
-            lows, highs = self.punctuations[side].take_unpurged()
+            lows, highs = self.punctuations[side].unpurged.take()
             if lows.size:
                 codes = self._keys_within(other(side), lows, highs)
                 over = codes[self._is_over(other(side), codes)]
@@ -400,10 +395,8 @@ class Mjoin(StreamJoin):
         """Return keys in a state that lie in some ranges; keys that are not there may be among them."""
         if (lows == highs).all():
             return lows  # D2
-        ranges = CodeRanges()
-        ranges.add(lows, highs)
         codes = self.state.keys(side)
-        return codes[ranges.contains(codes)]
+        return codes[CodeRanges(lows, highs).contains(codes)]
 
     def _forget(self) -> Iterator[PunctuatedBatch]:
         """Forget keys that neither stream sends any more: all that is lost is to notice that one does (D5)."""

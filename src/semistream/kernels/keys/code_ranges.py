@@ -19,12 +19,14 @@ __all__ = ["CodeRanges"]
 
 
 _MOST = np.iinfo(np.int64).max
+_NONE = np.empty(0, dtype=np.int64)
 
 
 class CodeRanges:
-    def __init__(self) -> None:
-        self._lows = self._highs = np.empty(0, dtype=np.int64)
+    def __init__(self, lows: Int64s = _NONE, highs: Int64s = _NONE) -> None:
+        self._lows = self._highs = _NONE
         self._new: list[tuple[Int64s, Int64s]] = []
+        self.add(lows, highs)
 
     def __len__(self) -> int:
         self._merge()
@@ -37,7 +39,8 @@ class CodeRanges:
     def add(self, lows: Int64s, highs: Int64s) -> None:
         """Add all codes from ``lows[i]`` to ``highs[i]``, both included."""
         assert (lows <= highs).all(), "a range has a code in it"
-        self._new.append((np.array(lows, dtype=np.int64), np.array(highs, dtype=np.int64)))
+        if lows.size:
+            self._new.append((np.array(lows, dtype=np.int64), np.array(highs, dtype=np.int64)))
 
     def contains(self, codes: Int64s) -> Bools:
         """Return which codes are in the set."""

@@ -20,6 +20,7 @@ __all__ = ["Arrival", "ArrivalOrder", "Implied"]
 Arrival: TypeAlias = Literal["any", "clustered", "ascending", "descending"]
 
 _LIMITS = np.iinfo(np.int64)
+_NONE = np.empty(0, dtype=np.int64)
 
 
 class Implied(NamedTuple):
@@ -31,27 +32,15 @@ class Implied(NamedTuple):
 
 
 class ArrivalOrder(Part):
-    """Follows one stream.
-
-    Examples
-    --------
-    >>> order = ArrivalOrder("clustered")
-    >>> order.observe(np.array([3, 3, 5])).lows.tolist(), order.observe(np.array([5, 8])).lows.tolist()
-    ([3], [5])
-    """
-
     def __init__(self, arrival: Arrival) -> None:
         self.arrival = arrival
         self._last: int | None = None
 
     def observe(self, codes: Int64s) -> Implied:
         """Look at the keys of a run, none of them NULL, none of them excluded by what was known before."""
-        nothing = np.empty(0, dtype=np.int64)
         if self.arrival == "any" or not codes.size:
-            return Implied(np.zeros(codes.size, dtype=np.bool_), nothing, nothing)
-        if self.arrival == "clustered":
-            return self._clusters(codes)
-        return self._order(codes)
+            return Implied(np.zeros(codes.size, dtype=np.bool_), _NONE, _NONE)
+        return self._clusters(codes) if self.arrival == "clustered" else self._order(codes)
 
     def _clusters(self, codes: Int64s) -> Implied:
         starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
@@ -78,7 +67,7 @@ class ArrivalOrder(Part):
         self._last = int(furthest[-1])
         low, high = (_LIMITS.min, self._last - 1) if ascends else (self._last + 1, _LIMITS.max)
         if not _LIMITS.min <= low <= high <= _LIMITS.max:
-            return Implied(wrong, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+            return Implied(wrong, _NONE, _NONE)
         return Implied(wrong, np.array([low], dtype=np.int64), np.array([high], dtype=np.int64))
 
     def state(self) -> SavedState:

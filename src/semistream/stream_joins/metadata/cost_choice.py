@@ -94,25 +94,7 @@ class Settings(NamedTuple):
 
 
 class CostChoice(Part):
-    """Observes what comes to a join, and chooses its settings.
-
-    Parameters
-    ----------
-    fixed
-        Settings that are given, by name, and not chosen.
-
-    Attributes
-    ----------
-    settings
-        The last choice.
-
-    Examples
-    --------
-    >>> choice = CostChoice("propagation", {})
-    >>> few, many = Standing(0, 100, 0, 0), Standing(0, 100_000, 0, 0)
-    >>> choice.choose(few).run_rows < choice.choose(many).run_rows
-    True
-    """
+    """Observes what comes to a join, and chooses its settings, but those that are ``fixed``."""
 
     def __init__(self, goal: Goal, fixed: Mapping[str, Any]) -> None:
         self._goal = goal
@@ -123,7 +105,6 @@ class CostChoice(Part):
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to choose."""
         return len(self.fixed) < len(self.settings)
 
     def observe_run(self, tuples: int, punctuations: int) -> None:
@@ -135,7 +116,6 @@ class CostChoice(Part):
         self._garbage += _change(self._garbage, purged, punctuations, _MEMORY_PUNCTUATIONS)
 
     def choose(self, now: Standing) -> Settings:
-        """Return what the model says."""
         per_tuple, purge_cost = self._punctuations, _PURGE_COST + now.unpassed
         tuple_cost = 1 + per_tuple
         garbage = max(self._garbage, _LEAST_GARBAGE)

@@ -4,22 +4,27 @@
 
     a punctuation ─┬─► PR: no key in it comes any more
                    ├─► unpurged: the other state has not been purged by it
-                   └─► unpassed: it has not been passed on
+                   └─► unpassed: it has not been passed on ─► Propagation ─► a punctuation of the output
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from semistream.core.errors import StateTooLarge
+from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import format_bytes
 from semistream.kernels.arrays import Bools, Int64s
 from semistream.kernels.keys.code_ranges import CodeRanges
 from semistream.kernels.keys.codes_in_run import follow_their_mark
 from semistream.kernels.keys.key_codes import KeyCodes
+from semistream.stream_joins.parts.disk_stages import DiskStages
 from semistream.stream_joins.parts.join_key import SIDES, Side
+from semistream.stream_joins.parts.memory_state import MemoryState
 from semistream.stream_joins.parts.part import Part
 
-__all__ = ["ALL_CODES", "Punctuations", "StreamPunctuations", "Unpassed"]
+__all__ = ["ALL_CODES", "Propagation", "Punctuations", "StreamPunctuations", "Unpassed"]
 
 _Ranges = tuple[Int64s, Int64s]
 
@@ -28,6 +33,34 @@ ALL_CODES: _Ranges = (np.array([np.iinfo(np.int64).min]), np.array([np.iinfo(np.
 
 _MOST_NESTED = 64
 _NONE = np.empty(0, dtype=np.int64)
+
+
+class _Pieces:
+    """Ranges of codes, in the pieces in which they came."""
+
+    def __init__(self) -> None:
+        self._pieces: list[_Ranges] = []
+
+    def __len__(self) -> int:
+        return sum(lows.size for lows, _ in self._pieces)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(lows.nbytes + highs.nbytes for lows, highs in self._pieces)
+
+    def add(self, lows: Int64s, highs: Int64s) -> None:
+        if lows.size:
+            self._pieces.append((lows, highs))
+
+    def joined(self) -> _Ranges:
+        if len(self._pieces) == 1:
+            return self._pieces[0]
+        lows, highs = zip((_NONE, _NONE), *self._pieces, strict=True)
+        return np.concatenate(lows), np.concatenate(highs)
+
+    def take(self) -> _Ranges:
+        taken, self._pieces = self.joined(), []
+        return taken
 
 
 class Punctuations(Part):
@@ -43,17 +76,15 @@ class Punctuations(Part):
     @property
     def num_unpurged(self) -> int:
         """How many punctuations the states have not been purged by."""
-        return sum(stream.num_unpurged for stream in self._streams)
+        return sum(len(stream.unpurged) for stream in self._streams)
 
     @property
     def num_unpassed(self) -> int:
-        """How many punctuations have not been passed on."""
         return sum(len(stream.unpassed) for stream in self._streams)
 
     @property
     def is_full(self) -> bool:
-        """Whether they take more than their limit."""
-        return sum(stream.nbytes for stream in self._streams) > self._limit_bytes
+        return sum(self.components().values()) > self._limit_bytes
 
     def forget_common(self) -> None:
         """Forget keys that neither stream sends any more."""
@@ -105,54 +136,25 @@ class Punctuations(Part):
 
 
 class StreamPunctuations:
-    """The punctuations of one stream, as ranges of key codes.
-
-    Attributes
-    ----------
-    range
-        The punctuated range PR: no key in it comes any more.
-    unpassed
-        The punctuations that have not been passed on.
-    """
+    """The punctuations of one stream, as ranges of key codes. The punctuated range PR is ``range``."""
 
     def __init__(self) -> None:
         self.range = CodeRanges()
+        self.unpurged = _Pieces()
         self.unpassed = Unpassed()
-        self._unpurged: list[_Ranges] = []
 
     @property
     def nbytes(self) -> int:
-        return self.range.nbytes + _ranges_bytes(self._unpurged) + self.unpassed.nbytes
-
-    @property
-    def num_unpurged(self) -> int:
-        """How many punctuations the other state has not been purged by."""
-        return sum(lows.size for lows, _ in self._unpurged)
+        return self.range.nbytes + self.unpurged.nbytes + self.unpassed.nbytes
 
     def add(self, lows: Int64s, highs: Int64s, *, pass_on: bool) -> None:
-        """Take in punctuations."""
-        if not lows.size:
-            return
         self.range.add(lows, highs)
-        self._unpurged.append((lows, highs))
+        self.unpurged.add(lows, highs)
         if pass_on:
             self.unpassed.add(lows, highs)
 
-    def take_unpurged(self) -> _Ranges:
-        """Return the ranges of all punctuations since the last call."""
-        taken, self._unpurged = _joined(self._unpurged), []
-        return taken
-
     def excludes(self, keys: KeyCodes, at: Int64s, lows: Int64s, highs: Int64s) -> Bools:
-        """Return which tuples of a run are excluded by a punctuation before them.
-
-        Parameters
-        ----------
-        keys
-            Of the tuples; NULL is never excluded.
-        at, lows, highs
-            Punctuations among them, which are not taken in yet: each stands after ``at`` of the tuples.
-        """
+        """Return which tuples of a run are excluded by what is known, or by a new punctuation after ``at`` of them."""
         codes = keys.code
         wrong = self.range.contains(codes)
         if at.size:
@@ -165,14 +167,11 @@ class StreamPunctuations:
         return wrong if keys.valid is None else wrong & keys.valid
 
     def ranges_by_kind(self) -> dict[str, _Ranges]:
-        """Return all that `set_ranges` takes."""
-        return {"range": self.range.ranges(), "unpurged": _joined(self._unpurged), **self.unpassed.ranges_by_kind()}
+        return {"range": self.range.ranges(), "unpurged": self.unpurged.joined(), **self.unpassed.ranges_by_kind()}
 
     def set_ranges(self, kinds: dict[str, _Ranges]) -> None:
-        """Take over the punctuations of another one."""
         self.range.add(*kinds["range"])
-        if kinds["unpurged"][0].size:
-            self._unpurged = [kinds["unpurged"]]
+        self.unpurged.add(*kinds["unpurged"])
         self.unpassed.set_ranges(kinds)
 
 
@@ -181,37 +180,26 @@ class Unpassed:
 
     A punctuation of one key is held back by tuples of its stream in the state. Once that was found, it is not asked
     about again until tuples of its key have left: many more of them may wait than leave at a time.
-
-    Examples
-    --------
-    >>> unpassed = Unpassed()
-    >>> unpassed.add(np.array([3, 5]), np.array([3, 5]))
-    >>> unpassed.hold_back(*unpassed.take_passable())
-    >>> unpassed.gone_from_state(np.array([5, 8]))
-    >>> unpassed.take_passable()[0].tolist(), len(unpassed)
-    ([5], 1)
     """
 
     def __init__(self) -> None:
-        self._new: list[_Ranges] = []
+        self._new = _Pieces()
         self._held_back = _NONE  # keys; what holds a range back is not known, so it stays new
         self._gone_from_state: list[Int64s] = []
 
     def __len__(self) -> int:
-        return sum(lows.size for lows, _ in self._new) + self._held_back.size
+        return len(self._new) + self._held_back.size
 
     @property
     def nbytes(self) -> int:
-        return _ranges_bytes(self._new) + self._held_back.nbytes + sum(codes.nbytes for codes in self._gone_from_state)
+        return self._new.nbytes + self._held_back.nbytes + sum(codes.nbytes for codes in self._gone_from_state)
 
     def add(self, lows: Int64s, highs: Int64s) -> None:
-        """Take in punctuations."""
-        if lows.size:
-            self._new.append((lows, highs))
+        self._new.add(lows, highs)
 
     def ranges(self) -> _Ranges:
-        """Return all of them."""
-        return _joined([(self._held_back, self._held_back), *self._new])
+        lows, highs = self._new.joined()
+        return np.concatenate([self._held_back, lows]), np.concatenate([self._held_back, highs])
 
     def gone_from_state(self, codes: Int64s) -> None:
         """Note that no tuple with one of these keys is in the state any more."""
@@ -233,8 +221,7 @@ class Unpassed:
             passable = self._held_back[may_pass]
             self.add(passable, passable)
             self._held_back, self._gone_from_state = self._held_back[~may_pass], []
-        taken, self._new = _joined(self._new), []
-        return taken
+        return self._new.take()
 
     def hold_back(self, lows: Int64s, highs: Int64s) -> None:
         """Put back what was taken out, because tuples in the state hold it back."""
@@ -244,30 +231,14 @@ class Unpassed:
             self.add(*_thinned(lows[~constant], highs[~constant]))
 
     def ranges_by_kind(self) -> dict[str, _Ranges]:
-        """Return all that `set_ranges` takes."""
         gone = np.concatenate([_NONE, *self._gone_from_state])
-        return {"new": _joined(self._new), "held back": (self._held_back, self._held_back), "gone": (gone, gone)}
+        return {"new": self._new.joined(), "held back": (self._held_back, self._held_back), "gone": (gone, gone)}
 
     def set_ranges(self, kinds: dict[str, _Ranges]) -> None:
-        """Take over those of another one."""
         self.add(*kinds["new"])
         self._held_back = kinds["held back"][0]
         if kinds["gone"][0].size:
             self._gone_from_state = [kinds["gone"][0]]
-
-
-def _ranges_bytes(ranges: list[_Ranges]) -> int:
-    return sum(lows.nbytes + highs.nbytes for lows, highs in ranges)
-
-
-def _joined(ranges: list[_Ranges]) -> _Ranges:
-    """Return ranges of codes in one piece."""
-    if len(ranges) == 1:
-        return ranges[0]
-    return (
-        np.concatenate([_NONE, *(lows for lows, _ in ranges)]),
-        np.concatenate([_NONE, *(highs for _, highs in ranges)]),
-    )
 
 
 def _thinned(lows: Int64s, highs: Int64s) -> _Ranges:
@@ -280,3 +251,44 @@ def _thinned(lows: Int64s, highs: Int64s) -> _Ranges:
     is_inside[1:] = highs[1:] <= np.maximum.accumulate(highs)[:-1]
     kept = ~is_inside | (np.arange(lows.size) % 2 == 0)
     return lows[kept], highs[kept]
+
+
+class Propagation(Part):
+    """Passes punctuations on, once no tuple of their own stream with such a key is in the state (S4, section 4.2)."""
+
+    def __init__(self, punctuations: Punctuations, state: MemoryState, disk: DiskStages) -> None:
+        self._punctuations = punctuations
+        self._state = state
+        self._disk = disk
+        self._flushes_seen = 0
+
+    def pass_on(self) -> Iterator[PunctuatedBatch]:
+        """Let punctuations out that no tuple of their stream holds back."""
+        if self._disk.flushes != self._flushes_seen:  # tuples have moved to disk, and those of a clean-up may have left
+            self._flushes_seen = self._disk.flushes
+            for side in SIDES:
+                self._punctuations[side].unpassed.ask_about_all()
+        for side in SIDES:
+            unpassed = self._punctuations[side].unpassed
+            lows, highs = unpassed.take_passable()
+            if not lows.size:
+                continue
+            waits = self._state.by_key(side).has(lows) | self._disk.holds(side, lows)  # of constants
+            constant = lows == highs
+            if not constant.all():
+                codes = self._state.keys(side)
+                at = np.searchsorted(codes, lows[~constant])
+                inside = at < codes.size
+                inside[inside] = codes[at[inside]] <= highs[~constant][inside]
+                waits[~constant] = inside | self._disk.parts.has(side).any()
+            unpassed.hold_back(lows[waits], highs[waits])
+            if not waits.all():
+                done_lows = lows[~waits]
+                done_highs = done_lows if constant.all() else highs[~waits]
+                yield self._state.results.punctuations(self._state.key.marks(done_lows, done_highs))
+
+    def state(self) -> SavedState:
+        return SavedState({"flushes_unseen": self._disk.flushes - self._flushes_seen})
+
+    def set_state(self, saved: SavedState) -> None:
+        self._flushes_seen = self._disk.flushes - saved.header["flushes_unseen"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from semistream.core.saved_state import SavedState
 from semistream.kernels.arrays import Int64s
 from semistream.stream_joins.metadata.punctuations import Punctuations
-from semistream.stream_joins.parts.join_key import SIDES, JoinKey, Side, other
+from semistream.stream_joins.parts.join_key import SIDES, Side, other
 from semistream.stream_joins.parts.memory_state import MemoryState
 from semistream.stream_joins.parts.part import Part
 from semistream.stream_joins.parts.queues import InputQueues
@@ -39,7 +39,6 @@ class StreamScheduling(Part, ABC):
 
     def record_taken(self, side: Side, rows: int, quota: int) -> None:
         """Note how many were taken."""
-        return
 
 
 class RandomScheduling(StreamScheduling):
@@ -100,27 +99,18 @@ class GrowthScheduling(StreamScheduling):
     """The stream whose next run lets the state grow less; at a tie, the one of which fewer tuples were taken.
 
     A look at some of the tuples and punctuations in the queue says how much that is. After so many tuples of one
-    stream, the other has a turn all the same: none waits for ever.
-
-    Parameters
-    ----------
-    first
-        The stream that goes first.
-    is_one
-        Whether a key comes once, of the left and of the right stream.
+    stream, the other has a turn all the same: none waits for ever. ``is_one`` says in which streams a key comes once.
     """
 
     def __init__(
         self,
         first: Side,
-        key: JoinKey,
         queues: InputQueues,
         state: MemoryState,
         punctuations: Punctuations,
         is_one: tuple[bool, bool],
     ) -> None:
         self._order = (first, other(first))
-        self._key = key
         self._queues = queues
         self._state = state
         self._punctuations = punctuations
@@ -145,8 +135,9 @@ class GrowthScheduling(StreamScheduling):
         """Return by how much a tuple of the next run lets the state grow; some, evenly spread, stand for all."""
         batch = self._queues[side].first
         rows = min(rows, len(batch))
-        keys = batch.rows.select([self._key.names[side]])
-        codes = self._key.codes(side, keys.take(pa.array(_some(rows)))).valid_codes()
+        key = self._state.key
+        keys = batch.rows.select([key.names[side]])
+        codes = key.codes(side, keys.take(pa.array(_some(rows)))).valid_codes()
         opposite = self._state.by_key(other(side))
         found = opposite.count(codes)
         is_dropped = self._punctuations[other(side)].range.contains(codes)
@@ -154,7 +145,7 @@ class GrowthScheduling(StreamScheduling):
             is_dropped |= found > 0
         removed = _mean(found) if self._is_one[side] else 0.0
         marks = int(np.searchsorted(batch.marks.at, rows, side="right"))
-        lows, highs = self._key.ranges(batch.marks.taken(_some(marks)))
+        lows, highs = key.ranges(batch.marks.taken(_some(marks)))
         purged = marks / max(1, rows) * _mean(opposite.count(lows[lows == highs]))
         return _mean(~is_dropped) - removed - purged
 

@@ -26,20 +26,10 @@ __all__ = ["BucketKey", "Buckets"]
 
 
 class Buckets:
-    """Which bucket a code belongs to.
-
-    Examples
-    --------
-    >>> buckets = Buckets(4)
-    >>> sorted(buckets.of(np.arange(8, 12)).tolist())
-    [0, 1, 2, 3]
-    """
-
     def __init__(self, count: int) -> None:
         self.count = count
 
     def of(self, codes: Int64s) -> Int64s:
-        """Return the bucket of each code."""
         blocks = codes // self.count
         return (codes - blocks * self.count + self._first(blocks)) % self.count
 
@@ -71,14 +61,6 @@ class Buckets:
 
 
 class BucketKey(JoinKey):
-    """The join attribute of the tuples in one bucket.
-
-    Parameters
-    ----------
-    bucket
-        The number of the bucket.
-    """
-
     def __init__(self, left: pa.Schema, right: pa.Schema, on: On, bucket: int, buckets: Buckets) -> None:
         super().__init__(left, right, on)
         self._bucket = bucket

@@ -17,14 +17,6 @@ Contradiction: TypeAlias = Literal["error", "aside", "ignore"]
 
 
 class ContradictingTuples:
-    """Takes them out of a run.
-
-    Parameters
-    ----------
-    action
-        ``"error"``, ``"aside"`` (`take_aside` returns them), or ``"ignore"``.
-    """
-
     def __init__(self, action: Contradiction, key: JoinKey, metrics: StreamMetrics) -> None:
         if action not in get_args(Contradiction):
             raise InvalidArgument(f"contradiction={action!r} is unknown: use 'error', 'aside' or 'ignore'")

@@ -25,28 +25,11 @@ _LIMITS = np.iinfo(np.int64)
 
 
 def other(side: Side) -> Side:
-    """Return the opposite stream."""
     return RIGHT if side == LEFT else LEFT
 
 
 class JoinKey:
-    """One attribute of each stream, compared for equality.
-
-    Attributes
-    ----------
-    schemas
-        Of the left and of the right stream.
-    names
-        What it is called in the left and in the right stream.
-    dtype
-        The type in which both are compared.
-
-    Examples
-    --------
-    >>> key = JoinKey(pa.schema([("id", pa.int64())]), pa.schema([("ref", pa.int32())]), {"id": "ref"})
-    >>> key.names, str(key.dtype)
-    (('id', 'ref'), 'int64')
-    """
+    """One attribute of each stream, compared for equality in the type ``dtype``."""
 
     def __init__(self, left: pa.Schema, right: pa.Schema, on: On) -> None:
         self.schemas = (left, right)

@@ -21,15 +21,7 @@ StreamHow: TypeAlias = Literal["inner", "left"]
 
 
 class JoinedRows(Part):
-    """Finds pairs and builds output batches.
-
-    Attributes
-    ----------
-    schema
-        Of the output: all columns of the left stream, and those of the right one but a key of the same name.
-    pair_rows, pair_slots
-        Space for pairs: as many as leave at once.
-    """
+    """Finds pairs, as many at once as there is space for, and builds output batches."""
 
     def __init__(self, key: JoinKey, how: StreamHow, budget_bytes: int, metrics: StreamMetrics) -> None:
         if how not in get_args(StreamHow):
@@ -85,12 +77,8 @@ class JoinedRows(Part):
     ) -> Iterator[PunctuatedBatch]:
         """Yield tuples of one stream beside those of the other that they match.
 
-        Parameters
-        ----------
-        rows, own
-            Tuples of a stream, and the position of one for each pair; None for all of them, in order.
-        slots, take, taken_row_bytes
-            For each pair the tuple of the other stream, the function that returns their columns, and their mean size.
+        For each pair ``own`` is the position in ``rows``; None for all of them in order. ``take`` returns the columns
+        of the others by their ``slots``; these have ``taken_row_bytes`` on average.
         """
         row_bytes = rows.nbytes / max(1, rows.num_rows) + taken_row_bytes
         step = max(1, int(self._max_bytes / max(1.0, row_bytes)))
@@ -116,7 +104,6 @@ class JoinedRows(Part):
         return PunctuatedBatch.without_marks(rows, self._key_type)
 
     def punctuations(self, marks: KeyMarks) -> PunctuatedBatch:
-        """Return punctuations of the output."""
         self._metrics.punctuations_out += len(marks)
         return PunctuatedBatch(self._no_rows, marks)
 

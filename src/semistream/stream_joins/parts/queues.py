@@ -47,13 +47,11 @@ class InputQueues(Part):
         return min(self.waiting, key=self._taken.__getitem__, default=None)
 
     def has_room(self, side: Side, batch: PunctuatedBatch) -> bool:
-        """Whether a queue takes some of the tuples of a batch, or all its punctuations if it has no tuples."""
         if len(batch) and not len(self._queues[side]):
             return True
         return self._queues[side].nbytes + batch.nbytes / max(1, len(batch)) <= self._queue_bytes
 
     def offer(self, side: Side, batch: PunctuatedBatch) -> int:
-        """Put tuples from the front of a batch, and the punctuations among them, into a queue; return how many."""
         found, declared = batch.rows.schema, self._key.schemas[side]
         if not found.equals(declared):
             came, expected = (f"{schema.names} of types {[*map(str, schema.types)]}" for schema in (found, declared))
@@ -115,14 +113,6 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 class StreamQueue:
-    """Batches that wait, the first first.
-
-    Attributes
-    ----------
-    nbytes, num_rows
-        Of all of them.
-    """
-
     def __init__(self) -> None:
         self._batches: deque[tuple[PunctuatedBatch, int]] = deque()
         self.nbytes = 0
@@ -139,7 +129,6 @@ class StreamQueue:
         return self._batches[0][0]
 
     def append(self, batch: PunctuatedBatch) -> None:
-        """Let a batch wait behind all others."""
         self._batches.append(self._counted(batch))
 
     def take(self, most_rows: int) -> PunctuatedBatch:
