@@ -13,7 +13,6 @@ __all__ = ["fixed_bytes", "float_bits", "integers", "is_integer_like", "is_varle
 
 
 def is_varlen(dtype: pa.DataType) -> bool:
-    """Return whether values of this type vary in length."""
     return pt.is_string(dtype) or pt.is_binary(dtype) or pt.is_large_string(dtype) or pt.is_large_binary(dtype)
 
 

@@ -122,7 +122,6 @@ def close_gaps(ring: UInt8s, slots: Int32s, starts: Int64s, lengths: Int32s, hea
 
 @kernel
 def shift_starts(slots: Int32s, starts: Int64s, by: int) -> None:
-    """Add ``by`` to the starts of ``slots``."""
     for slot in slots:
         starts[slot] += by
 

@@ -43,21 +43,11 @@ class StreamJoin(ABC):
 
     Parameters
     ----------
-    left, right
-        The schemas of both streams.
-    on
-        The join attribute: its name, or ``{left name: right name}``.
-    how
-        ``"inner"``, or ``"left"`` for left tuples without a match as well, once it is known that none comes.
+    left, right, on, how
+        See `semistream.stream_operator`.
     contradiction
         What happens to a tuple that an earlier punctuation of its stream has excluded: ``"error"``, ``"aside"``
         (it is left out of the join, and `take_aside` returns it), or ``"ignore"`` (it is left out).
-
-    Attributes
-    ----------
-    parts
-        By name; an algorithm adds its own. The state is the last: when it is restored, there has to be a place for
-        what does not fit.
     """
 
     name: ClassVar[str]
@@ -88,10 +78,10 @@ class StreamJoin(ABC):
         state_bytes = budget_bytes - self._fixed_bytes(budget_bytes)
         join = proxy(self)  # without a cycle of references the memory comes free at once when the join goes
         self.state = MemoryState(self.key, how, state_bytes, self.results, self.metrics, lambda: join.make_space())
+        # An algorithm adds its own. The state is the last to be restored: what does not fit needs a place by then.
         self.parts: Mapping[str, Part] = {"queues": self.queues, "results": self.results, "state": self.state}
 
     def _fixed_bytes(self, budget_bytes: int) -> int:
-        """Return the bytes of all parts but the state."""
         shared = JoinedRows.nbytes_for(budget_bytes) + InputQueues.nbytes_for(budget_bytes)
         return shared + int(budget_bytes * self.beside_share)
 
@@ -100,8 +90,6 @@ class StreamJoin(ABC):
         while least < (needed := self._fixed_bytes(least) + state_bytes):
             least = needed
         return least
-
-    # --- what an algorithm says ---------------------------------------------------------------------------------
 
     @abstractmethod
     def step(self) -> Iterator[PunctuatedBatch]:
@@ -119,14 +107,11 @@ class StreamJoin(ABC):
     def make_space(self) -> None:
         """Take tuples out of the memory, or raise an error that says why that cannot be."""
 
-    # --- input --------------------------------------------------------------------------------------------------
-
     @property
     def output_schema(self) -> pa.Schema:
         return self.results.schema
 
     def queued(self, side: Side) -> int:
-        """Return how many tuples of a stream wait in its queue."""
         return self.queues[side].num_rows
 
     def is_waiting(self, side: Side) -> bool:
@@ -146,14 +131,11 @@ class StreamJoin(ABC):
         return self.queues.offer(side, batch)
 
     def take_run(self, side: Side, most_rows: int) -> PunctuatedBatch:
-        """Take a run out of a queue, and count it."""
         run = self.queues.take(side, most_rows)
         self.metrics.steps += 1
         self.metrics.punctuations_in += len(run.marks)
-        if side == LEFT:
-            self.metrics.left_in += len(run)
-        else:
-            self.metrics.right_in += len(run)
+        self.metrics.left_in += len(run) if side == LEFT else 0
+        self.metrics.right_in += len(run) if side == RIGHT else 0
         return run
 
     def hash_join(self, side: Side) -> Iterator[PunctuatedBatch]:
@@ -176,8 +158,6 @@ class StreamJoin(ABC):
     def take_aside(self) -> list[tuple[Side, pa.RecordBatch]]:
         """Return the tuples that contradicted a punctuation since the last call, with their stream."""
         return self.contradicting.take_aside()
-
-    # --- over all parts -----------------------------------------------------------------------------------------
 
     def memory(self) -> MemoryReport:
         """Return the bytes held by each component."""
@@ -222,7 +202,6 @@ class StreamJoin(ABC):
             )
 
     def identity(self) -> dict[str, Any]:
-        """Return what a snapshot and the join that goes on from it have in common."""
         return {
             "algorithm": self.name,
             "on": list(self.key.names),

@@ -131,19 +131,6 @@ class Mjoin(StreamJoin):
         Of ``stream_order="random"``.
     part_store
         Where disk-resident parts of the state lie that outlast the join; None for spill files.
-
-    Examples
-    --------
-    >>> schema = pa.schema([("key", pa.int64())])
-    >>> op = Mjoin(schema, schema, "key", 1 << 20)
-    >>> tuples = PunctuatedBatch.without_marks(pa.record_batch({"key": [1, 2]}), op.key.dtype)
-    >>> op.offer(LEFT, tuples), op.offer(RIGHT, tuples)
-    (2, 2)
-    >>> sum(len(rows) for rows in op.settle()), [len(window) for window in op.state.windows]
-    (2, [2, 2])
-    >>> ended = np.array([1])  # codes of integers are the integers
-    >>> list(op.punctuate(RIGHT, ended, ended)), list(op.settle()), [len(window) for window in op.state.windows]
-    ([], [], [1, 2])
     """
 
     name = "mjoin"

@@ -1,7 +1,7 @@
 """What every operator promises, as tests that a subclass runs for its algorithm."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -120,6 +120,7 @@ class OperatorConformance:
     """
 
     algorithm: ClassVar[str]
+    _made: ClassVar[list[StepOperator]] = []
 
     @property
     def _layout(self) -> str:
@@ -129,8 +130,20 @@ class OperatorConformance:
     def table(self, tmp_path: Path) -> MasterTable:
         return stage(MASTER, tmp_path / "master", key="id", layout=self._layout, page_bytes=1024)
 
-    def _make(self, table: MasterTable, memory: int | str = "1MB", **arguments: Any) -> Operator:
-        return operator(self.algorithm, table, STREAM.schema, **{"on": "id", "memory": memory, **arguments})
+    @pytest.fixture(autouse=True)
+    def _close_operators(self) -> Iterator[None]:
+        yield
+        while self._made:
+            self._made.pop().close()
+
+    def _make(
+        self, table: MasterTable, memory: int | str = "1MB", schema: pa.Schema = STREAM.schema, **arguments: Any
+    ) -> StepOperator:
+        """Return an operator, which is closed after the test."""
+        op = operator(self.algorithm, table, schema, on="id", memory=memory, **arguments)
+        assert isinstance(op, StepOperator)
+        self._made.append(op)
+        return op
 
     def _check_case(self, case: Case, path: Path) -> None:
         case = dataclasses.replace(case, layout=self._layout)
@@ -235,14 +248,12 @@ class OperatorConformance:
         op = self._make(table)
         assert isinstance(op, Operator)
         assert op.name == self.algorithm
-        op.close()
 
     def test_a_step_with_nothing_pending_reads_no_page(self, table: MasterTable) -> None:
         op = self._make(table)
         assert list(op.step()) == []
         assert list(op.drain()) == []
         assert op.metrics.pages_read == 0
-        op.close()
 
     def test_an_empty_batch_is_accepted_and_changes_nothing(self, table: MasterTable) -> None:
         op = self._make(table)
@@ -256,7 +267,6 @@ class OperatorConformance:
             assert op.offer(STREAM) == STREAM.num_rows
             assert _count(op.drain()) == MATCHING
             assert op.pending == 0
-        op.close()
 
     def test_a_full_stream_buffer_refuses_rows_and_says_how_many_it_took(self, table: MasterTable) -> None:
         op = self._make(table, memory="256KB")
@@ -265,7 +275,6 @@ class OperatorConformance:
         assert 0 < taken < big.num_rows
         assert op.pending == taken
         assert op.metrics.offers_refused == 1
-        op.close()
 
     def test_batches_that_declare_nullability_otherwise_are_joined_together(self, table: MasterTable) -> None:
         strict = pa.schema([field.with_nullable(False) for field in STREAM.schema])
@@ -273,7 +282,6 @@ class OperatorConformance:
         for batch in (STREAM, pa.RecordBatch.from_arrays(STREAM.columns, schema=strict)):
             assert op.offer(batch) == STREAM.num_rows
         assert _count(op.drain()) == 2 * MATCHING
-        op.close()
 
     def test_results_must_be_read_before_the_next_call(self, table: MasterTable) -> None:
         op = self._make(table)
@@ -284,7 +292,6 @@ class OperatorConformance:
                 call()
         first = _count(unread)
         assert first + _count(op.drain()) == MATCHING
-        op.close()
 
     def test_a_closed_operator_says_so(self, table: MasterTable) -> None:
         op = self._make(table)
@@ -302,7 +309,6 @@ class OperatorConformance:
         op.offer(big.slice(0, 10))
         del big
         assert pa.total_allocated_bytes() - before < 100_000
-        op.close()
 
     def test_a_budget_below_the_least_names_the_least_and_the_least_works(self, table: MasterTable) -> None:
         with pytest.raises(
@@ -380,7 +386,6 @@ class OperatorConformance:
         table = stage(wide, tmp_path / "wide", key="id", layout=self._layout, page_bytes=4096)
         op = self._make(table, memory="2MB")
         assert all(nbytes <= op.memory().components["disk buffer"] for nbytes in reading)
-        op.close()
 
     # --- bad input ----------------------------------------------------------------------------------------------------
 
@@ -393,7 +398,6 @@ class OperatorConformance:
             with pytest.raises(SchemaMismatch, match=complaint):
                 op.offer(batch)
         assert _count(op.drain()) == MATCHING
-        op.close()
 
     def test_a_damaged_page_fails_the_step_and_the_operator_stays_failed(self, table: MasterTable) -> None:
         data = next(Path(table.path).glob("data/*b00000.arrow"))
@@ -406,7 +410,6 @@ class OperatorConformance:
             list(op.drain())
         with pytest.raises(OperatorMisuse, match="restore its last snapshot"):
             op.offer(STREAM)
-        op.close()
 
     def test_an_unknown_option_is_named(self, table: MasterTable) -> None:
         with pytest.raises(SemistreamError, match="speed"):
@@ -418,7 +421,6 @@ class OperatorConformance:
         op = self._make(table)
         op.offer(STREAM)
         snapshot = op.snapshot()
-        op.close()
         left = self._make(table, how="left")
         with pytest.raises(SnapshotMismatch, match="how 'inner', this operator 'left'"):
             left.restore(snapshot)
@@ -429,8 +431,6 @@ class OperatorConformance:
         used.offer(STREAM)
         with pytest.raises(OperatorMisuse, match="nothing yet"):
             used.restore(snapshot)
-        for op in (left, newer, used):
-            op.close()
 
     def test_a_snapshot_restores_into_a_larger_budget_and_not_into_a_smaller_one(self, table: MasterTable) -> None:
         op = self._make(table, memory="1MB")
@@ -440,17 +440,14 @@ class OperatorConformance:
         op.offer(many)
         snapshot = op.snapshot()
         rest = _count(op.drain())
-        op.close()
         larger = self._make(table, memory="8MB")
         larger.restore(snapshot)
         assert _count(larger.drain()) == rest
-        larger.close()
         smaller = self._make(table, memory="160KB")
         with pytest.raises(BudgetTooSmall, match="the memory it was taken with"):
             smaller.restore(snapshot)
         with pytest.raises(OperatorMisuse, match="failed"):  # it may hold a part of the tuples
             list(smaller.drain())
-        smaller.close()
 
     # --- exact state: its taker goes on exactly like the operator it was taken from, cache and all --------------------
 
@@ -459,9 +456,7 @@ class OperatorConformance:
         return stage(LARGE_MASTER, tmp_path / "large", key="id", layout=self._layout, page_bytes=1024)
 
     def _make_skewed(self, table: MasterTable, memory: str = "600KB", **arguments: Any) -> StepOperator:
-        op = operator(self.algorithm, table, _skewed(1, 0).schema, on="id", how="left", memory=memory, **arguments)
-        assert isinstance(op, StepOperator)
-        return op
+        return self._make(table, memory, _skewed(1, 0).schema, how="left", **arguments)
 
     def test_the_taker_answers_the_same_tuples_in_the_same_steps(self, large_table: MasterTable) -> None:
         steady, moving = self._make_skewed(large_table), self._make_skewed(large_table)
@@ -481,8 +476,6 @@ class OperatorConformance:
         front_stage = getattr(moving.join, "front_stage", None)
         assert front_stage is None or front_stage.num_keys > 0, "nothing was cached: the test shows too little"
         assert _as_lists(steady.drain()) == _as_lists(moving.drain())
-        for op in (steady, moving):
-            op.close()
 
     @_examples(0.2)
     @given(data=st.data())
@@ -516,15 +509,12 @@ class OperatorConformance:
         assert not any(op.metrics.as_dict().values())
         list(op.drain())
         assert op.metrics.cycles <= 1
-        op.close()
 
     def test_only_an_operator_that_has_done_nothing_takes_a_state_over(self, large_table: MasterTable) -> None:
         op, busy = self._make_skewed(large_table), self._make_skewed(large_table)
         busy.offer(_skewed(5, 1))
         with pytest.raises(OperatorMisuse, match="done nothing"):
             busy.set_exact_state(op.exact_state())
-        op.close()
-        busy.close()
 
     def test_the_state_of_another_join_is_refused(self, large_table: MasterTable) -> None:
         op, larger = self._make_skewed(large_table), self._make_skewed(large_table, memory="700KB")
@@ -532,12 +522,9 @@ class OperatorConformance:
             larger.set_exact_state(op.exact_state())
         with pytest.raises(SnapshotMismatch, match="cannot take the snapshot over"):
             op.set_exact_state(SavedState(exact=True))
-        op.close()
-        larger.close()
 
     def test_state_that_lies_in_files_is_refused(self, large_table: MasterTable) -> None:
         op = self._make_skewed(large_table, memory="2MB", order="stream")
         if op.identity().get("order") == "stream":
             with pytest.raises(OperatorMisuse, match="order='stream'"):
                 op.exact_state()
-        op.close()

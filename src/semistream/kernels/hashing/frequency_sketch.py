@@ -73,7 +73,6 @@ class FrequencySketch:
 
     @staticmethod
     def bytes_for(num_counters: int) -> int:
-        """Return the bytes of given memory that a sketch with ``num_counters`` counters takes."""
         return _BLOCK * (1 + _blocks(num_counters))
 
     @property
@@ -82,11 +81,9 @@ class FrequencySketch:
 
     @property
     def halvings(self) -> int:
-        """How often all counts have been halved."""
         return int(self._halvings[0])
 
     def add(self, codes: Int64s) -> None:
-        """Count these keys, each once."""
         _add(self._counters, codes)
         self._seen[0] += codes.size
         if self._seen[0] >= self._sample:
@@ -101,11 +98,9 @@ class FrequencySketch:
         return out
 
     def state(self) -> SavedState:
-        """Return the counters as they are."""
         header = {"seen": int(self._seen[0]), "halvings": int(self._halvings[0])}
         return SavedState(header, {"counters": self._counters})
 
     def set_state(self, saved: SavedState) -> None:
-        """Go on as the saved sketch would; this one has its number of counters."""
         saved.fill("counters", self._counters)
         self._seen[0], self._halvings[0] = saved.header["seen"], saved.header["halvings"]

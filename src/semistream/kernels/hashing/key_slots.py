@@ -258,7 +258,6 @@ class KeySlots:
 
     @staticmethod
     def bytes_for(capacity: int) -> int:
-        """Return the bytes of a directory of this capacity."""
         return KeySlots._num_lines(capacity) * (4 + 1) + TAG_WORD + capacity * 8
 
     @property
@@ -270,7 +269,6 @@ class KeySlots:
 
     @property
     def free(self) -> int:
-        """How many more codes fit."""
         return self.capacity - len(self)
 
     def insert(self, codes: Int64s) -> Int32s:
@@ -281,7 +279,6 @@ class KeySlots:
         return slots
 
     def find(self, codes: Int64s) -> Int32s:
-        """Return the slot of each code, -1 where it has none."""
         slots = np.empty(codes.size, dtype=np.int32)
         _find(self._lines.values, self._tags.values, self._code.values, codes, slots)
         return slots
@@ -317,11 +314,9 @@ class KeySlots:
         return moves
 
     def codes_at(self, slots: Int32s) -> Int64s:
-        """Return the code of each slot."""
         return self._code.values[slots]
 
     def live_slots(self) -> Int32s:
-        """Return the slots in use, in no particular order."""
         slots = np.empty(len(self), dtype=np.int32)
         _live(self._lines.values, slots)
         return slots
@@ -331,7 +326,6 @@ class KeySlots:
         return SavedState(arrays=self._saved_arrays())
 
     def set_state(self, saved: SavedState) -> None:
-        """Go on as the saved directory would; this one is new and has its capacity."""
         for name, values in self._saved_arrays().items():
             saved.fill(name, values)
 
@@ -339,7 +333,6 @@ class KeySlots:
         return {"lines": self._lines.values, "tags": self._tags.values, "code": self._code.values, "ends": self._state}
 
     def _check(self) -> None:
-        """Assert all invariants; for tests."""
         lines, tags, code_at = self._lines.values, self._tags.values, self._code.values
         assert self.nbytes == self.bytes_for(self.capacity)
         live = set(self.live_slots().tolist())

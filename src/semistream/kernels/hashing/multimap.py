@@ -87,13 +87,11 @@ class FifoMultimap:
 
     @classmethod
     def hash_bytes_for(cls, capacity: int) -> int:
-        """Return the bytes of the hash side (H_S) of a multi-map of this capacity."""
         # A line is two words and a tag; an entry is its code, the next of its key and the key's count.
         return cls._lines(capacity) * (16 + 1) + TAG_WORD + capacity * (8 + 4 + 4)
 
     @classmethod
     def queue_bytes_for(cls, capacity: int) -> int:
-        """Return the bytes of the queue (Q) of a multi-map of this capacity."""
         return capacity * (4 + 4)
 
     @property
@@ -116,12 +114,10 @@ class FifoMultimap:
 
     @property
     def num_keys(self) -> int:
-        """How many different codes the entries have."""
         return int(self._state[_DISTINCT])
 
     @property
     def free(self) -> int:
-        """How many more entries fit."""
         return self.capacity - len(self)
 
     def insert(self, codes: Int64s) -> Int32s:
@@ -139,13 +135,11 @@ class FifoMultimap:
         return rows[:found], firsts[:found]
 
     def count(self, codes: Int64s) -> Int32s:
-        """Return how many entries each code has."""
         out = np.empty(codes.size, dtype=np.int32)
         _count_entries(self._directory.values, self._tags.values, self._key_count.values, codes, out)
         return out
 
     def has(self, codes: Int64s) -> Bools:
-        """Return which codes have entries."""
         present = np.empty(codes.size, dtype=np.bool_)
         _find_present(self._directory.values, codes, present)
         return present
@@ -162,14 +156,14 @@ class FifoMultimap:
         """Return the slots of the ``count`` oldest entries, oldest first."""
         assert count <= len(self)
         slots = np.empty(count, dtype=np.int32)
-        _fill_oldest(self._q_next.values, self._state[_Q_FIRST], slots)
+        _follow(self._q_next.values, self._state[_Q_FIRST], 0, slots)
         return slots
 
     def newest(self, position: int, count: int) -> Int32s:
         """Return up to ``count`` slots, newest first, from the one that ``position`` entries are newer than."""
         slots = np.empty(max(0, min(count, len(self) - position)), dtype=np.int32)
         if slots.size:
-            _fill_newest(self._q_prev.values, self._state[_Q_LAST], position, slots)
+            _follow(self._q_prev.values, self._state[_Q_LAST], position, slots)
         return slots
 
     def keys_with_at_least(self, count: int) -> tuple[Int64s, Int32s]:
@@ -232,7 +226,6 @@ class FifoMultimap:
         return SavedState(arrays=self._saved_arrays())
 
     def set_state(self, saved: SavedState) -> None:
-        """Go on as the saved multi-map would; this one is new and has its capacity."""
         for name, values in self._saved_arrays().items():
             saved.fill(name, values)
         _index_entries(self._directory.values, self._tags.values, self._code.values, self._q_next.values, self._state)
@@ -248,11 +241,9 @@ class FifoMultimap:
         }
 
     def codes_at(self, slots: Int32s) -> Int64s:
-        """Return the code of the entry in each slot."""
         return self._code.values[slots]
 
     def _check(self) -> None:
-        """Assert all invariants; for tests."""
         directory, tags = self._directory.values, self._tags.values
         code, key_next = self._code.values, self._key_next.values
         size = len(self)
@@ -262,11 +253,7 @@ class FifoMultimap:
         assert np.unique(queue).size == size
         assert size == 0 or self._q_next.values[queue[-1]] == _NO_SLOT
         assert (self._q_prev.values[queue[1:]] == queue[:-1]).all()
-        free = []
-        slot = int(self._state[_FREE_FIRST])
-        while slot != _NO_SLOT:
-            free.append(slot)
-            slot = int(self._q_next.values[slot])
+        free = _slots_of_list(self._q_next.values, self._state[_FREE_FIRST])
         assert len(free) + size == self.capacity
         assert not set(free) & set(queue.tolist())
         occupied = np.flatnonzero(directory[:, 1])
@@ -278,16 +265,20 @@ class FifoMultimap:
             mixed = np.uint64(mix(directory[line, 0]))
             assert line_of(directory, mixed, directory[line, 0]) == line
             assert tags[line] == tag_of(mixed)
-            chain = []
-            slot = int(first_entry(directory[line, 1]))
-            while slot != _NO_SLOT:
-                chain.append(int(slot))
-                assert code[slot] == directory[line, 0]
-                slot = int(key_next[slot])
+            chain = _slots_of_list(key_next, first_entry(directory[line, 1]))
+            assert (code[chain] == directory[line, 0]).all()
             assert len(chain) == self._key_count.values[chain[0]]
             assert chain[-1] == last_entry(directory[line, 1])
             ranks = [position[slot] for slot in chain]
             assert ranks == sorted(ranks)
+
+
+def _slots_of_list(links: Int32s, first: np.int64) -> list[int]:
+    slots, slot = [], int(first)
+    while slot != _NO_SLOT:
+        slots.append(slot)
+        slot = int(links[slot])
+    return slots
 
 
 @kernel
@@ -461,7 +452,6 @@ def _count_entries(directory: Int64s, tags: UInt8s, key_count: Int32s, codes: In
 
 @kernel
 def _find_present(directory: Int64s, codes: Int64s, present: Bools) -> None:
-    """Write for every code whether it has entries."""
     for at in range(codes.size):
         present[at] = directory[line_of(directory, mix(codes[at]), codes[at]), 1] != 0
 
@@ -491,28 +481,18 @@ def _fill_keys_with_at_least(directory: Int64s, key_count: Int32s, least: int, c
 
 
 @kernel
-def _fill_oldest(q_next: Int32s, first: np.int64, slots: Int32s) -> None:
-    """Fill ``slots`` with Q from ``first`` on."""
+def _follow(links: Int32s, first: np.int64, skipped: int, slots: Int32s) -> None:
+    """Fill ``slots`` with a list from ``first`` on, without its first ones."""
     slot = first
+    for _ in range(skipped):
+        slot = np.int64(links[slot])
     for at in range(slots.size):
         slots[at] = np.int32(slot)
-        slot = np.int64(q_next[slot])
-
-
-@kernel
-def _fill_newest(q_prev: Int32s, last: np.int64, position: int, slots: Int32s) -> None:
-    """Fill ``slots`` with Q backwards, from the entry that lies ``position`` before ``last``."""
-    slot = last
-    for _ in range(position):
-        slot = np.int64(q_prev[slot])
-    for at in range(slots.size):
-        slots[at] = np.int32(slot)
-        slot = np.int64(q_prev[slot])
+        slot = np.int64(links[slot])
 
 
 @kernel
 def _add_free_slots(q_next: Int32s, state: Int64s, first: int) -> None:
-    """Append the slots from ``first`` on to the free slots."""
     for slot in range(first, q_next.size):
         _append_free(q_next, state, slot)
 

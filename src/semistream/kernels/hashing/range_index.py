@@ -23,7 +23,6 @@ _LOAD_FACTOR = 0.6
 
 
 def lines_for(keys: int) -> int:
-    """Return how many lines an index of ``keys`` keys has."""
     return int(keys / _LOAD_FACTOR) + 1
 
 

@@ -43,7 +43,6 @@ class CodeRanges:
             self._new.append((np.array(lows, dtype=np.int64), np.array(highs, dtype=np.int64)))
 
     def contains(self, codes: Int64s) -> Bools:
-        """Return which codes are in the set."""
         self._merge()
         inside = np.zeros(codes.size, dtype=np.bool_)
         if self._lows.size:
@@ -51,12 +50,10 @@ class CodeRanges:
         return inside
 
     def ranges(self) -> tuple[Int64s, Int64s]:
-        """Return the ends of all ranges, ascending."""
         self._merge()
         return self._lows, self._highs
 
     def common(self, other: "CodeRanges") -> tuple[Int64s, Int64s]:
-        """Return the ranges that both sets have in common, ascending."""
         lows, highs = np.empty((2, len(self) + len(other)), dtype=np.int64)
         count = _intersect(self._lows, self._highs, other._lows, other._highs, lows, highs)
         return lows[:count], highs[:count]

@@ -13,7 +13,6 @@ __all__ = ["follow_their_mark", "repeat_in_run"]
 
 
 def repeat_in_run(codes: Int64s) -> Bools:
-    """Return which codes repeat an earlier one."""
     repeated = np.empty(codes.size, dtype=np.bool_)
     _find_repeated(codes, _table_for(codes.size), repeated)
     return repeated

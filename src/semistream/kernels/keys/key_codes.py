@@ -39,11 +39,9 @@ class KeyCodes(NamedTuple):
     valid: Bools | None
 
     def slice(self, start: int, stop: int) -> "KeyCodes":
-        """Return the codes from ``start`` to ``stop``."""
         return KeyCodes(self.code[start:stop], None if self.valid is None else self.valid[start:stop])
 
     def valid_rows(self) -> Int64s:
-        """Return the positions of keys that are not NULL."""
         return np.arange(self.code.size) if self.valid is None else np.flatnonzero(self.valid)
 
     def valid_codes(self) -> Int64s:

@@ -17,7 +17,6 @@ _SIGN = np.uint64(1 << 63)
 
 
 def has_order_code(dtype: pa.DataType) -> bool:
-    """Return whether `order_codes` supports the type."""
     return (
         is_integer_like(dtype)
         or pt.is_float32(dtype)

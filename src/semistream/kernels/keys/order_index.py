@@ -131,13 +131,11 @@ class OrderIndex:
         self._large = (values[order], numbers[order])
 
     def expire(self, count: int) -> Int32s:
-        """Remove the ``count`` oldest entries and return their slots, oldest first."""
         slots = self.oldest(count)
         self.oldest_number += count
         return slots
 
     def oldest(self, count: int) -> Int32s:
-        """Return the slots of the ``count`` oldest entries, oldest first."""
         assert count <= len(self)
         numbers = np.arange(self.oldest_number, self.oldest_number + count, dtype=np.int64)
         return (numbers % self.capacity).astype(np.int32)
@@ -152,7 +150,6 @@ class OrderIndex:
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        """Go on as the saved index would; this one is new and has its capacity."""
         saved.fill("values", self._values)
         self._large = saved.array("large values"), saved.array("large numbers")
         self._small = saved.array("small values"), saved.array("small numbers")

@@ -86,8 +86,6 @@ class Standing(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What is chosen."""
-
     run_rows: int
     purge_every: int
     by_value: bool
@@ -108,11 +106,9 @@ class CostChoice(Part):
         return len(self.fixed) < len(self.settings)
 
     def observe_run(self, tuples: int, punctuations: int) -> None:
-        """Learn from a run how many punctuations there are to a tuple."""
         self._punctuations += _change(self._punctuations, punctuations, max(1, tuples), _MEMORY_TUPLES)
 
     def observe_purge(self, punctuations: int, purged: int) -> None:
-        """Learn from a purge how many tuples a punctuation purges."""
         self._garbage += _change(self._garbage, purged, punctuations, _MEMORY_PUNCTUATIONS)
 
     def choose(self, now: Standing) -> Settings:

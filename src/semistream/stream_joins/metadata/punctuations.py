@@ -75,7 +75,6 @@ class Punctuations(Part):
 
     @property
     def num_unpurged(self) -> int:
-        """How many punctuations the states have not been purged by."""
         return sum(len(stream.unpurged) for stream in self._streams)
 
     @property
@@ -87,7 +86,6 @@ class Punctuations(Part):
         return sum(self.components().values()) > self._limit_bytes
 
     def forget_common(self) -> None:
-        """Forget keys that neither stream sends any more."""
         left, right = (stream.range for stream in self._streams)
         lows, highs = left.common(right)
         left.remove(lows, highs)
@@ -99,7 +97,6 @@ class Punctuations(Part):
             stream.unpassed = Unpassed()
 
     def require_room(self) -> None:
-        """Raise `StateTooLarge` when they take more than their limit."""
         if self.is_full:
             ranges = sum(len(stream.range) for stream in self._streams)
             raise StateTooLarge(

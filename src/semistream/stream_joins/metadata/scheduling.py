@@ -34,7 +34,6 @@ class StreamScheduling(Part, ABC):
         """Return one of the streams that wait, or None when none does."""
 
     def run_rows(self, side: Side, quota: int) -> int:
-        """Return how many tuples the run may have."""
         return quota
 
     def record_taken(self, side: Side, rows: int, quota: int) -> None:

@@ -38,7 +38,6 @@ class Buckets:
         return codes // self.count
 
     def codes(self, bucket: int, blocks: Int64s) -> Int64s:
-        """Return the codes that a bucket has of some blocks."""
         return blocks * self.count + self._place(bucket, blocks)
 
     def block_ranges(self, bucket: int, lows: Int64s, highs: Int64s) -> tuple[Int64s, Int64s]:
@@ -50,7 +49,6 @@ class Buckets:
         return first, last
 
     def _place(self, bucket: int, blocks: Int64s) -> Int64s:
-        """Return which code of each block a bucket has."""
         place: Int64s = (bucket - self._first(blocks)) % self.count
         return place
 
@@ -67,7 +65,6 @@ class BucketKey(JoinKey):
         self._buckets = buckets
 
     def codes(self, side: Side, rows: pa.RecordBatch) -> KeyCodes:
-        """Return the block of every tuple."""
         codes = super().codes(side, rows)
         return KeyCodes(self._buckets.blocks(codes.code), codes.valid)
 

@@ -26,7 +26,6 @@ class ContradictingTuples:
         self._aside: list[tuple[Side, pa.RecordBatch]] = []
 
     def left_out(self, side: Side, tuples: Tuples, wrong: Bools, why: str) -> Tuples:
-        """Return the tuples of a run without the wrong ones."""
         if not wrong.any():
             return tuples
         self._metrics.contradicting += int(wrong.sum())
@@ -42,6 +41,5 @@ class ContradictingTuples:
         return tuples.chosen(~wrong)
 
     def take_aside(self) -> list[tuple[Side, pa.RecordBatch]]:
-        """Return the tuples that were set aside since the last call, with their stream."""
         taken, self._aside = self._aside, []
         return taken

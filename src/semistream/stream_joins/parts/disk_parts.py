@@ -95,7 +95,6 @@ class DiskParts(Part):
         self._new: dict[tuple[Side, int], _Held] = {}  # of the partition that is being replaced
 
     def has(self, side: Side) -> Bools:
-        """Return for every partition whether it has tuples of a stream."""
         found = np.zeros(self.partitions, dtype=np.bool_)
         for each, partition in self._parts:
             found[partition] |= each == side
@@ -103,16 +102,13 @@ class DiskParts(Part):
 
     @property
     def used(self) -> list[int]:
-        """The partitions that have tuples of either stream, ascending."""
         return sorted({partition for _, partition in self._parts})
 
     def rows(self, side: Side, partition: int) -> int:
-        """Return how many tuples of a stream a partition has."""
         held = self._parts.get((side, partition))
         return 0 if held is None else held.rows
 
     def rows_of(self, side: Side) -> int:
-        """Return how many tuples of a stream there are."""
         return sum(held.rows for (each, _), held in self._parts.items() if each == side)
 
     def replace(self, partition: int) -> None:
@@ -145,7 +141,6 @@ class DiskParts(Part):
         return _Held(part, part.names, rows)
 
     def read(self, side: Side, partition: int) -> Iterator[PastTuples]:
-        """Yield the tuples of a part, a message at a time."""
         held = self._parts.get((side, partition))
         for batch in held.part.batches(self._schemas[side]) if held is not None else ():
             yield self._past(side, batch)

@@ -44,8 +44,6 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class _Times(NamedTuple):
-    """When tuples came, and when they left the memory."""
-
     arrived: Int64s
     departed: Int64s
 
@@ -82,10 +80,7 @@ class DiskStages(Part):
         has = self.parts.has(side)
         return has[_partition_of(codes)] if has.any() else np.zeros(codes.size, dtype=np.bool_)
 
-    # --- overflow -----------------------------------------------------------------------------------------------
-
     def make_space(self) -> None:
-        """Move the largest partitions of the memory to disk."""
         held = self._state.held
         if held == 0:
             raise StateTooLarge(
@@ -99,7 +94,6 @@ class DiskStages(Part):
         self._flush(largest_first[:enough])
 
     def _flush(self, partitions: Int64s) -> None:
-        """Move the tuples in memory of some partitions to disk."""
         self._state.time.tick()
         self.flushes += 1
         is_chosen = np.zeros(_PARTITIONS, dtype=np.bool_)
@@ -119,8 +113,6 @@ class DiskStages(Part):
             rows = pa.RecordBatch.from_arrays(window.store.take(some), schema=self._key.schemas[side])
             departed = np.full(some.size, self._state.time.now, dtype=np.int64)
             self.parts.put(side, partition, PastTuples(rows, window.number[some], departed, window.matched[some]))
-
-    # --- memory - disk ------------------------------------------------------------------------------------------
 
     def meet_memory(self) -> Iterator[PunctuatedBatch]:
         """Let the disk part that has not met the memory of the other stream for longest do so, if runs came since."""
@@ -163,8 +155,6 @@ class DiskStages(Part):
             for time in self._met.get((on_disk, partition), []):
                 met |= (disk.departed <= time) & (memory.arrived <= time) & (time < memory.departed)
         return met
-
-    # --- clean-up -----------------------------------------------------------------------------------------------
 
     def to_clean_up(self) -> list[int]:
         """Return the partitions in which tuples may not have met, first the one that waits for longest."""
@@ -242,8 +232,6 @@ class DiskStages(Part):
             held_bytes += nbytes
         if held:
             yield PastTuples.joined(held)
-
-    # --- what the driver asks -----------------------------------------------------------------------------------
 
     def components(self) -> dict[str, int]:
         return {"clean-up": self._clean_up_bytes}

@@ -66,7 +66,6 @@ class JoinKey:
         return lows, highs
 
     def marks(self, lows: Int64s, highs: Int64s) -> KeyMarks:
-        """Return punctuations that exclude ranges of codes."""
         low = self._ends(lows, _LIMITS.min)
         is_shared = lows is highs and not low.null_count and not (highs == _LIMITS.max).any()  # constants
         high = low if is_shared else self._ends(highs, _LIMITS.max)

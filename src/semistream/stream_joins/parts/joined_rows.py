@@ -47,7 +47,6 @@ class JoinedRows(Part):
 
     @staticmethod
     def nbytes_for(budget_bytes: int) -> int:
-        """Return the bytes under a budget: the pairs being matched, and one output batch."""
         return 8 * _most_pairs(budget_bytes) + batch_bytes_for(budget_bytes)
 
     def components(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ Both share one piece of memory. A state grows while there is some, doubling; whe
 what it does not use.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -52,7 +53,6 @@ class Tuples:
 
     @property
     def is_null(self) -> Bools:
-        """Which keys are NULL and match nothing."""
         return np.zeros(len(self), dtype=np.bool_) if self.codes.valid is None else ~self.codes.valid
 
     def chosen(self, which: Bools) -> "Tuples":
@@ -117,7 +117,6 @@ class MemoryState(Part):
 
     @staticmethod
     def least_bytes(key: JoinKey) -> int:
-        """Return the bytes of a state with some tuples of each stream."""
         shape = WindowShape(_LEAST_CAPACITY, 0)
         return sum(sum(shape.nbytes(_Codes(key, side), key.schemas[side], True)) for side in SIDES)
 
@@ -135,12 +134,9 @@ class MemoryState(Part):
         return self.by_key(side).keys_with_at_least(1)[0]
 
     def row_bytes(self, side: Side, slots: Int32s) -> float:
-        """Return the mean size of some tuples."""
         store = self.windows[side].store
         sizes = store.sizes(slots)
         return store.fixed_bytes + (0.0 if sizes is None or not slots.size else float(sizes.mean()))
-
-    # --- the in-memory stage ------------------------------------------------------------------------------------
 
     def probe(self, side: Side, tuples: Tuples) -> Iterator[PunctuatedBatch]:
         """Deliver the pairs of tuples that come with the state of the other stream, and note who has matched."""
@@ -192,8 +188,6 @@ class MemoryState(Part):
             alone = slots[~window.matched[slots]]
             yield from self.results.left_alone(window.store.take(alone))
 
-    # --- sharing the memory -------------------------------------------------------------------------------------
-
     def _make_room(self, side: Side, batch: pa.RecordBatch) -> int:
         """Return how many of the first rows fit, once the memory has been shared out for them."""
         window = self.windows[side]
@@ -209,11 +203,9 @@ class MemoryState(Part):
         return window.fitting_rows(batch)
 
     def side_bytes(self, side: Side) -> int:
-        """Return the bytes of one state."""
         return self.windows[side].hash_bytes + self.windows[side].queue_bytes
 
     def _left_bytes(self, side: Side) -> int:
-        """Return the bytes that the other state leaves for this one."""
         return self.state_bytes - self.side_bytes(other(side))
 
     def _measure(self, side: Side, batch: pa.RecordBatch) -> None:
@@ -242,15 +234,10 @@ class MemoryState(Part):
             text_bytes = int(window.store.live_ring_bytes * _SPARE) + WindowShape.with_text(rows, sizes).ring_bytes
             return WindowShape(len(window) + rows, text_bytes)
 
-        low, high = 0, batch.num_rows
-        while low < high:
-            rows = (low + high + 1) // 2
-            if self._bytes(side, shape_for(rows)) <= most_bytes:
-                low = rows
-            else:
-                high = rows - 1
-        if low:
-            window.resize(shape_for(low))
+        counts = range(1, batch.num_rows + 1)
+        rows = bisect_right(counts, most_bytes, key=lambda rows: self._bytes(side, shape_for(rows)))
+        if rows:
+            window.resize(shape_for(rows))
 
     def _shrink(self, side: Side) -> None:
         """Let a state give up what it does not use."""
@@ -270,8 +257,6 @@ class MemoryState(Part):
 
     def _bytes(self, side: Side, shape: WindowShape) -> int:
         return sum(shape.nbytes(self._codes[side], self.key.schemas[side], True))
-
-    # --- what the driver asks -----------------------------------------------------------------------------------
 
     def components(self) -> dict[str, int]:
         return {"Sa": self.side_bytes(LEFT), "Sb": self.side_bytes(RIGHT)}

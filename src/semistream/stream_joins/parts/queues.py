@@ -30,7 +30,6 @@ class InputQueues(Part):
 
     @staticmethod
     def nbytes_for(budget_bytes: int) -> int:
-        """Return the most that both take under a budget."""
         return 2 * max(_LEAST_QUEUE_BYTES, int(budget_bytes * _QUEUE_SHARE))
 
     def __getitem__(self, side: Side) -> "StreamQueue":
