@@ -77,7 +77,7 @@ class StreamJoin(ABC):
         self.results = JoinedRows(self.key, how, budget_bytes, self.metrics)
         state_bytes = budget_bytes - self._fixed_bytes(budget_bytes)
         join = proxy(self)  # without a cycle of references the memory comes free at once when the join goes
-        self.state = MemoryState(self.key, how, state_bytes, self.results, self.metrics, lambda: join.make_space())
+        self.state = MemoryState(self.results, state_bytes, lambda: join.make_space())
         # An algorithm adds its own. The state is the last to be restored: what does not fit needs a place by then.
         self.parts: Mapping[str, Part] = {"queues": self.queues, "results": self.results, "state": self.state}
 

@@ -186,7 +186,12 @@ class Mjoin(StreamJoin):
         by_value = tuple_order if tuple_order == "chosen" else tuple_order == "value"
         given = {"run_rows": quota, "purge_every": purge_every, "by_value": by_value}
         self.choice = CostChoice(goal, {setting: value for setting, value in given.items() if value != "chosen"})
-        self._schedule = self._scheduling(stream_order, goal, seed)
+        first = RIGHT if self._is_one == (False, True) else LEFT
+        self._schedule: StreamScheduling = PriorityScheduling(first)
+        if stream_order == "random":
+            self._schedule = RandomScheduling(seed)
+        elif stream_order == "chosen" and goal == "memory":  # D6
+            self._schedule = GrowthScheduling(first, self.queues, self.state, self.punctuations, self._is_one)
         self.parts = {
             "left arrival": self._arrivals[LEFT],
             "right arrival": self._arrivals[RIGHT],
@@ -197,14 +202,6 @@ class Mjoin(StreamJoin):
             "disk": self.disk,
             **self.parts,
         }
-
-    def _scheduling(self, order: StreamOrder, goal: Goal, seed: int) -> StreamScheduling:
-        first = RIGHT if self._is_one == (False, True) else LEFT
-        if order == "random":
-            return RandomScheduling(seed)
-        if order == "priority" or goal != "memory":
-            return PriorityScheduling(first)
-        return GrowthScheduling(first, self.queues, self.state, self.punctuations, self._is_one)
 
     # --- the loop (section 4, subtasks 1 to 5) ------------------------------------------------------------------
 

@@ -32,9 +32,10 @@ class JoinedRows(Part):
         clash = sorted(set(self._right_columns) & set(left.names))
         if clash:
             raise SchemaMismatch(f"column {clash[0]!r} is in both streams: rename it in one of them")
+        self.key = key
+        self.how = how
+        self.metrics = metrics
         self._right = right
-        self._key_type = key.dtype
-        self._metrics = metrics
         right_fields = [right.field(name) for name in self._right_columns]
         if how == "left":
             right_fields = [field.with_nullable(True) for field in right_fields]
@@ -93,17 +94,16 @@ class JoinedRows(Part):
         """Yield left tuples that match nothing, if there are any."""
         rows = len(left[0])
         if rows:
-            yield self._deliver(
-                [*left, *(pa.nulls(rows, self._right.field(name).type) for name in self._right_columns)]
-            )
+            nulls = [pa.nulls(rows, self._right.field(name).type) for name in self._right_columns]
+            yield self._deliver([*left, *nulls])
 
     def _deliver(self, columns: list[pa.Array]) -> PunctuatedBatch:
         rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        self._metrics.rows_out += rows.num_rows
-        return PunctuatedBatch.without_marks(rows, self._key_type)
+        self.metrics.rows_out += rows.num_rows
+        return PunctuatedBatch.without_marks(rows, self.key.dtype)
 
     def punctuations(self, marks: KeyMarks) -> PunctuatedBatch:
-        self._metrics.punctuations_out += len(marks)
+        self.metrics.punctuations_out += len(marks)
         return PunctuatedBatch(self._no_rows, marks)
 
 

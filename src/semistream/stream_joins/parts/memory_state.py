@@ -23,9 +23,8 @@ from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.state.tuple_window import LiveTuples, TupleWindow, VarlenSizes, WindowShape
 from semistream.stream_joins.parts.join_key import LEFT, RIGHT, SIDES, JoinKey, Side, other
-from semistream.stream_joins.parts.joined_rows import JoinedRows, StreamHow
+from semistream.stream_joins.parts.joined_rows import JoinedRows
 from semistream.stream_joins.parts.part import Part
-from semistream.stream_joins.parts.stream_metrics import StreamMetrics
 
 __all__ = ["LogicalTime", "MemoryState", "Tuples"]
 
@@ -89,29 +88,19 @@ class MemoryState(Part):
     A saved state that does not fit calls ``make_space``, which takes tuples out of the memory, or raises.
     """
 
-    def __init__(
-        self,
-        key: JoinKey,
-        how: StreamHow,
-        state_bytes: int,
-        results: JoinedRows,
-        metrics: StreamMetrics,
-        make_space: Callable[[], None],
-    ) -> None:
-        self.time = LogicalTime()
-        self.state_bytes = state_bytes
-        self.key = key
-        self.how = how
+    def __init__(self, results: JoinedRows, state_bytes: int, make_space: Callable[[], None]) -> None:
         self.results = results
-        self.metrics = metrics
+        self.key, self.how, self.metrics = results.key, results.how, results.metrics
+        self.state_bytes = state_bytes
+        self.time = LogicalTime()
         self._make_space = make_space
-        self._codes = tuple(_Codes(key, side) for side in SIDES)
+        self._codes = tuple(_Codes(self.key, side) for side in SIDES)
         self._text = [VarlenSizes(0.0, 0), VarlenSizes(0.0, 0)]
         self._seen = [0, 0]
-        first = min(_FIRST_CAPACITY, *(self._largest(side, state_bytes // 2) for side in SIDES))
-        largest = [WindowShape(self._largest(side, state_bytes), state_bytes) for side in SIDES]
+        first = min(_FIRST_CAPACITY, *(self._largest(side, state_bytes // 2).capacity for side in SIDES))
+        largest = [WindowShape(self._largest(side, state_bytes).capacity, state_bytes) for side in SIDES]
         self.windows = [
-            TupleWindow(key.schemas[side], self._codes[side], WindowShape(first, 0), True, largest[side])
+            TupleWindow(self.key.schemas[side], self._codes[side], WindowShape(first, 0), True, largest[side])
             for side in SIDES
         ]
 
@@ -218,9 +207,10 @@ class MemoryState(Part):
         """Let a state grow, and return whether all rows fit then."""
         window, most_bytes = self.windows[side], self._left_bytes(side)
         wanted = max(2 * window.shape.capacity, len(window) + batch.num_rows)
-        shape = self._shape(side, min(wanted, self._largest(side, most_bytes)))
+        largest = self._largest(side, most_bytes)
+        shape = WindowShape.with_text(min(wanted, largest.capacity), self._text[side])
         if shape.capacity <= window.shape.capacity or self._bytes(side, shape) > most_bytes:
-            shape = self._shape(side, self._largest(side, most_bytes))
+            shape = largest
         larger = WindowShape(max(shape.capacity, window.shape.capacity), max(shape.ring_bytes, window.shape.ring_bytes))
         if larger != window.shape and self._bytes(side, larger) <= most_bytes:
             window.resize(larger)
@@ -248,12 +238,8 @@ class MemoryState(Part):
         if smaller != window.shape:
             window.resize(smaller)
 
-    def _shape(self, side: Side, capacity: int) -> WindowShape:
-        return WindowShape.with_text(capacity, self._text[side])
-
-    def _largest(self, side: Side, most_bytes: int) -> int:
-        fitting = WindowShape.fitting(self._codes[side], self.key.schemas[side], True, self._text[side], most_bytes)
-        return fitting.capacity
+    def _largest(self, side: Side, most_bytes: int) -> WindowShape:
+        return WindowShape.fitting(self._codes[side], self.key.schemas[side], True, self._text[side], most_bytes)
 
     def _bytes(self, side: Side, shape: WindowShape) -> int:
         return sum(shape.nbytes(self._codes[side], self.key.schemas[side], True))
