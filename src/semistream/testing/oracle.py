@@ -13,24 +13,21 @@ __all__ = ["Row", "join", "multiset", "rows_of"]
 
 Row = tuple[Any, ...]
 
-_NAN = object()
+
+def _rank(value: Any) -> tuple[bool, Any]:
+    """Return what compares as values do in Spark: NaN is larger than every number and equal to itself."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return is_nan, 0 if is_nan else value
 
 
 def _key(row: dict[str, Any], names: Iterable[str]) -> Row | None:
-    """Return the key of a row, in which NaN equals NaN; None if a part is NULL, which equals nothing."""
+    """Return the key of a row; None if a part is NULL, which equals nothing."""
     values = tuple(row[name] for name in names)
-    if None in values:
-        return None
-    return tuple(_NAN if isinstance(value, float) and math.isnan(value) else value for value in values)
+    return None if None in values else tuple(map(_rank, values))
 
 
 def _less(left: Any, right: Any, or_equal: bool) -> bool:
-    """Compare as Spark does: NaN is larger than every number and equal to itself."""
-    left_rank = (isinstance(left, float) and math.isnan(left), left)
-    right_rank = (isinstance(right, float) and math.isnan(right), right)
-    if left_rank[0] or right_rank[0]:
-        return left_rank[0] < right_rank[0] or (or_equal and left_rank[0] == right_rank[0])
-    return bool(left <= right if or_equal else left < right)
+    return _rank(left) <= _rank(right) if or_equal else _rank(left) < _rank(right)
 
 
 def _holds(condition: Condition | None, stream: dict[str, Any], master: dict[str, Any]) -> bool:

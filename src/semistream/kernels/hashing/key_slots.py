@@ -335,16 +335,14 @@ class KeySlots:
     def _check(self) -> None:
         lines, tags, code_at = self._lines.values, self._tags.values, self._code.values
         assert self.nbytes == self.bytes_for(self.capacity)
-        live = set(self.live_slots().tolist())
-        free = set()
+        live = self.live_slots().tolist()
         slot = int(self._state[_FREE_FIRST])
+        free = []
         while slot != -1:
-            assert slot not in free
-            free.add(slot)
+            free.append(slot)
             slot = int(code_at[slot])
         assert len(live) == len(self)
-        assert live | free == set(range(self.capacity))
-        assert not live & free
+        assert sorted([*live, *free]) == list(range(self.capacity))
         num_lines = lines.size
         occupied = np.flatnonzero(lines)
         assert occupied.size == len(self)

@@ -73,8 +73,12 @@ PartStore: TypeAlias = Callable[[list[str]], StoredPart]
 @dataclass
 class _Held:
     part: DiskPart
-    names: list[str] | None  # None for a part that goes with the join
     rows: int = 0
+
+    @property
+    def names(self) -> list[str] | None:
+        """None for a part that goes with the join."""
+        return getattr(self.part, "names", None)
 
 
 class DiskParts(Part):
@@ -126,7 +130,7 @@ class DiskParts(Part):
         parts = self._new if new else self._parts
         held = parts.get((side, partition))
         if held is None:
-            held = parts[side, partition] = self._held([], 0)
+            held = parts[side, partition] = _Held(self._part([]))
         columns = [pa.array(tuples.arrived), pa.array(tuples.departed), pa.array(tuples.matched)]
         batch = pa.RecordBatch.from_arrays([*tuples.rows.columns, *columns], schema=self._schemas[side])
         step = max(1, int(len(tuples) * self.message_bytes / max(1, batch.nbytes)))
@@ -134,11 +138,8 @@ class DiskParts(Part):
             held.part.append(batch.slice(start, step).serialize())
         held.rows += len(tuples)
 
-    def _held(self, names: list[str], rows: int) -> _Held:
-        if self._store is None:
-            return _Held(SpillFile("a part of the state"), None)
-        part = self._store(names)
-        return _Held(part, part.names, rows)
+    def _part(self, names: list[str]) -> DiskPart:
+        return SpillFile("a part of the state") if self._store is None else self._store(names)
 
     def read(self, side: Side, partition: int) -> Iterator[PastTuples]:
         held = self._parts.get((side, partition))
@@ -166,7 +167,7 @@ class DiskParts(Part):
     def set_state(self, saved: SavedState) -> None:
         for side, partition, rows, names in saved.header["parts"]:
             if names is not None:
-                self._parts[side, partition] = self._held(names, rows)
+                self._parts[side, partition] = _Held(self._part(names), rows)
             else:
                 for message in saved.table(f"{side} {partition}").to_batches():
                     self.put(side, partition, self._past(side, message))

@@ -96,19 +96,15 @@ class InputQueues(Part):
         self._taken = list(saved.header["taken"])
         for side in SIDES:
             for number in range(saved.header["batches"][side]):
-                rows, marks = (saved.table(f"{side} {number} {what}").combine_chunks() for what in ("rows", "marks"))
-                at, low, high = (_whole(column) for column in marks.columns)
-                columns = [_whole(column) for column in rows.columns]
+                rows, marks = (saved.table(f"{side} {number} {what}") for what in ("rows", "marks"))
+                at, low, high = (column.combine_chunks() for column in marks.columns)
+                columns = [column.combine_chunks() for column in rows.columns]
                 batch = pa.RecordBatch.from_arrays(columns, schema=self._key.schemas[side])
                 self._queues[side].append(PunctuatedBatch(batch, KeyMarks(np.array(at, dtype=np.int64), low, high)))
 
     def check(self) -> None:
         for queue in self._queues:
             queue.check()
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
 class StreamQueue:
