@@ -11,17 +11,7 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class ArrivalCounts:
-    """Counts of arrival numbers in equal ranges, which widen by powers of two to cover all of them.
-
-    Examples
-    --------
-    >>> counts = ArrivalCounts()
-    >>> counts.add(np.array([70, 50, 60]))
-    >>> counts.remove(np.array([50])), counts.lower_bound
-    (True, 60)
-    >>> counts.remove(np.array([50]))
-    False
-    """
+    """Counts of arrival numbers in equal ranges, which widen by powers of two to cover all of them."""
 
     def __init__(self) -> None:
         self._counts: _Int64s = np.zeros(_RANGES, dtype=np.int64)

@@ -7,6 +7,9 @@ An iteration of the join has room for w new tuples. When more than twice as many
 filling up, and the excess goes to a store; when fewer wait, tuples come back from the store. What was shed is joined
 later, so that the result stays exact, or dropped, which makes it approximate.
 
+`SheddingConfig` is what a user asks for. `LoadShedding` decides when to shed and which tuples, and keeps them.
+`Overload` is the part of a join that moves the tuples.
+
 ::
 
     stream ─► stream buffer SB_1 ─ w ─► queue Q, newest … oldest
@@ -38,7 +41,7 @@ D5  A random sample is taken of the tuples that came since the last decision. A 
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Literal, SupportsIndex, TypeAlias, get_args
+from typing import Literal, NamedTuple, SupportsIndex, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -47,18 +50,10 @@ import pyarrow as pa
 from semistream.core.errors import InvalidArgument
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import parse_bytes
-from semistream.operators.shedding.shed_store import CallableStore, PutTuples, ShedStore, TakeTuples
+from semistream.operators.shedding.shed_store import CallableStore, PutTuples, ShedStore, TakeTuples, split_numbers
 from semistream.operators.shedding.spool import DiskSpool
 
-__all__ = [
-    "ALL_STRATEGIES",
-    "UPFRONT_STRATEGIES",
-    "Decision",
-    "LoadShedding",
-    "SheddingConfig",
-    "Strategy",
-    "shedding_config",
-]
+__all__ = ["ALL_STRATEGIES", "UPFRONT_STRATEGIES", "Decision", "LoadShedding", "SheddingConfig", "Strategy"]
 
 Strategy: TypeAlias = Literal["considering", "keep", "random"]
 _Destination: TypeAlias = Literal["disk", "drop"] | tuple[PutTuples, TakeTuples]
@@ -67,6 +62,8 @@ _Int64s = npt.NDArray[np.int64]
 _MOST_SPOOL_BYTES = 4 << 40
 
 ALL_STRATEGIES: frozenset[Strategy] = frozenset(get_args(Strategy))
+# A tuple that has met part of R must not leave the queue: it would meet that part again. Where tuples stay until they
+# have met all of R, only these are sound.
 UPFRONT_STRATEGIES: frozenset[Strategy] = frozenset({"keep", "random"})
 
 
@@ -131,17 +128,7 @@ class SheddingConfig:
             raise InvalidArgument(f"seed={self.seed!r} must be a whole number, at least 0")
 
 
-def shedding_config(shedding: SheddingConfig | Strategy | None) -> SheddingConfig | None:
-    """Return the settings that an algorithm's option asks for."""
-    if shedding is None or isinstance(shedding, SheddingConfig):
-        return shedding
-    if not isinstance(shedding, str):
-        raise InvalidArgument(f"shedding={shedding!r} is neither a strategy nor a SheddingConfig: give one of these")
-    return SheddingConfig(strategy=shedding)
-
-
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """How many tuples to shed, or to reload; one of both is 0."""
 
     shed: int = 0
@@ -149,38 +136,7 @@ class Decision:
 
 
 class LoadShedding:
-    """Decides when load is shed, and keeps what was.
-
-    Parameters
-    ----------
-    config, schema
-        The settings, and the schema of the stream.
-    algorithm
-        Who asks, for messages.
-    strategies
-        Those that its queue allows. A tuple that has met part of R must not leave the queue: it would meet that part
-        again. Where tuples stay until they have met all of R, only `UPFRONT_STRATEGIES` are sound.
-    message_bytes
-        The most bytes of tuples in memory on their way.
-
-    Attributes
-    ----------
-    tuples_shed, tuples_reloaded, tuples_dropped
-        Counts since the start. What was dropped was also shed.
-    is_shedding
-        Whether the last decision was to shed.
-
-    Examples
-    --------
-    >>> schema = pa.schema([("k", pa.int64())])
-    >>> with LoadShedding(SheddingConfig(), schema, algorithm="hybridjoin", strategies=ALL_STRATEGIES) as shedding:
-    ...     busy = shedding.decide(buffered=50, w=10, room=100)
-    ...     queue = pa.record_batch({"k": list(range(30))}, schema=schema)
-    ...     stored = shedding.shed(queue, np.arange(30))
-    ...     calm = shedding.decide(buffered=5, w=10, room=100)
-    >>> busy, stored, calm
-    (Decision(shed=30, reload=0), 30, Decision(shed=0, reload=15))
-    """
+    """Decides when load is shed, and keeps what was; at most ``message_bytes`` of tuples are on their way in memory."""
 
     def __init__(
         self,
@@ -198,8 +154,9 @@ class LoadShedding:
                 f"of the table that they would meet again: use {allowed}"
             )
         self.config = config
-        self.is_shedding = False
-        self.tuples_shed = self.tuples_reloaded = self.tuples_dropped = self._shed_since_decision = 0
+        self.is_shedding = False  # by the last decision
+        self.tuples_shed = self.tuples_reloaded = self.tuples_dropped = 0  # what was dropped was also shed
+        self._shed_since_decision = 0
         self._message_bytes = message_bytes
         self._random = np.random.default_rng(config.seed)
         self._unplaced: tuple[pa.RecordBatch, _Int64s] | None = None  # out of the store, and found no room
@@ -236,16 +193,8 @@ class LoadShedding:
     def decide(self, *, buffered: int, w: int, room: int, may_shed: bool = True) -> Decision:
         """Return what to do before the next iteration.
 
-        Parameters
-        ----------
-        buffered
-            Tuples in the stream buffer.
-        w
-            Tuples that the last iteration made room for; 0 when there was none.
-        room
-            How many tuples more the stream buffer can take.
-        may_shed
-            False when the stream has ended: what waits will be read.
+        The last one made room for ``w`` tuples; the stream buffer can take ``room`` more. When the stream has ended,
+        nothing may be shed: what waits will be read.
         """
         shed = reload = 0
         if w and buffered > 2 * w:  # l. 1
@@ -259,16 +208,10 @@ class LoadShedding:
         return Decision(shed, min(reload, room, self.tuples_inside))  # D2
 
     def choose(self, count: int, available: int, arrived: int | None = None) -> _Int64s:
-        """Return the positions of tuples to shed, ascending, the oldest tuple being at 0.
+        """Return the positions of up to ``count`` tuples to shed, ascending, the oldest tuple being at 0.
 
-        Parameters
-        ----------
-        count
-            How many are to be shed; there may be fewer.
-        available
-            Tuples in the queue for ``"considering"``, in the stream buffer for the other strategies.
-        arrived
-            How many of these, the newest, came since the last call, for ``"random"`` (D5); by default all.
+        ``available`` tuples are in the queue for ``"considering"``, in the stream buffer for the other strategies.
+        The newest ``arrived`` of them came since the last call, for ``"random"`` (D5); by default all.
         """
         if self.config.strategy == "considering":
             return np.arange(min(count, available), dtype=np.int64)
@@ -292,11 +235,10 @@ class LoadShedding:
     def shed(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
         """Put rows from the front of ``batch`` away, or drop them, and return how many; the rest stay the caller's."""
         if self._store is None:
-            self.tuples_dropped += batch.num_rows
-            self.tuples_shed += batch.num_rows
-            self._shed_since_decision += batch.num_rows
-            return batch.num_rows
-        taken = self._store.put(batch, numbers)
+            taken = batch.num_rows
+            self.tuples_dropped += taken
+        else:
+            taken = self._store.put(batch, numbers)
         self.tuples_shed += taken
         self._shed_since_decision += taken
         return taken
@@ -325,7 +267,6 @@ class LoadShedding:
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state(self) -> SavedState:
-        """Return everything that waits, for a snapshot."""
         saved = SavedState(
             {
                 "tuples_shed": self.tuples_shed,
@@ -338,12 +279,11 @@ class LoadShedding:
             saved.put_table("shed", self._store.state())
         if self._unplaced is not None:
             batch, numbers = self._unplaced
-            # Not into the store, which may have been filled since; the numbers are found by position.
+            # Not into the store, which may have been filled since.
             saved.put_table("unplaced", pa.Table.from_batches([batch]).append_column("", pa.array(numbers)))
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        """Take over what `state` returned."""
         tables = {name: saved.table(name) for name in ("shed", "unplaced") if name in saved.arrays}
         waiting = sum(table.num_rows for table in tables.values())
         if waiting and self._store is None:
@@ -355,8 +295,7 @@ class LoadShedding:
             self._store.set_state(tables["shed"])
         if "unplaced" in tables:
             (rows,) = tables["unplaced"].combine_chunks().to_batches()
-            columns = rows.num_columns - 1
-            self._unplaced = rows.select(range(columns)), np.asarray(rows.column(columns).to_numpy())
+            self._unplaced = split_numbers(rows)
         self.tuples_shed = saved.header["tuples_shed"]
         self.tuples_reloaded = saved.header["tuples_reloaded"]
         self.tuples_dropped = saved.header["tuples_dropped"]
@@ -375,7 +314,6 @@ class LoadShedding:
         self.close()
 
     def _check(self) -> None:
-        """Assert the invariants; for tests."""
         assert self.tuples_shed == self.tuples_reloaded + self.tuples_dropped + self.tuples_inside
         assert (self.oldest_number is None) == (self.tuples_inside == 0)
 

@@ -1,16 +1,17 @@
-"""Load shedding at work: moves tuples between a join's stream side and the store for shed ones (S2 Algorithm 2)."""
+"""The part of a join that sheds load: moves tuples between its stream side and the shed ones (S2 Algorithm 2)."""
 
 from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.errors import OperatorMisuse
+from semistream.core.errors import InvalidArgument, OperatorMisuse
 from semistream.core.metrics import Metrics
 from semistream.core.saved_state import SavedState
 from semistream.operators.join import JoinInputs, Part
-from semistream.operators.shedding.load_shedding import LoadShedding, SheddingConfig, Strategy, shedding_config
+from semistream.operators.shedding.load_shedding import LoadShedding, SheddingConfig, Strategy
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_side import StreamSide
 
@@ -26,11 +27,12 @@ def shedding_of(
     inputs: JoinInputs, shedding: SheddingConfig | Strategy | None, strategies: Collection[Strategy]
 ) -> LoadShedding | None:
     """Return what an algorithm's option ``shedding`` asks for; None where nothing is shed."""
-    config = shedding_config(shedding)
-    if config is None:
+    if shedding is None:
         return None
+    if not isinstance(shedding, SheddingConfig | str):
+        raise InvalidArgument(f"shedding={shedding!r} is neither a strategy nor a SheddingConfig: give one of these")
     made = LoadShedding(
-        config,
+        SheddingConfig(strategy=shedding) if isinstance(shedding, str) else shedding,
         inputs.spec.stream_schema,
         algorithm=inputs.name,
         strategies=strategies,
@@ -41,17 +43,7 @@ def shedding_of(
 
 
 class Overload(Part):
-    """Relieves a stream side before each iteration.
-
-    Parameters
-    ----------
-    delivery
-        Knows how many tuples may be copied at once.
-    metrics
-        Of the operator, over all versions of the table. Those of a snapshot that was restored are not in it.
-    w
-        Returns how many tuples the next iteration has room for.
-    """
+    """Relieves a stream side before each iteration, which has room for ``w()`` tuples."""
 
     def __init__(
         self, shedding: LoadShedding, stream: StreamSide, delivery: Delivery, metrics: Metrics, w: Callable[[], int]
@@ -63,14 +55,6 @@ class Overload(Part):
         self._w = w
         self._tuples_in_before = metrics.tuples_in
         metrics.shed_strategy = shedding.config.strategy
-        self._count_from_here()
-
-    def _count_from_here(self) -> None:
-        self._counted_before = (
-            self._metrics.tuples_shed - self._shedding.tuples_shed,
-            self._metrics.tuples_reloaded - self._shedding.tuples_reloaded,
-            self._metrics.tuples_dropped - self._shedding.tuples_dropped,
-        )
 
     @property
     def pending(self) -> int:
@@ -80,10 +64,7 @@ class Overload(Part):
         return {"shedding": self._shedding.config.strategy}
 
     def relieve(self, *, may_shed: bool) -> None:
-        """Shed or reload tuples, by how many the next iteration has room for.
-
-        Whatever the store raises, no tuple is lost or doubled, and the call can be repeated.
-        """
+        """Shed or reload; whatever the store raises, no tuple is lost or doubled, and the call can be repeated."""
         tuples_in = self._metrics.tuples_in
         arrived = tuples_in - self._tuples_in_before
         decision = self._shedding.decide(
@@ -92,6 +73,7 @@ class Overload(Part):
             room=self._stream.room_tuples,
             may_shed=may_shed and arrived > 0,  # tuples reloaded while the stream was silent are not shed again
         )
+        before = self._counts()
         try:
             if decision.shed and self._shedding.config.strategy == "considering":
                 self._shed_from_queue(decision.shed)
@@ -101,13 +83,13 @@ class Overload(Part):
                 self._shedding.reload(decision.reload, self._stream.accept)
             self._tuples_in_before = tuples_in
         finally:
-            self._count()
+            shed, reloaded, dropped = self._counts() - before
+            self._metrics.tuples_shed += int(shed)
+            self._metrics.tuples_reloaded += int(reloaded)
+            self._metrics.tuples_dropped += int(dropped)
 
-    def _count(self) -> None:
-        shed, reloaded, dropped = self._counted_before
-        self._metrics.tuples_shed = shed + self._shedding.tuples_shed
-        self._metrics.tuples_reloaded = reloaded + self._shedding.tuples_reloaded
-        self._metrics.tuples_dropped = dropped + self._shedding.tuples_dropped
+    def _counts(self) -> npt.NDArray[np.int64]:
+        return np.array([self._shedding.tuples_shed, self._shedding.tuples_reloaded, self._shedding.tuples_dropped])
 
     def _shed_from_queue(self, count: int) -> None:
         window = self._stream.window
@@ -152,7 +134,6 @@ class Overload(Part):
 
     def set_state(self, saved: SavedState) -> None:
         self._shedding.set_state(saved)
-        self._count_from_here()
 
     def close(self) -> None:
         self._shedding.close()

@@ -21,28 +21,17 @@ TakeTuples: TypeAlias = Callable[[int], pa.RecordBatch]
 
 
 class ShedStore(Protocol):
-    """Keeps stream tuples with their arrival numbers and gives each back once.
+    """Keeps stream tuples with their arrival numbers and gives each back once."""
 
-    Attributes
-    ----------
-    num_rows
-        Tuples inside.
-    disk_bytes
-        Bytes on local disk.
-    memory_bytes
-        Bytes in memory, the same from the start to the end.
-    oldest_number
-        No tuple inside has a smaller arrival number; None if there is no tuple.
-    """
+    num_rows: int
+    disk_bytes: int
 
     @property
-    def num_rows(self) -> int: ...
+    def memory_bytes(self) -> int: ...  # the same from the start to the end
+
     @property
-    def disk_bytes(self) -> int: ...
-    @property
-    def memory_bytes(self) -> int: ...
-    @property
-    def oldest_number(self) -> int | None: ...
+    def oldest_number(self) -> int | None:
+        """No tuple inside has a smaller arrival number; None if there is no tuple."""
 
     def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
         """Take rows from the front of ``batch`` and return how many; the others stay the caller's."""
@@ -62,6 +51,8 @@ class ShedStore(Protocol):
 class CallableStore:
     """Shed tuples that a user's callables carry away and bring back, in any order.
 
+    The store itself keeps only counts. A snapshot cannot hold tuples that are out, so `state` refuses while some are.
+
     Parameters
     ----------
     schema
@@ -69,18 +60,10 @@ class CallableStore:
     put
         Takes a batch. If it raises, none of the batch counts as taken, and the caller gets the error.
     take
-        Takes a number of rows and returns that many or fewer, at least one: it waits for them, or raises.
+        Takes a number of rows and returns that many or fewer, at least one: it waits for them, or raises. A tuple that
+        is not out raises `BrokenShedStore`.
     message_bytes
         About how many bytes to ask for at once.
-
-    Raises
-    ------
-    BrokenShedStore
-        If ``take`` returns a tuple that is not out.
-
-    Notes
-    -----
-    The store itself keeps only counts. A snapshot cannot hold tuples that are out, so `state` refuses while some are.
 
     Examples
     --------
@@ -121,7 +104,6 @@ class CallableStore:
         return self._out.lower_bound
 
     def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
-        """Hand over all rows and return how many."""
         if batch.num_rows == 0:
             return 0
         rows = numbered(batch, numbers, self.schema)
@@ -166,13 +148,6 @@ class CallableStore:
         )
 
     def state(self) -> pa.Table:
-        """Return a table without rows.
-
-        Raises
-        ------
-        OperatorMisuse
-            While tuples are out.
-        """
         if self.num_rows:
             raise OperatorMisuse(
                 f"a snapshot cannot hold the {self.num_rows} shed tuples that the callables in to= have: "
@@ -181,7 +156,6 @@ class CallableStore:
         return pa.Table.from_batches([], self.schema)
 
     def set_state(self, table: pa.Table) -> None:
-        """Hand over the rows of a snapshot of another store."""
         for batch in table.to_batches():
             self.put(*split_numbers(batch))
 

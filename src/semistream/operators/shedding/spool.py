@@ -38,38 +38,10 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class DiskSpool:
-    """A bounded queue of stream tuples in files of its own.
+    """A bounded queue of stream tuples in files of its own, in a private directory inside ``directory``.
 
-    Parameters
-    ----------
-    schema
-        The stream's.
-    directory
-        Where to make a private directory; by default in the system's place for temporary files, which on some systems
-        lies in memory.
-    max_bytes
-        The most bytes on disk.
-    message_bytes
-        The most bytes written, read and held in memory at once; a wider tuple goes alone.
-    segment_bytes
-        About how long a file becomes. Its space comes free once all of it is read.
-
-    Raises
-    ------
-    DamagedSpool
-        If a file is not what was written.
-    SpoolWriteFailed
-        If the disk takes no more; tuples accepted before are safe and can be taken.
-
-    Examples
-    --------
-    >>> schema = pa.schema([("k", pa.int64())])
-    >>> with DiskSpool(schema, max_bytes="1MB") as spool:
-    ...     accepted = spool.put(pa.record_batch({"k": [7, 8, 9]}, schema=schema), np.array([20, 10, 30]))
-    ...     oldest = spool.oldest_number
-    ...     batch, numbers = spool.take(2)
-    >>> accepted, oldest, batch.column("k").to_pylist(), numbers.tolist()
-    (3, 10, [7, 8], [20, 10])
+    A message is what is written, read and held in memory at once; a tuple wider than ``message_bytes`` goes alone. A
+    segment is a file of about ``segment_bytes``. If the disk takes no more, tuples accepted before are safe.
     """
 
     def __init__(
@@ -96,7 +68,14 @@ class DiskSpool:
         self._read_at = 0
         self._held: pa.RecordBatch | None = None  # the rest of the message last read
         self._inside = ArrivalCounts()
-        self._directory: tempfile.TemporaryDirectory[str] | None = _private_directory(directory)
+        self._directory: tempfile.TemporaryDirectory[str] | None
+        try:
+            self._directory = tempfile.TemporaryDirectory(prefix="semistream-spool-", dir=directory)
+        except OSError as error:
+            raise InvalidArgument(
+                f"directory={str(directory)!r} cannot hold shed tuples ({error.strerror}): "
+                "name a directory that is writable"
+            ) from error
 
     @property
     def memory_bytes(self) -> int:
@@ -109,13 +88,11 @@ class DiskSpool:
 
     @property
     def oldest_number(self) -> int | None:
-        """No tuple inside has a smaller arrival number; None if there is no tuple."""
         return self._inside.lower_bound
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
     def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
-        """Append rows from the front of ``batch`` while they fit and return how many."""
         self._require_open("put")
         rows = numbered(batch, numbers, self._schema)
         bits_before: _Int64s = np.zeros(rows.num_rows + 1, dtype=np.int64)
@@ -157,7 +134,9 @@ class DiskSpool:
 
     def _append(self, message: pa.Buffer) -> None:
         if not self._segments or self._segments[-1].nbytes >= self._segment_bytes:
-            segment = SpillFile("shed tuples", self._path(self._segments_made), "directory=")
+            assert self._directory is not None
+            path = f"{self._directory.name}/segment-{self._segments_made}.arrow"
+            segment = SpillFile("shed tuples", path, "directory=")
             segment.append(message)
             if self._segments:
                 self._segments[-1].close_descriptor()
@@ -170,10 +149,7 @@ class DiskSpool:
     # --- out --------------------------------------------------------------------------------------------------------
 
     def take(self, max_rows: int) -> tuple[pa.RecordBatch, _Int64s]:
-        """Remove and return up to ``max_rows`` of the rows put first, and their numbers.
-
-        There are fewer if their message ends before; there are none only in an empty spool.
-        """
+        """Remove and return up to ``max_rows`` of the rows put first; fewer if their message ends before."""
         self._require_open("take")
         if not self.num_rows or max_rows <= 0:
             return split_numbers(self._nothing)
@@ -198,7 +174,6 @@ class DiskSpool:
     # --- whole ------------------------------------------------------------------------------------------------------
 
     def state(self) -> pa.Table:
-        """Return all rows in the order of `take`, with their numbers as last column, for a snapshot."""
         self._require_open("state")
         return pa.Table.from_batches(self._all_rows(), self._schema)
 
@@ -212,7 +187,6 @@ class DiskSpool:
             offset = 0
 
     def set_state(self, table: pa.Table) -> None:
-        """Take over the result of `state`, into an empty spool."""
         assert self.num_rows == 0
         for batch in table.to_batches():
             if self.put(*split_numbers(batch)) < batch.num_rows:
@@ -222,7 +196,6 @@ class DiskSpool:
                 )
 
     def close(self) -> None:
-        """Delete everything; a second call does nothing."""
         self._held = None
         for segment in self._segments:
             segment.close_descriptor()
@@ -240,12 +213,7 @@ class DiskSpool:
         if self._directory is None:
             raise OperatorMisuse(f"{call}() on a closed spool: make a new one")
 
-    def _path(self, segment: int) -> str:
-        assert self._directory is not None
-        return f"{self._directory.name}/segment-{segment}.arrow"
-
     def _check(self) -> None:
-        """Assert the invariants; for tests."""
         assert self._directory is not None
         files = {str(path): path.stat().st_size for path in Path(self._directory.name).iterdir()}
         assert files == {segment.path: segment.nbytes for segment in self._segments}
@@ -256,12 +224,3 @@ class DiskSpool:
         numbers = self.state().column(len(self._schema) - 1).to_numpy()
         assert len(numbers) == self.num_rows
         assert self.oldest_number is None if not self.num_rows else self.oldest_number <= numbers.min()
-
-
-def _private_directory(parent: str | os.PathLike[str] | None) -> "tempfile.TemporaryDirectory[str]":
-    try:
-        return tempfile.TemporaryDirectory(prefix="semistream-spool-", dir=parent)
-    except OSError as error:
-        raise InvalidArgument(
-            f"directory={str(parent)!r} cannot hold shed tuples ({error.strerror}): name a directory that is writable"
-        ) from error
