@@ -7,6 +7,7 @@ import pyarrow as pa
 from semistream.kernels.hashing.key_slots import KeySlots
 from semistream.operators.cache.cached_config import CachePolicyName
 from semistream.operators.cache.policies.aging_policy import AgingPolicy
+from semistream.operators.cache.policies.cache_policy import CachePolicy
 from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
 from semistream.operators.cache.policies.threshold_policy import ThresholdPolicy
 from semistream.operators.cache.policies.tinylfu_policy import TinyLfuPolicy
@@ -26,35 +27,22 @@ _ROW_LINK_BYTES = 4
 
 @dataclass(frozen=True)
 class CacheSizes:
-    """The sizes of a cache of master rows and all that belongs to it.
+    """The sizes of a cache of master rows and all that belongs to it."""
 
-    Attributes
-    ----------
-    schema
-        The master columns that are kept.
-    varlen
-        The text and binary values of a row.
-    policy
-        The cache policy.
-    max_bytes
-        The largest memory of the cache; None for a cache that is never resized.
-    """
-
-    schema: pa.Schema
+    schema: pa.Schema  # the master columns that are kept
     varlen: VarlenSizes
     policy: CachePolicyName
-    max_bytes: int | None = None
+    max_bytes: int | None = None  # None for a cache that is never resized
 
     @property
     def policy_bytes(self) -> int:
         """The policy's bytes per key."""
-        return _POLICY_BYTES[self.policy]
+        return _POLICIES[self.policy].BYTES_PER_KEY
 
     @property
     def key_bytes(self) -> float:
         """The bytes of a key beside its rows and its entry in the cache."""
-        collecting = _COLLECTING_SHARE * _COLLECTED_KEY_BYTES if self.max_bytes is None else 0.0
-        return self.policy_bytes + collecting
+        return self.policy_bytes + (_COLLECTING_SHARE * _COLLECTED_KEY_BYTES if self.max_bytes is None else 0.0)
 
     @property
     def cached_key_bytes(self) -> int:
@@ -69,9 +57,15 @@ class CacheSizes:
     @property
     def fixed_bytes(self) -> int:
         """The bytes that do not depend on the number of keys."""
+        return _LEAST_BYTES + (0 if self.max_bytes is None else self.collecting_bytes(0))
+
+    @property
+    def largest_shape(self) -> CacheShape | None:
+        """The most of everything in `max_bytes`: keys with one row each, or rows and text of keys with any number."""
         if self.max_bytes is None:
-            return _LEAST_BYTES
-        return _LEAST_BYTES + self.collecting_bytes(0)
+            return None
+        of_many = self.shape_in(self.max_bytes, float("inf"))
+        return CacheShape(self.shape_in(self.max_bytes).keys, of_many.rows, of_many.ring_bytes)
 
     def most_collected(self, capacity_keys: int) -> int:
         """Return how many keys can be on their way into a cache for ``capacity_keys`` keys."""
@@ -94,11 +88,11 @@ class CacheSizes:
         return shape.nbytes(self.schema) + int(rows * self.key_bytes) + self.fixed_bytes
 
 
-_POLICY_BYTES: dict[CachePolicyName, int] = {
-    "aging": AgingPolicy.BYTES_PER_KEY,
-    "tinylfu": TinyLfuPolicy.BYTES_PER_KEY,
-    "threshold": ThresholdPolicy.BYTES_PER_KEY,
-    "inequality": InequalityPolicy.BYTES_PER_KEY,
+_POLICIES: dict[CachePolicyName, type[CachePolicy]] = {
+    "aging": AgingPolicy,
+    "tinylfu": TinyLfuPolicy,
+    "threshold": ThresholdPolicy,
+    "inequality": InequalityPolicy,
 }
 
 

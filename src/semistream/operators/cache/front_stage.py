@@ -9,8 +9,9 @@ M. A. Naeem, G. Dobbie, C. Lutteroth, G. Weber: "Skewed Distributions in Semi-St
                         │
                         └─ miss ─► window of the join ─► rows come by ─► is the key frequent? ─► H_R
 
-It is one component, put before three joins, and the cache of SSBJ. What it needs of a join is to be asked `find`, and
-to be told which keys wait for rows that come by (`consider`) and which rows those are.
+It knows nothing of the join behind it. A join asks it (`find`), and tells it which keys wait for rows that come by
+(`consider`) and which rows those are. How keys are chosen is the policy's; with the cache inequality the cache can be
+resized.
 
 Many rows per key: a key's rows are cached all or none, so that a hit is a whole answer. A key without rows is cached as
 empty and its tuples are answered as unmatched. Rows are cached without the columns that the join does not need.
@@ -49,21 +50,7 @@ _Int64s = npt.NDArray[np.int64]
 class FrontStage(Part):
     """A cache of master rows in fixed memory, and the policy that fills it.
 
-    Parameters
-    ----------
-    cache_bytes
-        Memory for the cache and all that belongs to it. Too little for any row is no error: nothing is cached then.
-    tuple_bytes
-        Returns the memory of a tuple that waits in the join, structures included (vS).
-    turn_tuples
-        Returns how many tuples wait in the join when it is full; None where the join tells when a turn ends.
-    max_bytes
-        The most memory that `resize` can ask for; None for a front stage that is never resized.
-    switching_factor
-        How much cheaper a key has to be on the other side to change sides (sf of S0); for the inequality only.
-    occupancy
-        How many tuples of a key wait on average, as a share of those that wait when its rows come by; for the
-        inequality only.
+    Memory is for the cache and all that belongs to it; too little for any row is no error: nothing is cached then.
     """
 
     def __init__(
@@ -74,11 +61,11 @@ class FrontStage(Part):
         metrics: Metrics,
         *,
         cache_bytes: int,
-        tuple_bytes: Callable[[], float],
-        turn_tuples: Callable[[], int] | None,
+        tuple_bytes: Callable[[], float],  # of a tuple that waits in the join, structures included (vS)
+        turn_tuples: Callable[[], int] | None,  # that wait in a full join; None where the join tells when a turn ends
         config: CachedConfig,
-        max_bytes: int | None = None,
-        switching_factor: float = 1.0,
+        max_bytes: int | None = None,  # the most that `resize` can ask for; None for a cache that is never resized
+        switching_factor: float = 1.0,  # this and the next are for `InequalityPolicy`
         occupancy: float = 1.0,
     ) -> None:
         self.schema = cached_columns(spec, pair_filter)
@@ -89,31 +76,28 @@ class FrontStage(Part):
         self._metrics = metrics
         self._tuple_bytes = tuple_bytes
         self._turn_tuples = turn_tuples
-        self._policy_name = config.cache_policy
-        self._threshold = config.cache_threshold
-        self._max_bytes = max_bytes
+        self._config = config
         self._switching_factor = switching_factor
         self._occupancy = occupancy
         self._sizes = CacheSizes(self.schema, VarlenSizes(0.0, 0), config.cache_policy, max_bytes)
         self._is_too_small = False
-        self._cache: RowCache | None = None
+        self.cache: RowCache | None = None  # H_R; None until the first rows were measured, and so is the policy
         self._policy: CachePolicy | None = None
 
     @property
     def capacity_keys(self) -> int:
-        """How many keys the cache has room for; 0 until the first rows were measured."""
-        return 0 if self._cache is None else self._cache.shape.keys
+        """How many keys the cache has room for."""
+        return 0 if self.cache is None else self.cache.shape.keys
 
     @property
     def num_keys(self) -> int:
-        """How many keys are cached."""
-        return 0 if self._cache is None else len(self._cache.keys)
+        return 0 if self.cache is None else len(self.cache.keys)
 
     def components(self) -> dict[str, int]:
-        if self._cache is None or self._policy is None:
+        if self.cache is None or self._policy is None:
             return {"H_R": 0, "frequency recorder": 0, "switching buffer": 0}
         return {
-            "H_R": self._cache.nbytes,
+            "H_R": self.cache.nbytes,
             "frequency recorder": self._policy.nbytes,
             "switching buffer": self._sizes.collecting_bytes(self.capacity_keys),
         }
@@ -125,7 +109,7 @@ class FrontStage(Part):
 
     def measure(self, run: pa.RecordBatch) -> None:
         """Shape the cache by the first rows that are seen: only they show how large a row is."""
-        if self._cache is not None or self._is_too_small or not run.num_rows:
+        if self.cache is not None or self._is_too_small or not run.num_rows:
             return
         if self.schema.names:
             self._sizes = replace(self._sizes, varlen=VarlenSizes.of(run.select(self.schema.names)))
@@ -136,20 +120,16 @@ class FrontStage(Part):
             self._make_cache(shape)
 
     def _make_cache(self, shape: CacheShape) -> tuple[RowCache, CachePolicy]:
-        most = None if self._max_bytes is None else self._largest_shape(self._max_bytes)
-        self._cache = RowCache(self.schema, shape, most)
+        most = self._sizes.largest_shape
+        self.cache = RowCache(self.schema, shape, most)
         self._policy = self._make_policy(shape, most)
-        return self._cache, self._policy
-
-    def _largest_shape(self, max_bytes: int) -> CacheShape:
-        """Return the most of everything: keys with one row each, or rows and text of keys with any number."""
-        of_many = self._sizes.shape_in(max_bytes, float("inf"))
-        return CacheShape(self._sizes.shape_in(max_bytes).keys, of_many.rows, of_many.ring_bytes)
+        return self.cache, self._policy
 
     def _make_policy(self, shape: CacheShape, most: CacheShape | None) -> CachePolicy:
-        if self._policy_name == "threshold":
-            return ThresholdPolicy(shape.keys, self._threshold)
-        if self._policy_name == "inequality":
+        name = self._config.cache_policy
+        if name == "threshold":
+            return ThresholdPolicy(shape.keys, self._config.cache_threshold)
+        if name == "inequality":
             return InequalityPolicy(
                 shape.keys,
                 tuple_bytes=self._tuple_bytes(),
@@ -160,9 +140,9 @@ class FrontStage(Part):
                 switching_factor=self._switching_factor,
                 max_capacity=None if most is None else most.keys,
             )
-        if self._policy_name == "tinylfu":
+        if name == "tinylfu":
             return TinyLfuPolicy(shape.keys)
-        assert self._policy_name == "aging"
+        assert name == "aging"
         assert self._turn_tuples is not None
         return AgingPolicy(shape.keys, self._turn_tuples())
 
@@ -170,9 +150,9 @@ class FrontStage(Part):
 
     def find(self, codes: _Int64s) -> _Int32s:
         """Return the entry of every key, or -1."""
-        if self._cache is None:
+        if self.cache is None:
             return np.full(codes.size, -1, dtype=np.int32)
-        return self._cache.find(codes)
+        return self.cache.find(codes)
 
     def record(self, codes: _Int64s, entries: _Int32s) -> None:
         """Note tuples that arrived, with what `find` returned for them."""
@@ -181,9 +161,9 @@ class FrontStage(Part):
 
     def answer(self, arrivals: Arrivals, entries: _Int32s) -> Iterator[pa.RecordBatch]:
         """Deliver what the join returns of tuples whose keys are cached."""
-        assert self._cache is not None
+        assert self.cache is not None
         if self._filter.is_trivial and self._how in ("semi", "anti"):
-            matched = self._cache.row_count(entries) > 0
+            matched = self.cache.row_count(entries) > 0
         else:
             matched = np.zeros(len(arrivals), dtype=np.bool_)
             yield from self._join(arrivals, entries, matched)
@@ -198,23 +178,23 @@ class FrontStage(Part):
             yield from self._delivery.outside(alone.batch, alone.number)
 
     def _join(self, arrivals: Arrivals, entries: _Int32s, matched: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
-        assert self._cache is not None
-        tuples, cursors = np.arange(len(arrivals), dtype=np.int32), self._cache.first_rows(entries)
+        assert self.cache is not None
+        tuples, cursors = np.arange(len(arrivals), dtype=np.int32), self.cache.first_rows(entries)
         out_tuples, out_rows = self._delivery.pair_slots, self._delivery.pair_rows
         tuple_bytes = self._delivery.tuple_bytes(arrivals.batch)
         at = 0
         while at < len(arrivals):
-            at, filled = self._cache.pairs(tuples, cursors, at, out_tuples, out_rows)
+            at, filled = self.cache.pairs(tuples, cursors, at, out_tuples, out_rows)
             for portion in self._delivery.portions(
-                self._cache.rows, out_rows[:filled], tuple_bytes, out_tuples[:filled]
+                self.cache.rows, out_rows[:filled], tuple_bytes, out_tuples[:filled]
             ):
                 yield from self._join_pairs(arrivals, out_tuples[portion], out_rows[portion], matched)
 
     def _join_pairs(
         self, arrivals: Arrivals, tuples: _Int32s, rows: _Int32s, matched: npt.NDArray[np.bool_]
     ) -> Iterator[pa.RecordBatch]:
-        assert self._cache is not None
-        master = self._cache.take(rows)
+        assert self.cache is not None
+        master = self.cache.take(rows)
         if not self._filter.is_trivial:
             asking = pa.array(tuples)
             positions = pa.array(np.arange(rows.size))
@@ -228,29 +208,29 @@ class FrontStage(Part):
 
     def consider(self, codes: _Int64s, waiting: _Int32s) -> "Collecting | None":
         """Choose the keys to cache among different ones whose rows come by, and make room for them."""
-        if self._cache is None or self._policy is None or self._cache.shape.rows == 0:
+        if self.cache is None or self._policy is None or self.cache.shape.rows == 0:
             return None
-        absent = self._cache.find(codes) < 0
+        absent = self.cache.find(codes) < 0
         if not absent.all():
             codes, waiting = codes[absent], waiting[absent]
         if not codes.size:
             return None
-        positions, victims = self._policy.choose(self._cache, codes, waiting, self.most_collected)
+        positions, victims = self._policy.choose(self.cache, codes, waiting, self.most_collected)
         if victims.size:
-            self._cache.evict(victims)
+            self.cache.evict(victims)
         if not positions.size:
             return None
-        return Collecting(RowSets(self._cache, codes[positions]), waiting[positions])
+        return self.collect(codes[positions], waiting[positions])
 
     def collect(self, codes: _Int64s, waiting: _Int32s) -> "Collecting":
         """Begin to collect the rows of keys that the caller chose."""
-        assert self._cache is not None
-        return Collecting(RowSets(self._cache, codes), waiting)
+        assert self.cache is not None
+        return Collecting(RowSets(self.cache, codes), waiting)
 
     def collecting_of(self, saved: SavedState) -> "Collecting":
         """Return the keys on their way in whose state this is; the cache has theirs already."""
-        assert self._cache is not None
-        return Collecting.from_state(self._cache, saved)
+        assert self.cache is not None
+        return Collecting(RowSets.from_state(self.cache, saved.part("sets")), saved.array("waiting"))
 
     def give_up(self, collecting: "Collecting", more_rows: _Int64s) -> None:
         """Leave out keys that will not be cached because of so many rows more, before those are copied."""
@@ -270,53 +250,46 @@ class FrontStage(Part):
     # --- changing size ---------------------------------------------------------------------------------------------
 
     @property
-    def cache(self) -> RowCache | None:
-        """H_R; None until the first rows were measured."""
-        return self._cache
-
-    @property
     def inequality(self) -> InequalityPolicy | None:
-        """The policy of SSBJ; None until the first rows were measured."""
+        """The policy, where it is the cache inequality."""
         assert self._policy is None or isinstance(self._policy, InequalityPolicy)
         return self._policy
 
     @property
     def used_bytes(self) -> int:
         """About what the cached keys take, without the room for more."""
-        if self._cache is None:
+        if self.cache is None:
             return 0
         shares = (
-            len(self._cache.keys) / max(1, self._cache.shape.keys),
-            self._cache.used_rows / max(1, self._cache.shape.rows),
-            self._cache.rows.live_ring_bytes / max(1, self._cache.rows.ring_bytes),
+            len(self.cache.keys) / max(1, self.cache.shape.keys),
+            self.cache.used_rows / max(1, self.cache.shape.rows),
+            self.cache.rows.live_ring_bytes / max(1, self.cache.rows.ring_bytes),
         )
         return self._sizes.fixed_bytes + int((self.cache_bytes - self._sizes.fixed_bytes) * max(shares))
 
     def evict_all(self) -> None:
-        """Let all keys go."""
-        if self._cache is not None:
-            self._cache.evict(self._cache.keys.live_slots())
+        if self.cache is not None:
+            self.cache.evict(self.cache.keys.live_slots())
 
     def bytes_for(self, rows: int) -> int:
         """Return how much memory it takes to cache so many rows of as many keys; 0 until rows were measured."""
-        return 0 if self._cache is None else self._sizes.bytes_for(rows)
+        return 0 if self.cache is None else self._sizes.bytes_for(rows)
 
     def resize(self, cache_bytes: int) -> bool:
         """Change the memory in place, and return whether the cached keys allow it; nothing may be on its way in."""
-        if self._cache is None:
+        if self.cache is None:
             self.cache_bytes = cache_bytes
             return True
-        shape = self._sizes.shape_in(cache_bytes, max(1.0, self._cache.rows_per_key))
+        shape = self._sizes.shape_in(cache_bytes, max(1.0, self.cache.rows_per_key))
         fits = (
-            shape.keys >= len(self._cache.keys)
-            and shape.rows >= self._cache.used_rows
-            and shape.ring_bytes >= self._cache.rows.live_ring_bytes
+            shape.keys >= len(self.cache.keys)
+            and shape.rows >= self.cache.used_rows
+            and shape.ring_bytes >= self.cache.rows.live_ring_bytes
         )
         if fits:
-            moves = self._cache.resize(shape)
-            policy = self.inequality
-            assert policy is not None
-            policy.resize(shape.keys, moves)
+            moves = self.cache.resize(shape)
+            assert isinstance(self._policy, InequalityPolicy)
+            self._policy.resize(shape.keys, moves)
             self.cache_bytes = cache_bytes
         return fits
 
@@ -329,8 +302,8 @@ class FrontStage(Part):
             saved.header.update(
                 cache_bytes=self.cache_bytes, is_too_small=self._is_too_small, varlen=[varlen.mean, varlen.largest]
             )
-            if self._cache is not None and self._policy is not None:
-                saved.put_part("rows", self._cache.state())
+            if self.cache is not None and self._policy is not None:
+                saved.put_part("rows", self.cache.state())
                 saved.put_part("policy", self._policy.state())
         return saved
 
@@ -345,9 +318,9 @@ class FrontStage(Part):
             policy.set_state(saved.part("policy"))
 
     def check(self) -> None:
-        if self._cache is not None:
+        if self.cache is not None:
             assert sum(self.components().values()) <= self.cache_bytes
-            self._cache._check()
+            self.cache._check()
 
 
 @dataclass(frozen=True)
@@ -357,13 +330,7 @@ class Collecting:
     sets: RowSets
     waiting: _Int32s
 
-    @classmethod
-    def from_state(cls, cache: RowCache, saved: SavedState) -> "Collecting":
-        """Return what goes on as the saved one would, in a cache that was restored with it."""
-        return cls(RowSets.from_state(cache, saved.part("sets")), saved.array("waiting"))
-
     def state(self) -> SavedState:
-        """Return the keys, with the places of their rows in the cache."""
         saved = SavedState(arrays={"waiting": self.waiting})
         saved.put_part("sets", self.sets.state())
         return saved

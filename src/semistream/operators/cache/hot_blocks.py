@@ -17,8 +17,8 @@ import mmap
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,8 @@ __all__ = ["BlockStore", "HotBlock", "PrivateBlocks", "SharedBlocks", "index_byt
 
 _MAGIC = 0x54534D53
 _FORMAT = 1
-_HEADER_WORDS = 8
 _MOST_SEEN = 255  # what a counter of keys holds at most
+_HEADER_BYTES = 64
 # Positions in the header.
 _KIND, _CHECKSUM, _LINES, _KEYS, _ROWS, _BYTES, _FLOOR, _OWNER = range(8)
 
@@ -43,41 +43,23 @@ _Int64s = npt.NDArray[np.int64]
 
 def index_bytes_for(keys: int) -> int:
     """Return the bytes of a block with ``keys`` keys beside its rows."""
-    return 8 * _HEADER_WORDS + LINE_BYTES * lines_for(keys)
+    return _HEADER_BYTES + LINE_BYTES * lines_for(keys)
 
 
 class HotBlock:
-    """Rows of some keys.
-
-    Attributes
-    ----------
-    raw
-        The whole block.
-    pages
-        Its rows.
-    floor
-        The count of the best key that found no room; 0 while the block is not full.
-    built_at
-        How often the counts had been halved when the block was built.
-    """
+    """Rows of some keys: ``pages``, in ``raw``, the whole block."""
 
     def __init__(self, raw: _Bytes, shape: PageShape) -> None:
-        header = raw[: 8 * _HEADER_WORDS].view(np.int64)
+        header = _header(raw)
         lines = int(header[_LINES])
         self.raw = raw
+        self.nbytes = int(raw.size)
         self.num_keys = int(header[_KEYS])
         self.num_rows = int(header[_ROWS])
-        self.floor = int(header[_FLOOR]) & _MOST_SEEN
-        self.built_at = int(header[_FLOOR]) >> 8
-        codes_end = 8 * _HEADER_WORDS + 8 * lines
-        self.message_start = codes_end + 8 * lines
-        self._codes = raw[8 * _HEADER_WORDS : codes_end].view(np.int64)
-        self._ranges = raw[codes_end : self.message_start].view(np.int32).reshape(-1, 2)
-        self.pages = shape.pages(raw, [self.message_start])
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.raw.size)
+        self.floor = int(header[_FLOOR]) & _MOST_SEEN  # the count of the best key without room; 0 if the block had room
+        self.built_at = int(header[_FLOOR]) >> 8  # how often the counts had been halved
+        self._codes, self._ranges = _index(raw, lines)
+        self.pages = shape.pages(raw, [_HEADER_BYTES + LINE_BYTES * lines])
 
     @staticmethod
     def build(
@@ -86,15 +68,11 @@ class HotBlock:
         """Return the bytes of a block: key ``codes[i]`` has the next ``counts[i]`` rows."""
         message = rows.serialize()
         lines = lines_for(codes.size)
-        message_start = 8 * _HEADER_WORDS + LINE_BYTES * lines
+        message_start = index_bytes_for(codes.size)
         raw = np.zeros(message_start + message.size, dtype=np.uint8)
-        index = raw[8 * _HEADER_WORDS : message_start]
-        firsts = np.cumsum(counts) - counts
-        build_ranges(
-            codes, firsts, counts, index[: 8 * lines].view(np.int64), index[8 * lines :].view(np.int32).reshape(-1, 2)
-        )
+        build_ranges(codes, np.cumsum(counts) - counts, counts, *_index(raw, lines))
         raw[message_start:] = np.frombuffer(memoryview(message), dtype=np.uint8)
-        header = raw[: 8 * _HEADER_WORDS].view(np.int64)
+        header = _header(raw)
         header[_KIND] = _MAGIC << 8 | _FORMAT
         header[[_LINES, _KEYS, _ROWS, _BYTES]] = lines, codes.size, rows.num_rows, raw.size
         header[[_FLOOR, _OWNER]] = built_at << 8 | min(floor, _MOST_SEEN), owner
@@ -104,9 +82,9 @@ class HotBlock:
     @staticmethod
     def is_sound(raw: _Bytes, owner: int) -> bool:
         """Return whether these bytes are a whole, unaltered block of this owner."""
-        if raw.size < 8 * _HEADER_WORDS:
+        if raw.size < _HEADER_BYTES:
             return False
-        header = raw[: 8 * _HEADER_WORDS].view(np.int64)
+        header = _header(raw)
         whole = header[_KIND] == _MAGIC << 8 | _FORMAT and header[_BYTES] == raw.size and header[_OWNER] == owner
         return bool(whole and header[_CHECKSUM] == _checksum(raw))
 
@@ -121,55 +99,47 @@ class HotBlock:
         return self._codes[full], ranges[:, 0], ranges[:, 1]
 
 
+def _header(raw: _Bytes) -> _Int64s:
+    return raw[:_HEADER_BYTES].view(np.int64)
+
+
+def _index(raw: _Bytes, lines: int) -> tuple[_Int64s, npt.NDArray[np.int32]]:
+    """Return the places of key codes and of row ranges."""
+    index = raw[_HEADER_BYTES : _HEADER_BYTES + LINE_BYTES * lines]
+    return index[: 8 * lines].view(np.int64), index[8 * lines :].view(np.int32).reshape(-1, 2)
+
+
 def _checksum(raw: _Bytes) -> np.int64:
     digest = xxhash.xxh3_64_intdigest(raw[16:].data)  # all behind kind and checksum
     return np.uint64(digest).astype(np.int64)
 
 
-class BlockStore(Protocol):
-    """Blocks of bytes by number."""
-
-    def changed(self, number: int) -> _Bytes | None:
-        """Return the block if it is new since the last call, else None."""
-
-    def publish(self, number: int, content: _Bytes) -> None:
-        """Replace a block, inside `building`."""
-
-    def building(self, number: int) -> AbstractContextManager[bool]:
-        """Hold the right to replace a block; yield False when another process holds it."""
-
-    def counters(self, nbytes: int) -> _Bytes:
-        """Return the counters that all users of the store share, zeroed at first."""
-
-
 class PrivateBlocks:
-    """Blocks of this process alone."""
+    """Blocks of this process alone, by number."""
 
     def __init__(self) -> None:
         self._new: dict[int, _Bytes] = {}
 
     def changed(self, number: int) -> _Bytes | None:
+        """Return the block if it is new since the last call, else None."""
         return self._new.pop(number, None)
 
     def publish(self, number: int, content: _Bytes) -> None:
+        """Replace a block, inside `building`."""
         self._new[number] = content
 
     @contextmanager
     def building(self, number: int) -> Iterator[bool]:
+        """Hold the right to replace a block; yield False when another process holds it."""
         yield True
 
     def counters(self, nbytes: int) -> _Bytes:
+        """Return the counters that all users of the store share, zeroed at first."""
         return np.zeros(nbytes, dtype=np.uint8)
 
 
 class SharedBlocks:
-    """Blocks in a folder.
-
-    Parameters
-    ----------
-    folder
-        Created if missing. It belongs to one cache: one table, version, columns and sizes.
-    """
+    """The same in a folder, which belongs to one cache: one table, version, columns and sizes."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -222,3 +192,6 @@ class SharedBlocks:
             return np.frombuffer(mmap.mmap(file, nbytes), dtype=np.uint8)
         finally:
             os.close(file)
+
+
+BlockStore: TypeAlias = PrivateBlocks | SharedBlocks

@@ -55,64 +55,44 @@ class RowRanges:
 
 @dataclass(frozen=True)
 class _Waiting:
-    """Row sets that wait for their block: key ``codes[i]`` has ``counts[i]`` rows from ``firsts[i]`` on.
+    """Row sets that wait for their block: a key's code, its first row and how many there are, in the rows of ``sets``.
 
-    ``places`` are the positions of the codes, ordered by block; those of block b begin at ``bounds[b]``.
+    ``places`` are the positions of the keys, ordered by block; those of block b begin at ``bounds[b]``.
     """
 
     bounds: _Int64s
     places: _Int64s
-    codes: _Int64s
-    firsts: _Int64s
-    counts: _Int64s
+    sets: _Int64s
     pages: RawPages
     nbytes: int
 
 
 class HotRows:
-    """Cached row sets by key code.
-
-    Parameters
-    ----------
-    schema
-        The columns to keep.
-    capacity_bytes
-        The most memory of all blocks and the sketch.
-    row_bytes
-        The approximate size of a row, for the number of counters.
-    processes
-        How many processes share the blocks.
-    owner
-        A number for the table, its version and the columns: blocks of another owner are not used.
-    """
+    """Cached row sets by key code."""
 
     def __init__(
         self,
         schema: pa.Schema,
-        capacity_bytes: int,
-        row_bytes: float,
+        capacity_bytes: int,  # the most memory of all blocks and the sketch
+        row_bytes: float,  # about, for the number of counters
         store: BlockStore,
         *,
-        processes: int = 1,
-        owner: int = 0,
+        processes: int = 1,  # that share the blocks
+        owner: int = 0,  # a number for the table, its version and the columns: blocks of another one are not used
     ) -> None:
         self.shape = PageShape(schema)
         self._no_rows = self.shape.serialised(pa.RecordBatch.from_pylist([], schema=schema))
         self.processes = processes
         self._owner = owner
         self._store = store
-        keys = _counted_keys(capacity_bytes, row_bytes)
-        sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * keys)
+        counters = _num_counters(capacity_bytes, row_bytes)
         sample = self.sample_tuples(capacity_bytes, row_bytes)
-        self._sketch = FrequencySketch(_COUNTERS_PER_KEY * keys, sample, store.counters(sketch_bytes))
-        blocks_bytes = max(0, capacity_bytes - sketch_bytes)
-        self.num_blocks = _num_blocks(blocks_bytes)
-        self._block_bytes = blocks_bytes // self.num_blocks
+        self._sketch = FrequencySketch(counters, sample, store.counters(FrequencySketch.bytes_for(counters)))
+        self._blocks_bytes, self.num_blocks = _blocks_in(capacity_bytes, row_bytes)
+        self._block_bytes = self._blocks_bytes // self.num_blocks
         self._blocks: list[HotBlock | None] = [None] * self.num_blocks
         self._waiting: list[_Waiting] = []
-        self._waiting_bytes = 0
-        self._most_waiting_bytes = _waiting_bytes(blocks_bytes, processes)
-        self._blocks_bytes = blocks_bytes
+        self._most_waiting_bytes = _most_waiting_bytes(self._blocks_bytes, processes)
         self._is_crowded = False
         self._next_block = 0
         self._blocks_to_build = 0
@@ -133,7 +113,7 @@ class HotRows:
         if capacity_bytes <= HotRows.least_bytes():
             return 0
         replaced = max(block, int(capacity_bytes * _REPLACED_SHARE / processes))
-        return _waiting_bytes(capacity_bytes, processes) + block * _BUILDING_COPIES + replaced
+        return _most_waiting_bytes(capacity_bytes, processes) + block * _BUILDING_COPIES + replaced
 
     @staticmethod
     def capacity_in(share_bytes: int, processes: int = 1) -> tuple[int, int]:
@@ -149,30 +129,31 @@ class HotRows:
     @staticmethod
     def keys_in(capacity_bytes: int, row_bytes: float, rows_per_key: float = 1.0) -> int:
         """Return about how many keys with ``rows_per_key`` rows a full cache holds."""
-        sketch_bytes = FrequencySketch.bytes_for(_COUNTERS_PER_KEY * _counted_keys(capacity_bytes, row_bytes))
-        blocks_bytes = max(0, capacity_bytes - sketch_bytes)
-        num_blocks = _num_blocks(blocks_bytes)
+        blocks_bytes, num_blocks = _blocks_in(capacity_bytes, row_bytes)
         set_bytes = rows_per_key * row_bytes + _INDEX_BYTES_PER_KEY
         return num_blocks * max(0, int(_filled_bytes(blocks_bytes // num_blocks) / set_bytes))
 
     @staticmethod
     def sample_tuples(capacity_bytes: int, row_bytes: float) -> int:
         """Return after how many keys all counts are halved."""
-        return _SAMPLE_PER_KEY * _counted_keys(capacity_bytes, row_bytes)
+        return _SAMPLE_PER_KEY * _num_counters(capacity_bytes, row_bytes) // _COUNTERS_PER_KEY
 
     @property
     def nbytes(self) -> int:
         """The bytes of blocks and sketch, which all processes share."""
-        return self._sketch.nbytes + sum(block.nbytes for block in self._blocks if block is not None)
+        return self._sketch.nbytes + self._kept_bytes
+
+    @property
+    def _kept_bytes(self) -> int:
+        return sum(block.nbytes for block in self._blocks if block is not None)
 
     @property
     def waiting_bytes(self) -> int:
         """The bytes of the row sets that wait in this process."""
-        return self._waiting_bytes
+        return sum(waiting.nbytes for waiting in self._waiting)
 
     @property
     def num_keys(self) -> int:
-        """How many keys are cached."""
         return sum(block.num_keys for block in self._blocks if block is not None)
 
     def refresh(self) -> None:
@@ -186,7 +167,6 @@ class HotRows:
             self._blocks[number] = HotBlock(raw, self.shape)
 
     def find(self, codes: _Int64s, valid: npt.NDArray[np.bool_] | None) -> RowRanges:
-        """Look keys up."""
         block = np.zeros(codes.size, dtype=np.int16)
         first = np.zeros(codes.size, dtype=np.int64)
         count = np.full(codes.size, -1, dtype=np.int64)
@@ -242,29 +222,28 @@ class HotRows:
         small = counts * row_bytes <= self._block_bytes * _LARGEST_SET_SHARE  # larger sets push out too many keys
         codes, firsts, counts = codes[small], firsts[small], counts[small]
         ends = np.cumsum(counts * row_bytes + _WAITING_KEY_BYTES)
-        room = self._most_waiting_bytes - self._waiting_bytes - _MESSAGE_BYTES
-        fitting = int(np.searchsorted(ends, room, side="right"))
+        room = self._most_waiting_bytes - self.waiting_bytes
+        fitting = int(np.searchsorted(ends, room - _MESSAGE_BYTES, side="right"))
         self._is_crowded |= fitting < codes.size
         while fitting:
             sizes = counts[:fitting]
             pages = self.shape.serialised(rows.take(pa.array(rows_of_ranges(firsts[:fitting], sizes))))
             nbytes = pages.raw.size + fitting * _WAITING_KEY_BYTES
-            if self._waiting_bytes + nbytes <= self._most_waiting_bytes:
+            if nbytes <= room:
                 self._wait(codes[:fitting], sizes, pages, nbytes)
                 return
             fitting //= 2  # their texts are longer than the average
 
     def _wait(self, codes: _Int64s, counts: _Int64s, pages: RawPages, nbytes: int) -> None:
         bounds, places = self._by_block(codes, np.arange(codes.size))
-        self._waiting.append(_Waiting(bounds, places, codes, np.cumsum(counts) - counts, counts, pages, nbytes))
-        self._waiting_bytes += nbytes
+        sets = np.stack([codes, np.cumsum(counts) - counts, counts])
+        self._waiting.append(_Waiting(bounds, places, sets, pages, nbytes))
 
     def learn(self) -> None:
         """Build some blocks anew if enough row sets wait; a round visits every block once."""
         if self._blocks_to_build == 0:
-            kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
             # A small cache grows every round; a full one changes only for a fair number of new keys.
-            if not self._is_crowded and self._waiting_bytes < kept_bytes * _WAITING_SHARE:
+            if not self._is_crowded and self.waiting_bytes < self._kept_bytes * _WAITING_SHARE:
                 return
             self._blocks_to_build = self.num_blocks
         if not self._waiting:
@@ -280,15 +259,14 @@ class HotRows:
             self._next_block = (self._next_block + 1) % self.num_blocks
             self._blocks_to_build -= 1
             if self._blocks_to_build == 0:
-                self._waiting, self._waiting_bytes, self._is_crowded = [], 0, False
+                self._waiting, self._is_crowded = [], False
                 break
         self._credit_bytes = max(0.0, self._credit_bytes - replaced_bytes)
         self.refresh()
 
     def _most_replaced_bytes(self) -> int:
         """Return how many bytes of blocks may be replaced now: other processes may keep using the old ones."""
-        kept_bytes = sum(block.nbytes for block in self._blocks if block is not None)
-        free_bytes = max(0, self._blocks_bytes - kept_bytes)
+        free_bytes = max(0, self._blocks_bytes - self._kept_bytes)
         at_once = min(int((free_bytes + self._blocks_bytes * _REPLACED_SHARE) / self.processes), _MOST_REPLACED_BYTES)
         if free_bytes > self._blocks_bytes * _GROWING_SHARE:
             return at_once
@@ -301,37 +279,36 @@ class HotRows:
             if not may_build:
                 return
             self._refresh(number)  # another process may just have built it
-            sources, codes, firsts, counts, source_of = self._choices(number)
+            sources, sets = self._candidates(number)
             if len(sources) == 1 and self._blocks[number] is not None:
                 return
-            chosen, floor = self._chosen(codes, counts, sources, source_of)
-            raw = self._assemble(sources, codes[chosen], firsts[chosen], counts[chosen], source_of[chosen], floor)
+            raw = self._assemble(sources, *self._chosen(sources, sets))
             if raw is not None:
                 self._store.publish(number, raw)
 
-    def _choices(self, number: int) -> tuple[list[RawPages], _Int64s, _Int64s, _Int64s, _Int64s]:
-        """Return the candidates for a block, each key once: first its own row sets, then the waiting ones."""
+    def _candidates(self, number: int) -> tuple[list[RawPages], _Int64s]:
+        """Return the candidates for a block, each key once: its own row sets before the waiting ones.
+
+        The rows of the array are code, first row, number of rows, and which of the sources has them.
+        """
         sources: list[RawPages] = []
-        parts: list[tuple[_Int64s, _Int64s, _Int64s]] = []
+        parts = [np.empty((4, 0), dtype=np.int64)]
         block = self._blocks[number]
         if block is not None:
             sources.append(block.pages)
-            parts.append(block.keys())
+            parts.append(np.stack([*block.keys(), np.zeros(block.num_keys, dtype=np.int64)]))
         for waiting in self._waiting:
             here = waiting.places[waiting.bounds[number] : waiting.bounds[number + 1]]
             if here.size:
+                parts.append(np.stack([*waiting.sets[:, here], np.full(here.size, len(sources))]))
                 sources.append(waiting.pages)
-                parts.append((waiting.codes[here], waiting.firsts[here], waiting.counts[here]))
-        empty = np.empty(0, dtype=np.int64)
-        codes, firsts, counts = (np.concatenate([empty, *(part[at] for part in parts)]) for at in range(3))
-        source_of = np.repeat(np.arange(len(parts)), [part[0].size for part in parts])
-        _, once = np.unique(codes, return_index=True)
-        return sources, codes[once], firsts[once], counts[once], source_of[once]
+        sets = np.concatenate(parts, axis=1)
+        _, once = np.unique(sets[0], return_index=True)
+        return sources, np.take(sets, once, axis=1)
 
-    def _chosen(
-        self, codes: _Int64s, counts: _Int64s, sources: list[RawPages], source_of: _Int64s
-    ) -> tuple[_Int64s, int]:
-        """Return the most frequent keys that fit a block, and the count of the best that does not."""
+    def _chosen(self, sources: list[RawPages], sets: _Int64s) -> tuple[_Int64s, int]:
+        """Return the most frequent row sets that fit a block, and the count of the best that does not."""
+        codes, _, counts, source_of = sets
         seen = self._sketch.estimate(codes)
         row_bytes = np.array([_row_bytes(source) for source in sources])
         set_bytes = counts * row_bytes[source_of] + _INDEX_BYTES_PER_KEY
@@ -339,18 +316,12 @@ class HotRows:
         order = np.lexsort((source_of, set_bytes, -seen))
         order = order[set_bytes[order] <= self._block_bytes * _LARGEST_SET_SHARE]
         fitting = int(np.searchsorted(np.cumsum(set_bytes[order]), _filled_bytes(self._block_bytes)))
-        return order[:fitting], int(seen[order[fitting]]) if fitting < order.size else 0
+        floor = int(seen[order[fitting]]) if fitting < order.size else 0
+        return np.take(sets, order[:fitting], axis=1), floor
 
-    def _assemble(
-        self,
-        sources: list[RawPages],
-        codes: _Int64s,
-        firsts: _Int64s,
-        counts: _Int64s,
-        source_of: _Int64s,
-        floor: int,
-    ) -> npt.NDArray[np.uint8] | None:
-        while codes.size:
+    def _assemble(self, sources: list[RawPages], sets: _Int64s, floor: int) -> npt.NDArray[np.uint8] | None:
+        while sets.size:
+            codes, firsts, counts, source_of = sets
             places = np.cumsum(counts) - counts
             rows = RowGather(self.shape, int(counts.sum()))
             for number, source in enumerate(sources):
@@ -365,7 +336,7 @@ class HotRows:
                 return raw
             # Sizes are averages: long texts may make a block too large. The least frequent keys stand last.
             keep = int(codes.size * 0.9 * self._block_bytes / raw.size)
-            codes, firsts, counts, source_of = codes[:keep], firsts[:keep], counts[:keep], source_of[:keep]
+            sets = sets[:, :keep]
         return None
 
     def state(self) -> SavedState:
@@ -387,13 +358,12 @@ class HotRows:
             if block is not None:
                 saved.put(f"block {number}", block.raw)
         for at, waiting in enumerate(self._waiting):
-            saved.put(f"codes {at}", waiting.codes)
-            saved.put(f"counts {at}", waiting.counts)
+            saved.put(f"codes {at}", waiting.sets[0])
+            saved.put(f"counts {at}", waiting.sets[2])
             saved.put(f"rows {at}", waiting.pages.raw)
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        """Go on as the saved cache would; this one is new and has its capacity."""
         if not isinstance(self._store, PrivateBlocks):
             return
         self._is_crowded, self._credit_bytes = saved.header["is_crowded"], saved.header["credit_bytes"]
@@ -408,20 +378,21 @@ class HotRows:
             self._wait(saved.array(f"codes {at}"), saved.array(f"counts {at}"), pages, nbytes)
 
     def _check(self) -> None:
-        """Assert the invariants; for tests."""
-        assert self._waiting_bytes == sum(waiting.nbytes for waiting in self._waiting)
-        assert self._waiting_bytes <= self._most_waiting_bytes
+        assert self.waiting_bytes <= self._most_waiting_bytes
         for block in self._blocks:
             assert block is None or (block.nbytes <= self._block_bytes and HotBlock.is_sound(block.raw, self._owner))
 
 
-def _counted_keys(capacity_bytes: int, row_bytes: float) -> int:
-    """Return for how many keys there are counters: no fewer than fit the cache."""
-    return int(capacity_bytes / (row_bytes + 32)) + 1
+def _num_counters(capacity_bytes: int, row_bytes: float) -> int:
+    """Return how many counters there are, for no fewer keys than fit the cache."""
+    return _COUNTERS_PER_KEY * (int(capacity_bytes / (row_bytes + 32)) + 1)
 
 
-def _num_blocks(blocks_bytes: int) -> int:
-    return int(np.clip(blocks_bytes // _LEAST_BLOCK_BYTES, 1, _MOST_BLOCKS))
+def _blocks_in(capacity_bytes: int, row_bytes: float) -> tuple[int, int]:
+    """Return the bytes that the sketch leaves for blocks, and how many blocks there are."""
+    sketch_bytes = FrequencySketch.bytes_for(_num_counters(capacity_bytes, row_bytes))
+    blocks_bytes = max(0, capacity_bytes - sketch_bytes)
+    return blocks_bytes, int(np.clip(blocks_bytes // _LEAST_BLOCK_BYTES, 1, _MOST_BLOCKS))
 
 
 def _filled_bytes(block_bytes: int) -> float:
@@ -429,11 +400,10 @@ def _filled_bytes(block_bytes: int) -> float:
     return block_bytes * 0.97 - 1024
 
 
-def _waiting_bytes(capacity_bytes: int, processes: int) -> int:
+def _most_waiting_bytes(capacity_bytes: int, processes: int) -> int:
     """Return the bytes that may wait in a process; in a small cache a larger share, or no message would fit."""
     return max(int(capacity_bytes * _WAITING_SHARE / processes), min(capacity_bytes // 8, _LEAST_WAITING_BYTES))
 
 
 def _row_bytes(source: RawPages) -> float:
-    batch = source.batch(0)
-    return (source.raw.size - int(source.starts[0])) / max(1, batch.num_rows)
+    return (source.raw.size - int(source.starts[0])) / max(1, source.batch(0).num_rows)

@@ -4,7 +4,7 @@ A key without any master row can be cached, too: its tuples are then known to ma
 here: two keys with one code are cached together, and the join compares the keys themselves.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -79,22 +79,12 @@ class CacheShape:
 
 
 class RowCache:
-    """Row sets by key, in fixed memory.
-
-    Parameters
-    ----------
-    schema
-        The master columns that are kept.
-    max_shape
-        The largest shape for `resize`; None for a cache that is never resized.
-    """
+    """Row sets by key, in fixed memory, which `resize` changes up to ``max_shape``."""
 
     def __init__(self, schema: pa.Schema, shape: CacheShape, max_shape: CacheShape | None = None) -> None:
         self.shape = shape
         self.schema = schema
-        most_keys, most_rows, most_ring_bytes = None, None, None
-        if max_shape is not None:
-            most_keys, most_rows, most_ring_bytes = max_shape.keys, max_shape.rows, max_shape.ring_bytes
+        most_keys, most_rows, most_ring_bytes = (None, None, None) if max_shape is None else astuple(max_shape)
         self.keys = KeySlots(shape.keys, most_keys)
         self.rows = TupleStore(schema, shape.rows, shape.ring_bytes, most_rows, most_ring_bytes)
         self._row_count = ElasticArray(shape.keys, np.int32, max_capacity=most_keys)
@@ -116,7 +106,6 @@ class RowCache:
 
     @property
     def rows_per_key(self) -> float:
-        """The mean number of rows of a cached key."""
         return self.used_rows / len(self.keys) if len(self.keys) else 1.0
 
     @property
@@ -133,7 +122,6 @@ class RowCache:
         return self.keys.find(codes)
 
     def row_count(self, entries: _Int32s) -> _Int32s:
-        """Return the number of rows of each entry."""
         return self._row_count.values[entries]
 
     def pairs(
@@ -177,16 +165,14 @@ class RowCache:
         return slots
 
     def _live_rows(self) -> _Int32s:
-        is_free = np.zeros(self.shape.rows, dtype=np.bool_)
+        is_free = np.zeros(self._next_row.values.size, dtype=np.bool_)
         free_slots(self._next_row.values, self._first_free, is_free)
         return np.flatnonzero(~is_free).astype(np.int32)
 
     def chain(self, first: _Int32s, count: _Int32s, owners: _Int32s, slots: _Int32s) -> None:
-        """Put rows into the chains of their owners."""
         chain_rows(self._next_row.values, first, count, owners, slots)
 
     def insert(self, codes: _Int64s, first: _Int32s, count: _Int32s) -> _Int32s:
-        """Return new entries with the rows of these chains."""
         entries = self.keys.insert(codes)
         self._first_row.values[entries] = first
         self._row_count.values[entries] = count
@@ -221,9 +207,7 @@ class RowCache:
         if shape.rows > self.shape.rows:
             self._first_free = add_slots(self._next_row.values, self._first_free, self.shape.rows)
         self.free_rows += shape.rows - self.shape.rows
-        is_free = np.zeros(shape.rows, dtype=np.bool_)
-        free_slots(self._next_row.values, self._first_free, is_free)
-        self.rows.resize(shape.rows, shape.ring_bytes, moves, np.flatnonzero(~is_free).astype(np.int32))
+        self.rows.resize(shape.rows, shape.ring_bytes, moves, self._live_rows())
 
     def state(self) -> SavedState:
         """Return everything as it lies; ``CacheShape(**state.header["shape"])`` is the shape to make a cache for."""
@@ -234,7 +218,6 @@ class RowCache:
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        """Go on as the saved cache would; this one is new and has its shape."""
         for name, values in self._saved_arrays().items():
             saved.fill(name, values)
         self.keys.set_state(saved.part("keys"))
@@ -249,7 +232,6 @@ class RowCache:
         }
 
     def _check(self) -> None:
-        """Assert the invariants; for tests."""
         self.keys._check()
         entries = self.keys.live_slots()
         chained: list[int] = []
@@ -267,19 +249,9 @@ class RowCache:
 
 
 class RowSets:
-    """Row sets on their way into a cache: a set becomes visible when it is whole.
+    """Row sets of different keys on their way into a cache: a set becomes visible when it is whole.
 
     The rows lie in the cache already, so moving a set in copies nothing (S0 calls the space the switching buffer).
-
-    Parameters
-    ----------
-    codes
-        The keys whose rows are collected, each once.
-
-    Attributes
-    ----------
-    row_count, given_up
-        Of each key: how many rows were added, and whether it was given up.
     """
 
     def __init__(self, cache: RowCache, codes: _Int64s) -> None:
@@ -291,14 +263,12 @@ class RowSets:
 
     @classmethod
     def from_state(cls, cache: RowCache, saved: SavedState) -> "RowSets":
-        """Return row sets that go on as the saved ones would, in a cache that was restored with them."""
         sets = cls(cache, saved.array("codes"))
         sets.row_count, sets._first_row = saved.array("row_count"), saved.array("first_row")
         sets.given_up = saved.array("given_up")
         return sets
 
     def state(self) -> SavedState:
-        """Return which rows in the cache belong to which key."""
         arrays: dict[str, Array] = {
             "codes": self.codes,
             "row_count": self.row_count,
@@ -351,5 +321,4 @@ class RowSets:
         return self._cache.insert(self.codes[whole], self._first_row[whole], self.row_count[whole]), whole
 
     def abandon(self) -> None:
-        """Give up all keys."""
         self.give_up(np.arange(self.codes.size))

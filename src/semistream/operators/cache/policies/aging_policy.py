@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
-from semistream.operators.cache.policies.cache_policy import Choice
+from semistream.operators.cache.policies.cache_policy import CachePolicy, Choice
 from semistream.operators.cache.policies.least_frequent import LeastFrequent
 from semistream.operators.cache.row_cache import RowCache
 
@@ -25,14 +25,8 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class AgingPolicy:
-    """Aging frequencies, for a cache of ``capacity`` keys.
-
-    Parameters
-    ----------
-    turn_tuples
-        How many tuples miss the cache in a turn.
-    """
+class AgingPolicy(CachePolicy):
+    """Aging frequencies, for a cache of ``capacity`` keys; ``turn_tuples`` tuples miss the cache in a turn."""
 
     BYTES_PER_KEY: ClassVar[int] = 8
 
@@ -69,9 +63,6 @@ class AgingPolicy:
         winners = int(np.count_nonzero(waiting[contenders] - 1 > np.maximum.accumulate(known)))
         self._least_frequent.record_evicted(winners)
         return Choice(np.concatenate([unopposed, contenders[:winners]]), rivals[:winners])
-
-    def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
-        return np.ones(waiting.size, dtype=np.bool_)
 
     def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
         self._frequency[entries] = waiting

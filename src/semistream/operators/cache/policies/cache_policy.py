@@ -22,15 +22,9 @@ class Choice(NamedTuple):
 
 
 class CachePolicy(Protocol):
-    """Decides for many keys at once.
+    """Decides for many keys at once."""
 
-    Attributes
-    ----------
-    BYTES_PER_KEY
-        What the policy remembers of each key that the cache has room for.
-    """
-
-    BYTES_PER_KEY: ClassVar[int]
+    BYTES_PER_KEY: ClassVar[int]  # what the policy remembers of each key that the cache has room for
 
     @property
     def nbytes(self) -> int: ...
@@ -42,10 +36,12 @@ class CachePolicy(Protocol):
         """Choose up to ``most`` of these keys, none of them cached; ``waiting`` tuples of each wait for its rows."""
 
     def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
-        """Return which of the chosen keys are still worth caching, now that their rows are counted."""
+        """Return which of the chosen keys are still worth caching, now that their rows are counted; by default all."""
+        return np.ones(waiting.size, dtype=np.bool_)
 
     def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
         """Start counting for keys that were cached in these entries."""
+        return  # a policy that counts by key has nothing to do
 
     def state(self) -> SavedState:
         """Return everything that decides the next choices."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
 from semistream.kernels.elastic import ElasticArray, Moves
-from semistream.operators.cache.policies.cache_policy import Choice
+from semistream.operators.cache.policies.cache_policy import CachePolicy, Choice
 from semistream.operators.cache.row_cache import RowCache
 
 __all__ = ["InequalityPolicy"]
@@ -29,30 +29,8 @@ _Int64s = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
 
-class InequalityPolicy:
-    """The cache inequality, for a cache of ``capacity`` keys.
-
-    Parameters
-    ----------
-    tuple_bytes, row_bytes
-        vS and vR.
-    key_bytes
-        Bytes of a key in the cache beside its rows.
-    turn_tuples
-        Returns how many tuples miss the cache in a turn: as many as wait in a full join. None when the owner calls
-        `end_turn`.
-    occupancy
-        How many tuples of a key wait on average, as a share of those that wait when it is chosen.
-    switching_factor
-        How much cheaper the other side must be for a key to change sides (sf).
-    max_capacity
-        The largest capacity for `resize`; None for a policy that is never resized.
-
-    Attributes
-    ----------
-    turn
-        How many turns have ended.
-    """
+class InequalityPolicy(CachePolicy):
+    """The cache inequality, for a cache of ``capacity`` keys, which `resize` changes up to ``max_capacity``."""
 
     BYTES_PER_KEY: ClassVar[int] = 8
 
@@ -60,12 +38,12 @@ class InequalityPolicy:
         self,
         capacity: int,
         *,
-        tuple_bytes: float,
-        row_bytes: float,
-        key_bytes: float,
-        turn_tuples: Callable[[], int] | None,
-        occupancy: float = 1.0,
-        switching_factor: float = 1.0,
+        tuple_bytes: float,  # vS
+        row_bytes: float,  # vR
+        key_bytes: float,  # of a key in the cache beside its rows
+        turn_tuples: Callable[[], int] | None,  # that miss the cache in a turn; None when the owner calls `end_turn`
+        occupancy: float = 1.0,  # tuples of a key that wait on average, as a share of those when it is chosen
+        switching_factor: float = 1.0,  # sf: how much cheaper the other side must be for a key to change sides
         max_capacity: int | None = None,
     ) -> None:
         self._tuple_bytes = tuple_bytes
@@ -79,7 +57,7 @@ class InequalityPolicy:
         self._hits.values.fill(0)
         self._since_turn.values.fill(0)
         self._missed = 0
-        self.turn = 0
+        self.turn = 0  # how many turns have ended
         self._next_eviction = _TURNS_TO_EVICTION
 
     @property
@@ -111,6 +89,8 @@ class InequalityPolicy:
         waiting_bytes = waiting * (self._occupancy * self._tuple_bytes)
         return np.asarray(waiting_bytes > self._factor * cached_bytes, dtype=np.bool_)
 
+    keeps = is_cheaper_cached
+
     def no_longer_worth(self, cache: RowCache) -> _Int32s:
         """Return the entries whose rows take more than their tuples would; restart all counts."""
         self._next_eviction = self.turn + _TURNS_TO_EVICTION
@@ -124,9 +104,6 @@ class InequalityPolicy:
         self._hits.values[entries] = 0
         self._since_turn.values[entries] = self.turn
         return entries[unwanted]
-
-    def keeps(self, waiting: _Int32s, row_count: _Int32s) -> _Bools:
-        return self.is_cheaper_cached(waiting, row_count)
 
     def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
         self._hits.values[entries] = 0

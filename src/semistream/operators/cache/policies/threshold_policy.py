@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
-from semistream.operators.cache.policies.cache_policy import Choice
+from semistream.operators.cache.policies.cache_policy import CachePolicy, Choice
 from semistream.operators.cache.policies.least_frequent import LeastFrequent
 from semistream.operators.cache.row_cache import RowCache
 
@@ -27,18 +27,10 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class ThresholdPolicy:
+class ThresholdPolicy(CachePolicy):
     """Threshold and least frequent replacement, for a cache of ``capacity`` keys.
 
-    Parameters
-    ----------
-    fixed_threshold
-        A threshold that does not move; None for one that does.
-
-    Attributes
-    ----------
-    threshold
-        A key is cached when at least so many of its tuples wait.
+    A key is cached when at least `threshold` of its tuples wait; a ``fixed_threshold`` does not move.
     """
 
     BYTES_PER_KEY: ClassVar[int] = 4
@@ -76,9 +68,6 @@ class ThresholdPolicy:
         elif cache.free_keys > _TOO_OFTEN * self._capacity:
             self.threshold = max(1, self.threshold - 1)
         self._arrived = self._evicted = 0
-
-    def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
-        return np.ones(waiting.size, dtype=np.bool_)
 
     def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
         self._frequency[entries] = waiting

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
 from semistream.kernels.hashing.frequency_sketch import FrequencySketch
-from semistream.operators.cache.policies.cache_policy import Choice
+from semistream.operators.cache.policies.cache_policy import CachePolicy, Choice
 from semistream.operators.cache.row_cache import RowCache
 
 __all__ = ["TinyLfuPolicy"]
@@ -26,7 +26,7 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class TinyLfuPolicy:
+class TinyLfuPolicy(CachePolicy):
     """Frequency sketch and sampled eviction, for a cache of ``capacity`` keys."""
 
     BYTES_PER_KEY: ClassVar[int] = _COUNTERS_PER_KEY
@@ -56,12 +56,6 @@ class TinyLfuPolicy:
         wins = frequency[contenders] > drawn_frequency[least]
         victims, first = np.unique(drawn[least[wins]], return_index=True)
         return Choice(np.concatenate([unopposed, contenders[wins][first]]), victims)
-
-    def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
-        return np.ones(waiting.size, dtype=np.bool_)
-
-    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
-        pass
 
     def state(self) -> SavedState:
         saved = SavedState({"random": self._random.bit_generator.state})
