@@ -34,6 +34,7 @@ class Loop:
 
     @property
     def cache_share(self) -> float:
+        """The papers' h: share of tuples that the cache answers; the option of this name is a share of memory."""
         return self.cached_tuples / self.tuples if self.tuples else 0.0
 
     @property

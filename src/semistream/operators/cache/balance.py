@@ -23,27 +23,16 @@ _LEAST_CHANGE = 1 / 128
 
 
 class Balance(Part):
-    """The common memory of a window and a front stage.
+    """The common memory of a window and a front stage: the pool."""
 
-    Parameters
-    ----------
-    taken_bytes
-        Returns how much of the pool another part holds: chunks of a smaller b that a snapshot had.
-
-    Attributes
-    ----------
-    LEAST_ROWS
-        For how many rows there is room at least: a cache without room for a few can never learn that it should grow.
-    """
-
-    LEAST_ROWS: ClassVar[int] = 16
+    LEAST_ROWS: ClassVar[int] = 16  # that have room: a cache without room for a few can never learn that it should grow
 
     def __init__(
         self,
         stream: StreamSide,
         front_stage: FrontStage,
         pool_bytes: int,
-        taken_bytes: Callable[[], int] = lambda: 0,
+        taken_bytes: Callable[[], int] = lambda: 0,  # of the pool, by chunks of a smaller b that a snapshot had
     ) -> None:
         self._stream = stream
         self._front_stage = front_stage
@@ -56,21 +45,12 @@ class Balance(Part):
 
     @staticmethod
     def first_cache_share() -> float:
-        """Return the share of the cache before anything is known."""
+        """Return the share of the pool that the cache has before anything is known."""
         return _LARGEST_RESERVE
 
-    @property
-    def cache_share(self) -> float:
-        """The cache's share of the common memory, for a snapshot."""
-        return self._front_stage.cache_bytes / self._pool_bytes
-
-    def restart(self, pool_bytes: int | None = None, cache_share: float = 1.0) -> None:
-        """Share out the memory, or this much, as before anything was known; nothing may be cached.
-
-        A ``cache_share`` that is smaller is kept: the tuples of a snapshot need what their window had.
-        """
-        self._pool_bytes = self._pool_bytes if pool_bytes is None else pool_bytes
-        cache_bytes = int(self._pool_bytes * min(cache_share, self.first_cache_share()))
+    def _restart(self, most_share: float = 1.0) -> None:
+        """Share out the pool as before anything was known, the cache having ``most_share``; nothing may be cached."""
+        cache_bytes = int(self._pool_bytes * min(most_share, self.first_cache_share()))
         self._used_before = 0
         self._wanted_cache_bytes = self._limit_tuples = None
         self._front_stage.resize(cache_bytes)
@@ -78,10 +58,10 @@ class Balance(Part):
 
     def give_up_cache(self, empty: Callable[[], None]) -> bool:
         """Empty a grown cache to make room for a large tuple; return whether it had grown."""
-        if self.cache_share <= self.first_cache_share():
+        if self._front_stage.cache_bytes / self._pool_bytes <= self.first_cache_share():
             return False
         empty()
-        self.restart()
+        self._restart()
         return True
 
     def room_for(self, most: int) -> int:
@@ -112,13 +92,14 @@ class Balance(Part):
         moved = max(0, used - self._used_before)
         self._used_before = used
         wanted = self.wanted_bytes(self._pool_bytes, used, moved, self._front_stage.bytes_for(self.LEAST_ROWS))
-        changes = abs(wanted - self._front_stage.cache_bytes) > self._pool_bytes * _LEAST_CHANGE
-        self._wanted_cache_bytes = wanted if changes else None
-        self._limit_tuples = None
-        if changes and wanted > self._front_stage.cache_bytes:
-            self._limit_tuples = self._stream.capacity_for(self._pool_bytes - wanted)
-            if not self._limit_tuples:  # one tuple needs more than would be left
-                self._limit_tuples = self._wanted_cache_bytes = None
+        self._wanted_cache_bytes = self._limit_tuples = None
+        if abs(wanted - self._front_stage.cache_bytes) <= self._pool_bytes * _LEAST_CHANGE:
+            return
+        if wanted > self._front_stage.cache_bytes:
+            self._limit_tuples = self._stream.capacity_for(self._pool_bytes - wanted) or None
+            if self._limit_tuples is None:
+                return  # one tuple needs more than would be left
+        self._wanted_cache_bytes = wanted
 
     def plan_shares_once_a_turn(self) -> None:
         """Call `plan_shares` at the first step of each turn of the policy."""
@@ -144,7 +125,7 @@ class Balance(Part):
 
     def state(self, *, exact: bool) -> SavedState:
         if not exact:
-            return SavedState({"cache_share": self.cache_share})
+            return SavedState({"cache_share": self._front_stage.cache_bytes / self._pool_bytes})
         return SavedState(
             {
                 "pool_bytes": self._pool_bytes,
@@ -156,11 +137,11 @@ class Balance(Part):
         )
 
     def set_state(self, saved: SavedState) -> None:
+        header = saved.header
         if saved.exact:
-            self._pool_bytes = saved.header["pool_bytes"]
-            self._used_before = saved.header["used_before"]
-            self._planned_turn = saved.header["planned_turn"]
-            self._wanted_cache_bytes = saved.header["wanted_cache_bytes"]
-            self._limit_tuples = saved.header["limit_tuples"]
+            self._pool_bytes, self._used_before = header["pool_bytes"], header["used_before"]
+            self._planned_turn, self._limit_tuples = header["planned_turn"], header["limit_tuples"]
+            self._wanted_cache_bytes = header["wanted_cache_bytes"]
         else:
-            self.restart(self._pool_bytes - self._taken_bytes(), saved.header["cache_share"])
+            self._pool_bytes -= self._taken_bytes()
+            self._restart(header["cache_share"])  # the tuples of a snapshot need what their window had

@@ -24,8 +24,8 @@ class CachedConfig(JoinConfig):
     Attributes
     ----------
     cache_share
-        The cache's share of the memory that it and the stream tuples (in CINLJ: the buffer pool) have together.
-        S2's optimum is near 0.15, of all memory.
+        The cache's share of the memory that it and the stream tuples (in CINLJ: the buffer pool) have together; not
+        `Metrics.cache_share`, the share of tuples that it answers. S2's optimum is near 0.15, of all memory.
     cache_policy
         Which keys are cached: ``"aging"``, ``"tinylfu"``, ``"threshold"`` as in S2, or ``"inequality"`` as in S0. Each
         has a module in `semistream.operators.cache.policies`.

@@ -25,6 +25,8 @@ from semistream.kernels.hashing.key_slots import KeySlots
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.cache.front_stage import Collecting, FrontStage
+from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
+from semistream.operators.cache.row_cache import RowCache
 from semistream.operators.join import Part
 
 __all__ = ["Phase", "Switching"]
@@ -44,17 +46,11 @@ class Phase(Enum):
 
 
 class Switching(Part):
-    """Counts and collects rows for a front stage whose policy is the cache inequality.
-
-    Attributes
-    ----------
-    cycle
-        The number of the current scan, from 1 on (rc).
-    """
+    """Counts and collects rows for a front stage whose policy is the cache inequality."""
 
     def __init__(self, front_stage: FrontStage) -> None:
         self._front_stage = front_stage
-        self.cycle = 0
+        self.cycle = 0  # rc: the number of the current scan, from 1 on
         self._watched: KeySlots | None = None
         self._codes = np.empty(0, dtype=np.int64)
         self._row_count = np.empty(0, dtype=np.int32)  # s_count
@@ -67,14 +63,15 @@ class Switching(Part):
 
     def begin_cycle(self, window: FifoMultimap) -> None:
         """Begin a scan of R: Alg. 1, ll. 3-14, and ll. 42-51 once every tenth time."""
-        if self._front_stage.inequality is None:
+        cache, inequality = self._front_stage.cache, self._front_stage.inequality
+        if cache is None or inequality is None:
             return  # there is no room for a cache
         self.cycle += 1
-        self._front_stage.inequality.end_turn()
+        inequality.end_turn()
         if self.phase is Phase.INCREMENTING:
-            self._begin_counting(window)
+            self._begin_counting(window, cache, inequality)
         elif self.phase is Phase.SWITCHING:
-            self._begin_collecting(window)
+            self._begin_collecting(window, cache, inequality)
         else:
             self._move_in()
         if self.cycle % _EVICTION_CYCLES == 0:
@@ -93,9 +90,8 @@ class Switching(Part):
         elif self._collecting is not None:
             self._collecting.sets.add(owners[rows], run, rows)
 
-    def _begin_counting(self, window: FifoMultimap) -> None:
-        cache, inequality = self._front_stage.cache, self._front_stage.inequality
-        if cache is None or inequality is None or not self._front_stage.most_collected:
+    def _begin_counting(self, window: FifoMultimap, cache: RowCache, inequality: InequalityPolicy) -> None:
+        if not self._front_stage.most_collected:
             return
         codes, waiting = window.keys_with_at_least(1)
         hopeful = (cache.find(codes) < 0) & inequality.is_cheaper_cached(waiting, np.zeros_like(waiting))
@@ -121,9 +117,8 @@ class Switching(Part):
         self._watched = KeySlots(codes.size)
         self._watched.insert(codes)  # slots are positions: they are taken in order
 
-    def _begin_collecting(self, window: FifoMultimap) -> None:
-        cache, inequality = self._front_stage.cache, self._front_stage.inequality
-        if self._watched is None or cache is None or inequality is None:
+    def _begin_collecting(self, window: FifoMultimap, cache: RowCache, inequality: InequalityPolicy) -> None:
+        if self._watched is None:
             return
         waiting = window.count(self._codes)
         chosen = np.flatnonzero(inequality.is_cheaper_cached(waiting, self._row_count))
@@ -140,7 +135,7 @@ class Switching(Part):
         self._collecting = self._watched = None
 
     def empty_cache(self) -> None:
-        """Let all keys go, those on their way into the cache included."""
+        """Evict all keys, and give up those on their way into the cache."""
         if self._collecting is not None:
             self._collecting.sets.abandon()
         self._collecting = self._watched = None
@@ -150,14 +145,11 @@ class Switching(Part):
         if self._front_stage.cache is not None and self._front_stage.inequality is not None:
             self._front_stage.cache.evict(self._front_stage.inequality.no_longer_worth(self._front_stage.cache))
 
-    # --- state ------------------------------------------------------------------------------------------------------
-
     def state(self, *, exact: bool) -> SavedState:
         saved = SavedState()
         if exact:
-            saved.header.update(
-                cycle=self.cycle, watches=self._watched is not None, random=self._random.bit_generator.state
-            )
+            watches = self._watched is not None
+            saved.header.update(cycle=self.cycle, watches=watches, random=self._random.bit_generator.state)
             saved.put("codes", self._codes)
             saved.put("row_count", self._row_count)
             if self._collecting is not None:
