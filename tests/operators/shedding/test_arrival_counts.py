@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semistream.operators.shedding.arrival_counts import ArrivalCounts
+from semistream.operators.shedding.shed_store import ArrivalCounts
 
 
 def _int64(values: list[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

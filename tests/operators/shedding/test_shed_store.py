@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from semistream.core.errors import BrokenShedStore, OperatorMisuse
-from semistream.operators.shedding.shed_store import CallableStore, ShedStore, TakeTuples
-from semistream.operators.shedding.spool import DiskSpool
+from semistream.operators.shedding.shed_store import CallableStore, TakeTuples
+from semistream.operators.shedding.spool import DiskSpool, ShedStore
 
 SCHEMA = pa.schema([("k", pa.int64()), pa.field("text", pa.string(), nullable=False)])
 

@@ -21,8 +21,7 @@ import pyarrow as pa
 from semistream.cost.join_case import JoinCase
 from semistream.cost.key_distribution import KeyDistribution, poisson_at_least
 from semistream.cost.models.part_rates import increasing_root
-from semistream.operators.cache.cache_sizes import CacheSizes
-from semistream.operators.cache.cached_config import CachePolicyName, cached_columns
+from semistream.operators.cache.cached_config import CachePolicyName, CacheSizes, cached_columns
 from semistream.operators.cache.row_cache import CacheShape
 from semistream.operators.window.matching import PairFilter
 from semistream.state.tuple_store import TupleStore

@@ -27,8 +27,7 @@ import pyarrow as pa
 from semistream.core.metrics import Metrics
 from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
-from semistream.operators.cache.cache_sizes import CacheSizes
-from semistream.operators.cache.cached_config import CachedConfig, cached_columns
+from semistream.operators.cache.cached_config import CachedConfig, CacheSizes, cached_columns
 from semistream.operators.cache.policies.aging_policy import AgingPolicy
 from semistream.operators.cache.policies.cache_policy import CachePolicy
 from semistream.operators.cache.policies.inequality_policy import InequalityPolicy

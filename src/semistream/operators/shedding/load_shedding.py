@@ -50,10 +50,18 @@ import pyarrow as pa
 from semistream.core.errors import InvalidArgument
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import parse_bytes
-from semistream.operators.shedding.shed_store import CallableStore, PutTuples, ShedStore, TakeTuples, split_numbers
-from semistream.operators.shedding.spool import DiskSpool
+from semistream.operators.shedding.shed_store import CallableStore, PutTuples, TakeTuples, split_numbers
+from semistream.operators.shedding.spool import DiskSpool, ShedStore
 
-__all__ = ["ALL_STRATEGIES", "UPFRONT_STRATEGIES", "Decision", "LoadShedding", "SheddingConfig", "Strategy"]
+__all__ = [
+    "ALL_STRATEGIES",
+    "UPFRONT_STRATEGIES",
+    "Decision",
+    "LoadShedding",
+    "ShedStore",
+    "SheddingConfig",
+    "Strategy",
+]
 
 Strategy: TypeAlias = Literal["considering", "keep", "random"]
 _Destination: TypeAlias = Literal["disk", "drop"] | tuple[PutTuples, TakeTuples]

@@ -1,18 +1,22 @@
-"""Where shed tuples wait: the contract of every store, and a store behind two callables, for the network."""
+"""Shed tuples and their arrival numbers: as a column, as counts in fixed bytes, and behind two callables.
+
+The callables are for the network; `DiskSpool` is the store on disk. Both keep stream tuples and give each back once.
+"""
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import BrokenShedStore, OperatorMisuse
-from semistream.operators.shedding.arrival_counts import ArrivalCounts
 from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.storage.files.row_sizes import batch_overhead_bytes
 
-__all__ = ["CallableStore", "PutTuples", "ShedStore", "TakeTuples", "numbered", "split_numbers"]
+__all__ = ["ArrivalCounts", "CallableStore", "PutTuples", "TakeTuples", "numbered", "split_numbers"]
+
+_RANGES = 1024
 
 _Int64s = npt.NDArray[np.int64]
 
@@ -20,32 +24,65 @@ PutTuples: TypeAlias = Callable[[pa.RecordBatch], object]
 TakeTuples: TypeAlias = Callable[[int], pa.RecordBatch]
 
 
-class ShedStore(Protocol):
-    """Keeps stream tuples with their arrival numbers and gives each back once."""
+class ArrivalCounts:
+    """How many arrival numbers lie in each of 1,024 equal ranges, which widen by powers of two to cover all of them."""
 
-    num_rows: int
-    disk_bytes: int
+    def __init__(self) -> None:
+        self._counts: _Int64s = np.zeros(_RANGES, dtype=np.int64)
+        self._first = 0  # the range of the first count: range i holds numbers from i << shift on
+        self._shift = 0
+        self._total = 0
 
     @property
-    def memory_bytes(self) -> int: ...  # the same from the start to the end
+    def nbytes(self) -> int:
+        return self._counts.nbytes
 
     @property
-    def oldest_number(self) -> int | None:
-        """No tuple inside has a smaller arrival number; None if there is no tuple."""
+    def lower_bound(self) -> int | None:
+        """The start of the range with the smallest number inside; None if empty."""
+        if not self._total:
+            return None
+        return (self._first + int(np.flatnonzero(self._counts)[0])) << self._shift
 
-    def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
-        """Take rows from the front of ``batch`` and return how many; the others stay the caller's."""
+    def add(self, numbers: _Int64s) -> None:
+        if numbers.size == 0:
+            return
+        low, high = int(numbers.min()), int(numbers.max())
+        if not self._total or low >> self._shift < self._first or high >> self._shift >= self._first + _RANGES:
+            self._cover(low, high)
+        self._counts += np.bincount((numbers >> self._shift) - self._first, minlength=_RANGES)
+        self._total += numbers.size
 
-    def take(self, max_rows: int) -> tuple[pa.RecordBatch, _Int64s]:
-        """Remove and return up to ``max_rows`` rows; at least one unless the store is empty."""
+    def _cover(self, low: int, high: int) -> None:
+        """Move and widen the ranges to cover all numbers inside and those from ``low`` to ``high``."""
+        if not self._total:
+            self._shift = 0
+        occupied = np.flatnonzero(self._counts)
+        ranges, counts = self._first + occupied, self._counts[occupied]
+        if occupied.size:
+            low = min(low, int(ranges[0]) << self._shift)
+            high = max(high, int(ranges[-1]) << self._shift)
+        shift = self._shift
+        while (high >> shift) - (low >> shift) >= _RANGES:
+            shift += 1
+        self._counts[:] = 0
+        self._first = low >> shift
+        np.add.at(self._counts, (ranges >> (shift - self._shift)) - self._first, counts)
+        self._shift = shift
 
-    def state(self) -> pa.Table:
-        """Return all rows, with their numbers as last column, for a snapshot."""
-
-    def set_state(self, table: pa.Table) -> None:
-        """Take over the result of `state`, into an empty store."""
-
-    def close(self) -> None: ...
+    def remove(self, numbers: _Int64s) -> bool:
+        """Count numbers out; return False, and change nothing, if some cannot have been inside."""
+        if numbers.size == 0:
+            return True
+        ranges = (numbers >> self._shift) - self._first
+        if int(ranges.min()) < 0 or int(ranges.max()) >= _RANGES:
+            return False
+        gone = np.bincount(ranges, minlength=_RANGES)
+        if (gone > self._counts).any():
+            return False
+        self._counts -= gone
+        self._total -= numbers.size
+        return True
 
 
 class CallableStore:

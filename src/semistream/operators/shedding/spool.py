@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import SupportsIndex
+from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,12 @@ import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse, SpoolWriteFailed
 from semistream.core.sizes import format_bytes, parse_bytes
-from semistream.operators.shedding.arrival_counts import ArrivalCounts
-from semistream.operators.shedding.shed_store import numbered, split_numbers
+from semistream.operators.shedding.shed_store import ArrivalCounts, CallableStore, numbered, split_numbers
 from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.state.spill_file import HEADER_BYTES, SpillFile
 from semistream.storage.files.row_sizes import batch_overhead_bytes, row_bits
 
-__all__ = ["DiskSpool"]
+__all__ = ["DiskSpool", "ShedStore"]
 
 _SEGMENTS_AT_LEAST = 8  # in a full spool: only whole segments give space back
 _SEGMENT_ENTRY_BYTES = 256  # a SpillFile with its path
@@ -88,11 +87,13 @@ class DiskSpool:
 
     @property
     def oldest_number(self) -> int | None:
+        """No tuple inside has a smaller arrival number; None if there is no tuple."""
         return self._inside.lower_bound
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
     def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
+        """Take rows from the front of ``batch`` while they fit and return how many."""
         self._require_open("put")
         rows = numbered(batch, numbers, self._schema)
         bits_before: _Int64s = np.zeros(rows.num_rows + 1, dtype=np.int64)
@@ -174,6 +175,7 @@ class DiskSpool:
     # --- whole ------------------------------------------------------------------------------------------------------
 
     def state(self) -> pa.Table:
+        """Return all rows in the order of `take`, with their numbers as last column."""
         self._require_open("state")
         return pa.Table.from_batches(self._all_rows(), self._schema)
 
@@ -224,3 +226,6 @@ class DiskSpool:
         numbers = self.state().column(len(self._schema) - 1).to_numpy()
         assert len(numbers) == self.num_rows
         assert self.oldest_number is None if not self.num_rows else self.oldest_number <= numbers.min()
+
+
+ShedStore: TypeAlias = DiskSpool | CallableStore
