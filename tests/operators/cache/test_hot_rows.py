@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.core.saved_state import pack_state, unpack_state
-from semistream.operators.cache.hot_blocks import BlockStore, HotBlock, PrivateBlocks, SharedBlocks
+from semistream.operators.cache.hot_blocks import HotBlock, PrivateBlocks, SharedBlocks
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.storage.reading.raw_pages import JoinedPages, RowGather
 
@@ -36,7 +36,7 @@ def _row_sets(codes: _Int64s) -> tuple[_Int64s, pa.RecordBatch]:
 
 
 def _cache(
-    store: BlockStore | None = None, capacity_bytes: int = 400_000, processes: int = 1, owner: int = 5
+    store: SharedBlocks | None = None, capacity_bytes: int = 400_000, processes: int = 1, owner: int = 5
 ) -> HotRows:
     return HotRows(SCHEMA, capacity_bytes, 40, store or PrivateBlocks(), processes=processes, owner=owner)
 

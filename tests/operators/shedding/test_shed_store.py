@@ -9,7 +9,7 @@ import pytest
 
 from semistream.core.errors import BrokenShedStore, OperatorMisuse
 from semistream.operators.shedding.shed_store import CallableStore, TakeTuples
-from semistream.operators.shedding.spool import DiskSpool, ShedStore
+from semistream.operators.shedding.spool import DiskSpool
 
 SCHEMA = pa.schema([("k", pa.int64()), pa.field("text", pa.string(), nullable=False)])
 
@@ -50,7 +50,7 @@ def _answering(answer: Callable[[int], object]) -> CallableStore:
 
 def test_both_stores_are_shed_stores() -> None:
     with DiskSpool(SCHEMA) as spool:
-        stores: list[ShedStore] = [spool, _Network().store()]
+        stores: list[DiskSpool | CallableStore] = [spool, _Network().store()]
         for store in stores:
             assert store.put(_batch([1, 2, 3]), _numbers([7, 5, 6])) == 3
             assert (store.num_rows, store.oldest_number) == (3, 5)

@@ -184,19 +184,15 @@ class FrontStage(Part):
         at = 0
         while at < len(arrivals):
             at, filled = self.cache.pairs(tuples, cursors, at, out_tuples, out_rows)
-            for portion in self._delivery.portions(
-                self.cache.rows, out_rows[:filled], tuple_bytes, out_tuples[:filled]
-            ):
-                yield from self._join_pairs(arrivals, out_tuples[portion], out_rows[portion], matched)
+            found, rows = out_tuples[:filled], out_rows[:filled]
+            for portion in self._delivery.portions(self.cache.rows, rows, tuple_bytes, found):
+                yield from self._join_pairs(arrivals, found[portion], self.cache.take(rows[portion]), matched)
 
     def _join_pairs(
-        self, arrivals: Arrivals, tuples: _Int32s, rows: _Int32s, matched: npt.NDArray[np.bool_]
+        self, arrivals: Arrivals, tuples: _Int32s, master: pa.RecordBatch, matched: npt.NDArray[np.bool_]
     ) -> Iterator[pa.RecordBatch]:
-        assert self.cache is not None
-        master = self.cache.take(rows)
         if not self._filter.is_trivial:
-            asking = pa.array(tuples)
-            positions = pa.array(np.arange(rows.size))
+            asking, positions = pa.array(tuples), pa.array(np.arange(tuples.size))
             keep = self._filter.matches(master, positions, lambda name: arrivals.batch.column(name).take(asking))
             tuples, master = tuples[keep], master.filter(pa.array(keep))
         matched[tuples] = True
@@ -297,10 +293,8 @@ class FrontStage(Part):
     def state(self, *, exact: bool) -> SavedState:
         saved = SavedState()
         if exact:
-            varlen = self._sizes.varlen
-            saved.header.update(
-                cache_bytes=self.cache_bytes, is_too_small=self._is_too_small, varlen=[varlen.mean, varlen.largest]
-            )
+            varlen = [self._sizes.varlen.mean, self._sizes.varlen.largest]
+            saved.header.update(cache_bytes=self.cache_bytes, is_too_small=self._is_too_small, varlen=varlen)
             if self.cache is not None and self._policy is not None:
                 saved.put_part("rows", self.cache.state())
                 saved.put_part("policy", self._policy.state())

@@ -18,7 +18,6 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ import xxhash
 from semistream.kernels.hashing.range_index import LINE_BYTES, build_ranges, find_ranges, lines_for
 from semistream.storage.reading.raw_pages import PageShape
 
-__all__ = ["BlockStore", "HotBlock", "PrivateBlocks", "SharedBlocks", "index_bytes_for"]
+__all__ = ["HotBlock", "PrivateBlocks", "SharedBlocks", "index_bytes_for"]
 
 _MAGIC = 0x54534D53
 _FORMAT = 1
@@ -192,6 +191,3 @@ class SharedBlocks:
             return np.frombuffer(mmap.mmap(file, nbytes), dtype=np.uint8)
         finally:
             os.close(file)
-
-
-BlockStore: TypeAlias = PrivateBlocks | SharedBlocks

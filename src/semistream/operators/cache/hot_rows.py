@@ -20,7 +20,7 @@ from semistream.core.saved_state import SavedState
 from semistream.kernels.hashing.frequency_sketch import FrequencySketch
 from semistream.kernels.hashing.range_index import group_by_part
 from semistream.kernels.pages.page_search import rows_of_ranges
-from semistream.operators.cache.hot_blocks import BlockStore, HotBlock, PrivateBlocks, index_bytes_for
+from semistream.operators.cache.hot_blocks import HotBlock, PrivateBlocks, SharedBlocks, index_bytes_for
 from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
 
 __all__ = ["HotRows", "RowRanges"]
@@ -75,7 +75,7 @@ class HotRows:
         schema: pa.Schema,
         capacity_bytes: int,  # the most memory of all blocks and the sketch
         row_bytes: float,  # about, for the number of counters
-        store: BlockStore,
+        store: PrivateBlocks | SharedBlocks,
         *,
         processes: int = 1,  # that share the blocks
         owner: int = 0,  # a number for the table, its version and the columns: blocks of another one are not used

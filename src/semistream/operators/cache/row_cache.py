@@ -152,8 +152,8 @@ class RowCache:
         self.rows.free(freed)
         self.free_rows += freed.size
 
-    def put(self, batch: pa.RecordBatch) -> _Int32s:
-        """Store as many rows from the front of ``batch`` as fit; return their slots."""
+    def put(self, batch: pa.RecordBatch, owners: _Int32s, first: _Int32s, count: _Int32s) -> int:
+        """Store as many rows from the front of ``batch`` as fit, in the chains of their owners; return how many."""
         batch = batch.slice(0, self.free_rows)
         batch = batch.slice(0, self.rows.fitting_rows(batch))
         if self.rows.needs_compaction(batch):
@@ -162,15 +162,13 @@ class RowCache:
         self._first_free = take_free(self._next_row.values, self._first_free, slots)
         self.free_rows -= slots.size
         self.rows.put(slots, batch)
-        return slots
+        chain_rows(self._next_row.values, first, count, owners[: slots.size], slots)
+        return slots.size
 
     def _live_rows(self) -> _Int32s:
         is_free = np.zeros(self._next_row.values.size, dtype=np.bool_)
         free_slots(self._next_row.values, self._first_free, is_free)
         return np.flatnonzero(~is_free).astype(np.int32)
-
-    def chain(self, first: _Int32s, count: _Int32s, owners: _Int32s, slots: _Int32s) -> None:
-        chain_rows(self._next_row.values, first, count, owners, slots)
 
     def insert(self, codes: _Int64s, first: _Int32s, count: _Int32s) -> _Int32s:
         entries = self.keys.insert(codes)
@@ -194,13 +192,9 @@ class RowCache:
     def _resize_rows(self, shape: CacheShape) -> None:
         moves = Moves.of(max(0, min(self.used_rows, self.shape.rows - shape.rows)))
         if shape.rows < self.shape.rows:
+            next_row, first_row = self._next_row.values, self._first_row.values
             self._first_free, moved = give_up_slots(
-                self._next_row.values,
-                self._first_row.values,
-                self._first_free,
-                shape.rows,
-                moves.from_slots,
-                moves.to_slots,
+                next_row, first_row, self._first_free, shape.rows, moves.from_slots, moves.to_slots
             )
             moves = Moves(moves.from_slots[:moved], moves.to_slots[:moved])
         self._next_row.resize(shape.rows)
@@ -302,9 +296,9 @@ class RowSets:
     def _add_portion(self, owners: _Int32s, columns: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]) -> None:
         wanted = ~self.given_up[owners]  # a portion before may have given one up
         owners, rows = owners[wanted], rows[wanted]
-        slots = self._cache.put(columns.take(pa.array(rows[: self._cache.free_rows])))
-        self._cache.chain(self._first_row, self.row_count, owners[: slots.size], slots)
-        self.give_up(np.unique(owners[slots.size :]))
+        batch = columns.take(pa.array(rows[: self._cache.free_rows]))
+        stored = self._cache.put(batch, owners, self._first_row, self.row_count)
+        self.give_up(np.unique(owners[stored:]))
 
     def give_up(self, owners: npt.NDArray[np.signedinteger]) -> None:
         """Free the rows of these keys and collect no more of them."""

@@ -51,17 +51,9 @@ from semistream.core.errors import InvalidArgument
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import parse_bytes
 from semistream.operators.shedding.shed_store import CallableStore, PutTuples, TakeTuples, split_numbers
-from semistream.operators.shedding.spool import DiskSpool, ShedStore
+from semistream.operators.shedding.spool import DiskSpool
 
-__all__ = [
-    "ALL_STRATEGIES",
-    "UPFRONT_STRATEGIES",
-    "Decision",
-    "LoadShedding",
-    "ShedStore",
-    "SheddingConfig",
-    "Strategy",
-]
+__all__ = ["ALL_STRATEGIES", "UPFRONT_STRATEGIES", "Decision", "LoadShedding", "SheddingConfig", "Strategy"]
 
 Strategy: TypeAlias = Literal["considering", "keep", "random"]
 _Destination: TypeAlias = Literal["disk", "drop"] | tuple[PutTuples, TakeTuples]
@@ -168,7 +160,12 @@ class LoadShedding:
         self._message_bytes = message_bytes
         self._random = np.random.default_rng(config.seed)
         self._unplaced: tuple[pa.RecordBatch, _Int64s] | None = None  # out of the store, and found no room
-        self._store = _make_store(config, schema, message_bytes)
+        self._store: DiskSpool | CallableStore | None = None  # where tuples are dropped there is none
+        if config.to == "disk":
+            self._store = DiskSpool(schema, config.directory, config.spool_bytes, message_bytes=message_bytes)
+        elif config.to != "drop":
+            put, take = config.to
+            self._store = CallableStore(schema, put=put, take=take, message_bytes=message_bytes)
 
     @property
     def tuples_inside(self) -> int:
@@ -275,14 +272,8 @@ class LoadShedding:
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state(self) -> SavedState:
-        saved = SavedState(
-            {
-                "tuples_shed": self.tuples_shed,
-                "tuples_reloaded": self.tuples_reloaded,
-                "tuples_dropped": self.tuples_dropped,
-                "random": self._random.bit_generator.state,
-            }
-        )
+        saved = SavedState({"tuples_shed": self.tuples_shed, "tuples_reloaded": self.tuples_reloaded})
+        saved.header.update(tuples_dropped=self.tuples_dropped, random=self._random.bit_generator.state)
         if self._store is not None:
             saved.put_table("shed", self._store.state())
         if self._unplaced is not None:
@@ -324,12 +315,3 @@ class LoadShedding:
     def _check(self) -> None:
         assert self.tuples_shed == self.tuples_reloaded + self.tuples_dropped + self.tuples_inside
         assert (self.oldest_number is None) == (self.tuples_inside == 0)
-
-
-def _make_store(config: SheddingConfig, schema: pa.Schema, message_bytes: int) -> ShedStore | None:
-    if config.to == "drop":
-        return None
-    if config.to == "disk":
-        return DiskSpool(schema, config.directory, config.spool_bytes, message_bytes=message_bytes)
-    put, take = config.to
-    return CallableStore(schema, put=put, take=take, message_bytes=message_bytes)

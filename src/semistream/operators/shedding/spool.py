@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import SupportsIndex, TypeAlias
+from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse, SpoolWriteFailed
 from semistream.core.sizes import format_bytes, parse_bytes
-from semistream.operators.shedding.shed_store import ArrivalCounts, CallableStore, numbered, split_numbers
+from semistream.operators.shedding.shed_store import ArrivalCounts, numbered, split_numbers
 from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.state.spill_file import HEADER_BYTES, SpillFile
 from semistream.storage.files.row_sizes import batch_overhead_bytes, row_bits
 
-__all__ = ["DiskSpool", "ShedStore"]
+__all__ = ["DiskSpool"]
 
 _SEGMENTS_AT_LEAST = 8  # in a full spool: only whole segments give space back
 _SEGMENT_ENTRY_BYTES = 256  # a SpillFile with its path
@@ -226,6 +226,3 @@ class DiskSpool:
         numbers = self.state().column(len(self._schema) - 1).to_numpy()
         assert len(numbers) == self.num_rows
         assert self.oldest_number is None if not self.num_rows else self.oldest_number <= numbers.min()
-
-
-ShedStore: TypeAlias = DiskSpool | CallableStore
