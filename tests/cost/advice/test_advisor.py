@@ -25,7 +25,7 @@ from semistream.core.semantics import JoinSpec
 from semistream.cost import model
 from semistream.cost.advice import advisor, auto_choice
 from semistream.cost.advice.advice import Advice
-from semistream.cost.advice.usable_algorithms import why_unusable
+from semistream.cost.advice.alternatives import why_unusable
 from semistream.cost.calibration.calibration_file import clock_named
 from semistream.cost.clock import HDD, AlgorithmFactors, CostFactors, by_partition
 from semistream.cost.loop import Loop

@@ -10,7 +10,7 @@ import pytest
 
 from semistream.core.errors import EmptyTable, InvalidArgument, NotCalibrated, SchemaMismatch, UnknownColumn
 from semistream.cost.calibration import calibrate as calibration
-from semistream.cost.calibration import trial_run, yardstick
+from semistream.cost.calibration import yardstick
 from semistream.cost.calibration.calibrate import calibrate
 from semistream.cost.calibration.calibration_file import (
     Calibration,
@@ -33,7 +33,7 @@ LOOP = Loop(cached_tuples=5, disk_tuples=20, master_rows=500, results=24, reads=
 @pytest.fixture
 def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_WARM_UP_S", 0.0), ("_MOST_WARM_UP_S", 0.01), ("_SLICE_S", 0.0), ("_SLICES", 3)):
-        monkeypatch.setattr(trial_run, name, value)
+        monkeypatch.setattr(calibration, name, value)
     for name in ("_WARM_UP_S", "_MEASURED_S"):
         monkeypatch.setattr(yardstick, name, 0.001)
 

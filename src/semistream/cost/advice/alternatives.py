@@ -13,17 +13,19 @@ from semistream.core.semantics import JoinSpec
 from semistream.core.sizes import format_bytes
 from semistream.cost.advice.advice import Alternative
 from semistream.cost.advice.tuner import SettingSearch, least_budget, least_memory
-from semistream.cost.advice.usable_algorithms import why_unusable
 from semistream.cost.clock import Clock
 from semistream.cost.join_case import JoinCase, Layout, StreamShape, TableShape
 from semistream.cost.model import model_names
+from semistream.operators import algorithm
+from semistream.state.tuple_store import TupleStore
 from semistream.storage import MasterTable
 
-__all__ = ["PAGE_SIZES", "Found", "TableForm", "Target", "find_alternatives", "ranked", "table_forms"]
+__all__ = ["PAGE_SIZES", "Found", "TableForm", "Target", "find_alternatives", "ranked", "table_forms", "why_unusable"]
 
 PAGE_SIZES = (8 << 10, 16 << 10, 64 << 10, 256 << 10)
 
 _SCAN_WHATEVER_THE_ORDER = ("cmeshjoin", "meshjoin")
+_CACHING = ("chybridjoin", "cinlj", "cmeshjoin", "ssbj", "sweepjoin")
 _GOOD_WITHIN = 0.05
 _PREFERRED_WITHIN = 0.05  # the table as it is may be worse by so much, and still goes first
 
@@ -166,3 +168,23 @@ def _is_about_as_good(alternative: Alternative, best: Alternative) -> bool:
         assert best.least_memory_bytes is not None
         return alternative.least_memory_bytes <= best.least_memory_bytes * (1 + _PREFERRED_WITHIN)
     return alternative.tuples_per_s >= best.tuples_per_s * (1 - _PREFERRED_WITHIN)
+
+
+def why_unusable(name: str, spec: JoinSpec, layout: Layout, *, on_key: bool) -> str | None:
+    """Return why an algorithm cannot run a join, or None when it can.
+
+    ``on_key`` says whether the join compares the columns by which the table is, or would be, sorted.
+    """
+    chosen = algorithm(name)
+    if not spec.stream_keys and not chosen.takes_conditions:
+        return "it needs columns to compare for equality"
+    if layout not in chosen.layouts:
+        return f"it looks keys up, which a table with layout {layout!r} has no index for"
+    if "heap" not in chosen.layouts and not on_key:
+        return "it finds rows by the table's key, and the join compares other columns"
+    if chosen.has_window and not all(map(TupleStore.supports, spec.stream_schema.types)):
+        return "lists, maps and structs of the stream cannot wait in its window"
+    needed = (spec.master_schema.field(column).type for column in spec.needed_master_columns)
+    if name in _CACHING and not all(map(TupleStore.supports, needed)):
+        return "lists, maps and structs of the table cannot be cached: leave them out of the columns wanted"
+    return None

@@ -6,7 +6,7 @@ from contextlib import suppress
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated, UnsupportedType
 from semistream.core.semantics import JoinSpec
 from semistream.cost.advice.advisor import ASSUMED_SKEW
-from semistream.cost.advice.usable_algorithms import why_unusable
+from semistream.cost.advice.alternatives import why_unusable
 from semistream.cost.calibration.calibration_file import load_calibration
 from semistream.cost.clock import Clock
 from semistream.cost.join_case import JoinCase, Layout, StreamShape, TableShape

@@ -61,7 +61,6 @@ def estimate_stream(
     *,
     rows_per_key: float = 1.0,
     most_tuples: int = _MOST_TUPLES,
-    seed: int = 0,
 ) -> StreamEstimate:
     """Return the estimate of a stream from a sample: tuples as they came, or picked at random.
 
@@ -73,8 +72,7 @@ def estimate_stream(
     missing_share, exponent = sample.null_share, 0.0
     keys = KeyDistribution.zipf(1, 0.0)
     if sample.counts.size:
-        rng = np.random.default_rng(seed)
-        absent = _absent_share(table, spec, sample, rows_per_key, rng)
+        absent = _absent_share(table, spec, sample, rows_per_key, np.random.default_rng(0))
         missing_share += (1 - sample.null_share) * absent
         keys_of_table = table.num_rows / rows_per_key
         keys, exponent = _distribution(sample.counts, round(keys_of_table / max(1 - absent, 0.5)))

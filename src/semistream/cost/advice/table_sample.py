@@ -31,9 +31,9 @@ class TableSample:
     sorted_by_key: bool  # rows of a key lie side by side, because the table is clustered by these columns
 
     @staticmethod
-    def read(table: MasterTable, keys: Sequence[str], *, most_bytes: int, seed: int = 0) -> "TableSample":
+    def read(table: MasterTable, keys: Sequence[str], *, most_bytes: int) -> "TableSample":
         """Return the keys of up to ``most_bytes`` of pages; ``keys`` are the columns that a join compares."""
-        runs = sampled_runs(table, most_bytes, np.random.default_rng(seed), _RUN_PAGES)
+        runs = sampled_runs(table, most_bytes, np.random.default_rng(0), _RUN_PAGES)
         sorted_by_key = table.layout == "clustered" and table.is_key(keys)
         order = table.key if sorted_by_key else tuple(keys)  # a hash depends on the order of its columns
         coder = KeyCoder(order, [table.schema.field(name).type for name in order])

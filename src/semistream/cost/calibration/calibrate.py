@@ -6,10 +6,12 @@ other. It counts its work, and the factors are those that explain best how long 
 as this one was half of the time: a `Yardstick` tells.
 """
 
+import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,15 +21,25 @@ import pyarrow as pa
 
 from semistream._version import __version__
 from semistream.core.errors import EmptyTable, InvalidArgument, SemistreamError
+from semistream.core.metrics import Metrics
 from semistream.core.semantics import JoinSpec
 from semistream.cost.calibration.calibration_file import Calibration, core_count, cpu_model
 from semistream.cost.calibration.factor_fit import CountedWork, fit_factors
 from semistream.cost.calibration.sampled_pages import SAMPLE_BYTES, staged_sample
-from semistream.cost.calibration.trial_join import TrialStream, absent_keys, keys_of, trial_operator, trial_schema
-from semistream.cost.calibration.trial_run import LOOKUPS, run_trial
+from semistream.cost.calibration.stopwatch import Aside
+from semistream.cost.calibration.trial_join import (
+    TrialJoin,
+    TrialStream,
+    absent_keys,
+    keys_of,
+    trial_operator,
+    trial_schema,
+)
 from semistream.cost.calibration.yardstick import Yardstick
 from semistream.cost.clock import AlgorithmFactors, CostFactors, by_partition
+from semistream.cost.loop import Loop, searches_of
 from semistream.operators import algorithm, algorithm_names
+from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable
 
 __all__ = ["MEMORY_SHARES", "SKEWS", "calibrate"]
@@ -50,6 +62,15 @@ _MOST_SCANNED_BYTES = 512 << 20
 _SMALL_PAGES_SAMPLE_BYTES = 12 << 20
 _SMALL_PAGE = 1 / 4
 _LEAST_PAGE_BYTES = 4 << 10
+
+_WARM_UP_S = 0.2
+_CYCLES = 2.2  # in the first the window fills, in the second a cache learns
+_MOST_WARM_UP_S = 2.0
+_SLICES = 5
+_SLICE_S = 0.08
+_MOST_PENDING_LOOKUPS = 1 << 12  # enough to keep an operator busy that looks up its next tuples
+_LOOKUPS = ("inlj", "cinlj")  # algorithms that look up one tuple after the other
+_SEARCHING = (*_LOOKUPS, "sweepjoin")
 
 
 def calibrate(
@@ -174,7 +195,7 @@ class _Trials:
         for table, options in self._ways(name):
             low, middle, high = self._budgets(table)
             few, many = self._settings(name, table, middle)
-            lookups = many if name in LOOKUPS else {}  # one of their steps takes as long as a trial
+            lookups = many if name in _LOOKUPS else {}  # one of their steps takes as long as a trial
             yield _Trial(name, table, low, rare, 0.0, {**options, **lookups})
             yield _Trial(name, table, middle, rare, 0.0, {**options, **few})
             yield _Trial(name, table, middle, rare, 0.0, {**options, **many})
@@ -198,7 +219,7 @@ class _Trials:
         if "b" in algorithm(name).option_names:
             # The disk buffer is held about three times.
             return {"b": 1}, {"b": max(2, int(memory_bytes * _LARGE_READ_SHARE / 3 / table.page_bytes))}
-        few, many = _LOOKUP_TUPLES if name in LOOKUPS else _WINDOW_TUPLES
+        few, many = _LOOKUP_TUPLES if name in _LOOKUPS else _WINDOW_TUPLES
         return {"w": few}, {"w": many}
 
     def _budgets(self, table: MasterTable) -> list[int]:
@@ -217,7 +238,56 @@ class _Trials:
         stream = TrialStream(self.schema, keys, trial.skew, self.rng, absent, trial.absent_share)
         spec = JoinSpec.resolve(self.schema, trial.table.schema, list(trial.table.key))
         with trial_operator(trial.algorithm, trial.table, spec, trial.memory_bytes, trial.options) as op:
-            return run_trial(op, stream, self.yardstick)
+            return _run_trial(op, stream, self.yardstick)
+
+
+def _run_trial(op: StepOperator, stream: TrialStream, yardstick: Yardstick) -> list[CountedWork]:
+    """Warm the operator up and return its work in a few equal slices, without the fastest and the slowest.
+
+    The yardstick is measured between them. An operator is warm when every tuple has met all that it waits for: after a
+    whole scan, or a moment where a step answers all that it reads.
+    """
+    trial = TrialJoin(op, stream, _MOST_PENDING_LOOKUPS if op.name in _LOOKUPS else None)
+    steps = max(1, round(_SLICE_S / _warm_up(trial)))
+    slices: list[CountedWork] = []
+    before_s = yardstick.measure()
+    for _ in range(_SLICES):
+        work = _slice(trial, steps)
+        after_s = yardstick.measure()
+        slices.append(work._replace(yardstick_s=(before_s + after_s) / 2))
+        before_s = after_s
+    slices.sort(key=lambda work: work.elapsed_s / work.yardstick_s)
+    return slices[1:-1]
+
+
+def _warm_up(trial: TrialJoin) -> float:
+    """Compile, fill the window, let the cache learn, and return the seconds of a step."""
+    trial.step()
+    # CPU time: on a busy machine as much is done as on a quiet one.
+    trial.stream.making = Aside()
+    began_s = time.thread_time()
+    cycle = trial.op.steps_per_cycle or 0
+    steps: list[float] = []
+    while True:
+        step_began_s, making_s = time.thread_time(), trial.stream.making.cpu_s
+        trial.step()
+        now_s = time.thread_time()
+        steps.append(now_s - step_began_s - (trial.stream.making.cpu_s - making_s))
+        ran_s = now_s - began_s - trial.stream.making.cpu_s
+        if (len(steps) >= _CYCLES * cycle and ran_s >= _WARM_UP_S) or ran_s >= _MOST_WARM_UP_S:
+            return max(1e-6, statistics.median(steps[-100:]))
+
+
+def _slice(trial: TrialJoin, steps: int) -> CountedWork:
+    op = trial.op
+    before = Metrics(**op.metrics.as_dict())
+    worked_s = trial.worked_s(steps)
+    counted = op.metrics.since(before)
+    loop = Loop.counted(counted, op.table.num_rows / op.table.num_pages, counted.steps)
+    if op.name in _SEARCHING:
+        page_bytes = op.table.num_bytes / op.table.num_pages
+        loop = replace(loop, searches=searches_of(loop.pages, page_bytes, op.memory().components["disk buffer"]))
+    return CountedWork(counted.steps, loop, worked_s)
 
 
 def _median_error(factors: AlgorithmFactors, works: list[CountedWork]) -> float:
