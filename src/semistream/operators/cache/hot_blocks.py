@@ -52,8 +52,8 @@ class HotBlock:
         header = _header(raw)
         lines = int(header[_LINES])
         self.raw = raw
-        self.nbytes = int(raw.size)
         self.num_keys = int(header[_KEYS])
+        self.nbytes = int(raw.size) if self.num_keys else 0  # one without keys stands for a block to come
         self.num_rows = int(header[_ROWS])
         self.floor = int(header[_FLOOR]) & _MOST_SEEN  # the count of the best key without room; 0 if the block had room
         self.built_at = int(header[_FLOOR]) >> 8  # how often the counts had been halved

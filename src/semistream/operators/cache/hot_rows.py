@@ -81,7 +81,6 @@ class HotRows:
         owner: int = 0,  # a number for the table, its version and the columns: blocks of another one are not used
     ) -> None:
         self.shape = PageShape(schema)
-        self._no_rows = self.shape.serialised(pa.RecordBatch.from_pylist([], schema=schema))
         self.processes = processes
         self._owner = owner
         self._store = store
@@ -90,7 +89,9 @@ class HotRows:
         self._sketch = FrequencySketch(counters, sample, store.counters(FrequencySketch.bytes_for(counters)))
         self._blocks_bytes, self.num_blocks = _blocks_in(capacity_bytes, row_bytes)
         self._block_bytes = self._blocks_bytes // self.num_blocks
-        self._blocks: list[HotBlock | None] = [None] * self.num_blocks
+        no_keys = np.empty(0, dtype=np.int64)
+        empty = HotBlock.build(no_keys, no_keys, pa.RecordBatch.from_pylist([], schema=schema), owner=owner)
+        self._blocks = [HotBlock(empty, self.shape)] * self.num_blocks
         self._waiting: list[_Waiting] = []
         self._most_waiting_bytes = _most_waiting_bytes(self._blocks_bytes, processes)
         self._is_crowded = False
@@ -145,7 +146,7 @@ class HotRows:
 
     @property
     def _kept_bytes(self) -> int:
-        return sum(block.nbytes for block in self._blocks if block is not None)
+        return sum(block.nbytes for block in self._blocks)
 
     @property
     def waiting_bytes(self) -> int:
@@ -154,7 +155,7 @@ class HotRows:
 
     @property
     def num_keys(self) -> int:
-        return sum(block.num_keys for block in self._blocks if block is not None)
+        return sum(block.num_keys for block in self._blocks)
 
     def refresh(self) -> None:
         """Use the blocks that this or another process built since the last time."""
@@ -173,7 +174,7 @@ class HotRows:
         bounds, places = self._by_block(codes, np.arange(codes.size) if valid is None else np.flatnonzero(valid))
         for number, found in enumerate(self._blocks):
             here = places[bounds[number] : bounds[number + 1]]
-            if found is not None and here.size:
+            if found.num_keys and here.size:
                 found.find(codes, here, first, count)
                 block[here] = number
         return RowRanges(block, first, count)
@@ -186,12 +187,11 @@ class HotRows:
 
     def pages(self) -> list[RawPages]:
         """Return the rows of every block."""
-        return [self._no_rows if block is None else block.pages for block in self._blocks]
+        return [block.pages for block in self._blocks]
 
     def row_bases(self) -> _Int64s:
         """Return the first row of each block when all rows are numbered through, and their total."""
-        rows = [0 if block is None else block.num_rows for block in self._blocks]
-        return np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
+        return np.concatenate([[0], np.cumsum([block.num_rows for block in self._blocks], dtype=np.int64)])
 
     def record(self, codes: _Int64s) -> None:
         """Count keys that came, cached or not."""
@@ -200,7 +200,7 @@ class HotRows:
 
     def worth_caching(self, codes: _Int64s) -> _Int64s:
         """Return the positions of keys that come often enough to be cached, best first; none is cached yet."""
-        floors = np.array([0 if block is None else self._floor(block) for block in self._blocks])
+        floors = np.array([self._floor(block) for block in self._blocks])
         bounds, places = self._by_block(codes, np.arange(codes.size))
         floor_of = np.empty(codes.size, dtype=np.int64)
         floor_of[places] = np.repeat(floors, np.diff(bounds))
@@ -252,8 +252,7 @@ class HotRows:
         most_bytes = self._most_replaced_bytes()
         replaced_bytes = 0
         while replaced_bytes < most_bytes:
-            block = self._blocks[self._next_block]
-            replaced_bytes += 0 if block is None else block.nbytes
+            replaced_bytes += self._blocks[self._next_block].nbytes
             with suppress(OSError):  # a cache that cannot be kept costs time, never rows
                 self._build(self._next_block)
             self._next_block = (self._next_block + 1) % self.num_blocks
@@ -280,7 +279,7 @@ class HotRows:
                 return
             self._refresh(number)  # another process may just have built it
             sources, sets = self._candidates(number)
-            if len(sources) == 1 and self._blocks[number] is not None:
+            if len(sources) == 1:
                 return
             raw = self._assemble(sources, *self._chosen(sources, sets))
             if raw is not None:
@@ -291,12 +290,9 @@ class HotRows:
 
         The rows of the array are code, first row, number of rows, and which of the sources has them.
         """
-        sources: list[RawPages] = []
-        parts = [np.empty((4, 0), dtype=np.int64)]
         block = self._blocks[number]
-        if block is not None:
-            sources.append(block.pages)
-            parts.append(np.stack([*block.keys(), np.zeros(block.num_keys, dtype=np.int64)]))
+        sources = [block.pages]
+        parts = [np.stack([*block.keys(), np.zeros(block.num_keys, dtype=np.int64)])]
         for waiting in self._waiting:
             here = waiting.places[waiting.bounds[number] : waiting.bounds[number + 1]]
             if here.size:
@@ -349,13 +345,13 @@ class HotRows:
                 "next_block": self._next_block,
                 "blocks_to_build": self._blocks_to_build,
                 "credit_bytes": self._credit_bytes,
-                "blocks": [number for number, block in enumerate(self._blocks) if block is not None],
+                "blocks": [number for number, block in enumerate(self._blocks) if block.num_keys],
                 "waiting": [waiting.nbytes for waiting in self._waiting],
             }
         )
         saved.put_part("sketch", self._sketch.state())
         for number, block in enumerate(self._blocks):
-            if block is not None:
+            if block.num_keys:
                 saved.put(f"block {number}", block.raw)
         for at, waiting in enumerate(self._waiting):
             saved.put(f"codes {at}", waiting.sets[0])
@@ -380,7 +376,8 @@ class HotRows:
     def _check(self) -> None:
         assert self.waiting_bytes <= self._most_waiting_bytes
         for block in self._blocks:
-            assert block is None or (block.nbytes <= self._block_bytes and HotBlock.is_sound(block.raw, self._owner))
+            assert block.nbytes <= self._block_bytes
+            assert HotBlock.is_sound(block.raw, self._owner)
 
 
 def _num_counters(capacity_bytes: int, row_bytes: float) -> int:
