@@ -91,11 +91,10 @@ class HotBlock:
         """Write the first row and the number of rows of the keys at these places; -1 rows for an absent key."""
         find_ranges(self._codes, self._ranges, wanted, places, firsts, counts)
 
-    def keys(self) -> tuple[_Int64s, _Int64s, _Int64s]:
-        """Return the code, first row and number of rows of every key."""
+    def keys(self) -> _Int64s:
+        """Return the code, first row and number of rows of every key, as the rows of an array."""
         full = self._ranges[:, 1] >= 0
-        ranges = self._ranges[full].astype(np.int64)
-        return self._codes[full], ranges[:, 0], ranges[:, 1]
+        return np.vstack([self._codes[full], self._ranges[full].T])
 
 
 def _header(raw: _Bytes) -> _Int64s:

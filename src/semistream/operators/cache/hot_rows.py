@@ -290,15 +290,14 @@ class HotRows:
 
         The rows of the array are code, first row, number of rows, and which of the sources has them.
         """
-        block = self._blocks[number]
-        sources = [block.pages]
-        parts = [np.stack([*block.keys(), np.zeros(block.num_keys, dtype=np.int64)])]
+        sources, parts = [self._blocks[number].pages], [self._blocks[number].keys()]
         for waiting in self._waiting:
             here = waiting.places[waiting.bounds[number] : waiting.bounds[number + 1]]
             if here.size:
-                parts.append(np.stack([*waiting.sets[:, here], np.full(here.size, len(sources))]))
                 sources.append(waiting.pages)
-        sets = np.concatenate(parts, axis=1)
+                parts.append(np.take(waiting.sets, here, axis=1))
+        source_of = np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
+        sets = np.vstack([np.concatenate(parts, axis=1), source_of])
         _, once = np.unique(sets[0], return_index=True)
         return sources, np.take(sets, once, axis=1)
 
