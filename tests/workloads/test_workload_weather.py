@@ -1,4 +1,4 @@
-"""Weather reports: synthetic ones, and the reader of the archive."""
+"""Synthetic weather reports."""
 
 import itertools
 import tracemalloc
@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from semistream.core.errors import InvalidArgument, MissingData, SchemaMismatch
-from semistream.workloads import cloud_report_workload, cloud_reports, weather
-from semistream.workloads.datasets.cloud_reports import CLOUD_REPORT_SCHEMA, COLUMNS
+from semistream.core.errors import InvalidArgument
+from semistream.workloads import weather
 from semistream.workloads.generated.weather import LONGITUDES, longitude_shares
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "ship_weather" / "ship_reports.parquet"
@@ -87,90 +86,3 @@ def test_the_profile_is_that_of_the_real_reports() -> None:
     assert np.count_nonzero(shares) == np.count_nonzero(measured)
     assert np.abs(np.cumsum(shares) - np.cumsum(measured)).max() < 0.005
     assert np.dot(shares, shares) == pytest.approx(np.dot(measured, measured), rel=0.03)
-
-
-# Columns of the archive, with a bar between them.
-FIRST = "82|12|01|00|1|-3350| 1825|68816|1| 3|7| 5| 4| 5| 7|-1|300|900|2|9| 0| 512|-110".replace("|", "")
-OTHER = "91|11|30|21|0| 9000|36000|01000|2|-1|0|-1|-1|-1|-1|-1|900|900|9|9|10|-900|  17".replace("|", "")
-
-
-def test_a_line_has_56_characters() -> None:
-    assert sum(column.width for column in COLUMNS) == len(FIRST) == len(OTHER) == 56
-
-
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-@pytest.mark.parametrize("more", ["", "10132 50180 250 3010120"])
-@pytest.mark.parametrize("last_newline", [True, False])
-def test_reports_are_read_from_their_columns(tmp_path: Path, newline: str, more: str, last_newline: bool) -> None:
-    path = tmp_path / "DEC82L"
-    more = more.ljust(24) if more else ""
-    text = FIRST + more + newline + OTHER + more + (newline if last_newline else "")
-    path.write_bytes(text.encode())
-    first, other = cloud_reports([path]).read_all().to_pylist()
-    assert str(first.pop("time")) == "1982-12-01 00:00:00"
-    assert first == {
-        "sky_brightness": 1,
-        "lat": -3350,
-        "lon": 1825,
-        "station": 68816,
-        "land_or_ocean": 1,
-        "present_weather": 3,
-        "total_cover": 7,
-        "lower_amount": 5,
-        "lower_base_height": 4,
-        "low_type": 5,
-        "middle_type": 7,
-        "high_type": None,
-        "middle_amount": 300,
-        "high_amount": None,
-        "middle_visible_amount": 2,
-        "high_visible_amount": None,
-        "change_code": 0,
-        "solar_altitude": 512,
-        "lunar_illuminance": -110,
-    }
-    assert str(other["time"]) == "1991-11-30 21:00:00"
-    assert [other[name] for name in ("lon", "lat", "station", "change_code")] == [36000, 9000, 1000, 10]
-    assert [other[name] for name in ("solar_altitude", "lunar_illuminance")] == [-900, 17]
-    assert other["present_weather"] is None
-
-
-def test_months_are_a_workload(tmp_path: Path) -> None:
-    for name, line, lines in (("APR82", FIRST, 40_000), ("AUG82", OTHER, 3), ("DEC82", FIRST, 20_000)):
-        (tmp_path / name).write_text((line + "\n") * lines)
-    workload = cloud_report_workload([tmp_path / "APR82", tmp_path / "AUG82"], [tmp_path / "DEC82"])
-    master = workload.master().read_all()
-    assert master.num_rows == workload.num_rows == 40_003
-    assert set(workload.master_schema.names) & set(CLOUD_REPORT_SCHEMA.names) == {"lon"}
-    assert master["lon"].to_pylist()[-4:] == [1825, 36000, 36000, 36000]
-    assert sum(batch.num_rows for batch in itertools.islice(workload.stream(1), 4)) == 40_000
-    assert workload.table_name == "cloud-reports-APR82-AUG82"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "does not begin with a line of 56 or 80"),
-        (FIRST[:-1] + "\n", "does not begin with a line of 56 or 80"),
-        (FIRST, "does not begin with a line of 56 or 80"),
-        (f"{FIRST}\n{FIRST[:30]}", "ends inside of a line"),
-        (f"{FIRST}\n{'x' * 56}\n", "no cloud report in line 2"),
-        (f"{FIRST}\n{FIRST.replace('821201', '821301')}\n", "no cloud report in line 2"),
-        (f"{OTHER}\n{OTHER.replace('911130', '911131')}\n", "no cloud report in line 2"),
-        (f"{FIRST}\n{FIRST.replace('68816', '6 816')}\n", "no cloud report in line 2"),
-        (f"{FIRST}\n{FIRST.replace('68816', '     ')}\n", "no cloud report in line 2"),
-        (f"{FIRST}\n{FIRST}x{FIRST}\n", "no cloud report in line 2"),
-    ],
-)
-def test_what_is_not_of_the_archive_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "file"
-    path.write_text(text)
-    with pytest.raises(SchemaMismatch, match=message):
-        cloud_reports([path]).read_all()
-
-
-def test_missing_files_are_named_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(MissingData, match=r"nowhere: give a file of CDIAC's NDP-026B"):
-        cloud_reports([tmp_path / "nowhere"])
-    with pytest.raises(InvalidArgument, match="stream="):
-        cloud_report_workload([tmp_path / "nowhere"], [])

@@ -1,6 +1,5 @@
 """Generators and readers of the data and streams of the papers' experiments; seeded, and in bounded memory."""
 
-from semistream.workloads.datasets.cloud_reports import CLOUD_REPORT_SCHEMA, cloud_report_workload, cloud_reports
 from semistream.workloads.datasets.nycflights13 import nycflights13
 from semistream.workloads.datasets.online_retail import online_retail
 from semistream.workloads.datasets.ship_weather import ship_weather
@@ -19,7 +18,6 @@ __all__ = [
     "ACCESS_SCHEMA",
     "AUCTION_SCHEMA",
     "BID_SCHEMA",
-    "CLOUD_REPORT_SCHEMA",
     "MASTER_SCHEMA",
     "NEWS_SCHEMA",
     "SALES_SCHEMA",
@@ -29,8 +27,6 @@ __all__ = [
     "News",
     "Sales",
     "Workload",
-    "cloud_report_workload",
-    "cloud_reports",
     "locality",
     "locality_stream",
     "master_table",

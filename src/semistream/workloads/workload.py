@@ -12,22 +12,9 @@ __all__ = ["Workload"]
 class Workload:
     """The master table and the stream of an experiment.
 
-    Attributes
-    ----------
-    name
-        Its name in results.
-    table_name
-        Names the master table by all that decides its rows, fit for a folder: workloads with the same table share it.
-    provenance
-        Synthetic or real, its source and its rule.
-    key
-        The key column of both sides.
-    num_rows
-        Number of rows of the master table.
-    master
-        Returns these rows.
-    stream
-        Returns an endless stream for a seed; finite data begin again.
+    ``table_name`` names the master table by all that decides its rows, fit for a folder: workloads with the same table
+    share it. ``provenance`` says whether the data are real, with source and rule. ``stream`` returns an endless stream
+    for a seed; finite data begin again.
     """
 
     name: str

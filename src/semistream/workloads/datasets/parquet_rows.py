@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 
 from semistream.core.errors import EmptyTable, MissingData
 from semistream.workloads.draws.splitmix import SplitMix
+from semistream.workloads.workload import Workload
 
-__all__ = ["ParquetRows", "ShapeRows"]
+__all__ = ["ParquetRows", "ShapeRows", "prefixed", "workload_of"]
 
 _BATCH_ROWS = 16_384
 
@@ -21,18 +22,9 @@ ShapeRows = Callable[[pa.Table], pa.Table]
 
 
 class ParquetRows:
-    """Rows of a file in its order, in the shape that a workload wants.
+    """The rows of a file that ``where`` selects, in its order, transformed by ``shape``.
 
-    Parameters
-    ----------
-    path
-        Path of the file.
-    remedy
-        What to do about a missing file; ends the message of `MissingData`.
-    where
-        Selects rows; all by default.
-    shape
-        Transforms rows; as they are by default.
+    ``remedy`` ends the message about a missing file.
     """
 
     def __init__(
@@ -48,7 +40,7 @@ class ParquetRows:
         self._path = path
         self._where = where
         self._shape = shape
-        with self._open() as file:
+        with pq.ParquetFile(path) as file:
             self._rows_in_file: int = file.metadata.num_rows
             self.schema = _plain(shape(file.schema_arrow.empty_table()).schema)
 
@@ -73,7 +65,7 @@ class ParquetRows:
             yield from self._batches(0)
 
     def _batches(self, first_row: int) -> Iterator[pa.RecordBatch]:
-        with self._open() as file:
+        with pq.ParquetFile(self._path) as file:
             groups = range(file.num_row_groups)
             ends = np.cumsum([file.metadata.row_group(group).num_rows for group in groups])
             first_group = int(np.searchsorted(ends, first_row, side="right"))
@@ -86,10 +78,36 @@ class ParquetRows:
                     rows = rows.filter(self._where)
                 yield from self._shape(rows).cast(self.schema).combine_chunks().to_batches()
 
-    def _open(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self._path)
-
 
 def _plain(schema: pa.Schema) -> pa.Schema:
     """Return the schema without metadata, and with plain text in place of string views, which are slower here."""
     return pa.schema([(field.name, pa.string() if field.type == pa.string_view() else field.type) for field in schema])
+
+
+def prefixed(prefix: str, *, key: str, name_in_file: str | None = None) -> ShapeRows:
+    """Return a shape that gives the key its name in the stream, and every other column a prefix."""
+    found = name_in_file or key
+
+    def shape(rows: pa.Table) -> pa.Table:
+        names = [key if name == found else prefix + name for name in rows.column_names]
+        renamed: pa.Table = rows.rename_columns(names)
+        return renamed
+
+    return shape
+
+
+def workload_of(
+    stream: ParquetRows, master: ParquetRows, *, key: str, name: str, table_name: str, provenance: str
+) -> Workload:
+    """Return a workload of the rows of two files."""
+    return Workload(
+        name=name,
+        table_name=table_name,
+        provenance=provenance,
+        key=key,
+        num_rows=master.num_rows,
+        master_schema=master.schema,
+        stream_schema=stream.schema,
+        master=master.reader,
+        stream=stream.endless,
+    )

@@ -18,19 +18,6 @@ class Permutation:
 
     A Feistel network permutes a range whose size is a power of four. An element outside ``range(size)`` is permuted
     again until it is inside (cycle walking), which keeps the map one-to-one.
-
-    Parameters
-    ----------
-    size
-        Number of elements; at least 1 and at most 2**62.
-    seed
-        Chooses the permutation.
-
-    Examples
-    --------
-    >>> permutation = Permutation(5, seed=1)
-    >>> sorted(permutation(np.arange(5)).tolist())
-    [0, 1, 2, 3, 4]
     """
 
     def __init__(self, size: int, seed: int) -> None:

@@ -27,21 +27,7 @@ def mix(values: _UInt64s) -> _UInt64s:
 
 
 class SplitMix:
-    """Random numbers, one for each position.
-
-    Parameters
-    ----------
-    seed
-        Chooses the sequence, together with the purpose.
-    purpose
-        One for each column or decision, so that they do not depend on each other.
-
-    Examples
-    --------
-    >>> numbers = SplitMix(7, "price")
-    >>> bool(numbers.uniform(np.arange(5, 9))[2] == numbers.uniform(np.array([7]))[0])
-    True
-    """
+    """Random numbers, one for each position; those of two purposes do not depend on each other."""
 
     def __init__(self, seed: int, purpose: str) -> None:
         entropy = np.random.SeedSequence([seed, *purpose.encode()])

@@ -26,19 +26,9 @@ BID_SCHEMA = pa.schema([("auction", pa.int64()), ("bid", pa.int64()), ("bidder",
 class Auctions:
     """The stream of auctions and the stream of bids: an auction opens, then come bids on open auctions, then one ends.
 
-    Auction n is in lane n modulo ``open_auctions``. It ends a random number of auctions before the next one takes its
-    lane.
-
-    Parameters
-    ----------
-    count
-        Number of auctions.
-    bids
-        Number of bids between an auction and the next.
-    open_auctions
-        The most auctions that are open at once.
-    hot_share
-        The share of bids on the newest auction, like NEXMark's hot auctions.
+    ``bids`` come between an auction and the next, a ``hot_share`` of them on the newest auction, like NEXMark's hot
+    auctions. Auction n is in lane n modulo ``open_auctions``. It ends a random number of auctions before the next one
+    takes its lane.
 
     Examples
     --------

@@ -39,20 +39,8 @@ def master_table(
 ) -> pa.RecordBatchReader:
     """Return a table with keys from 0 on, each in ``rows_per_key`` rows; batches are made as they are read.
 
-    Parameters
-    ----------
-    num_rows
-        Rows of the table.
-    key_order
-        ``"permuted"`` puts the keys in random order, ``"sequential"`` in ascending order.
-    rows_per_key
-        Number of rows per key; the last key may have fewer.
-    part
-        Make only the rows of these numbers; all by default.
-    seed
-        The same seed gives the same rows, for any ``part`` and ``batch_rows``.
-    batch_rows
-        Rows per batch.
+    ``part`` makes only the rows of these numbers. The same seed gives the same rows, for any ``part`` and
+    ``batch_rows``.
 
     Examples
     --------

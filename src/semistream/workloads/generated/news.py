@@ -25,18 +25,9 @@ Arrival = Literal["ordered", "random"]
 
 
 class News:
-    """The stream of news and the stream of accesses.
+    """The stream of news and the stream of accesses, of which ``accesses`` come between a news item and the next.
 
-    Parameters
-    ----------
-    count
-        Number of news.
-    accesses
-        Number of accesses between a news item and the next.
-    arrival
-        ``"ordered"``: news come by number; ``"random"``: in any order, before or after their accesses.
-    seed
-        The same seed gives the same streams.
+    News come by number, or in random order, before or after their accesses.
 
     Examples
     --------

@@ -23,20 +23,8 @@ SALES_SCHEMA = STREAM_SCHEMA.append(pa.field("time", _TIME))
 class Sales:
     """An endless stream of sales; any part of it can be made on its own.
 
-    Parameters
-    ----------
-    arrivals
-        The times of sales.
-    key_domain
-        Number of keys of the master table; see `master_table`.
-    zipf_exponent
-        0 for uniform keys; 1 for the skew that sales often have.
-    missing_share
-        The share of sales without a master row: their keys are ``key_domain`` to ``2 * key_domain - 1``.
-    start_us
-        Begin of the stream, in microseconds since 1970.
-    seed
-        The same seed gives the same sales.
+    Keys are 0 to ``key_domain - 1``; sales without a master row have ``key_domain`` to ``2 * key_domain - 1``. The
+    stream begins ``start_us`` microseconds after 1970.
 
     Examples
     --------

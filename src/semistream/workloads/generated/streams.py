@@ -1,4 +1,8 @@
-"""Synthetic streams of 20-byte tuples, batch by batch: uniform or Zipf keys, a scan mixed in, temporal locality."""
+"""Synthetic streams of 20-byte tuples, batch by batch: uniform or Zipf keys, a scan mixed in, temporal locality.
+
+In all of them ``scatter_hot_keys`` says whether frequent keys lie anywhere in their domain; otherwise the smallest keys
+are the most frequent. The same seed gives the same tuples, for the same ``batch_rows``.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -47,22 +51,7 @@ def stream(
 ) -> pa.RecordBatchReader:
     """Return the papers' synthetic stream: its keys refer to a table with the keys 0 to ``key_domain - 1``.
 
-    Parameters
-    ----------
-    num_tuples
-        Number of tuples.
-    key_domain
-        Number of keys of the master table; see `master_table`.
-    zipf_exponent
-        0 for uniform keys; 1 for the skew that sales often have.
-    missing_share
-        The share of tuples without a master row: their keys are ``key_domain`` to ``2 * key_domain - 1``.
-    scatter_hot_keys
-        Whether frequent keys lie anywhere in the domain; otherwise key 0 is the most frequent, then key 1.
-    seed
-        The same seed gives the same tuples, for the same ``batch_rows``.
-    batch_rows
-        Tuples per batch.
+    Tuples without a master row have the keys ``key_domain`` to ``2 * key_domain - 1``.
 
     Examples
     --------
@@ -72,13 +61,11 @@ def stream(
     """
     if not 0 <= missing_share <= 1:
         raise InvalidArgument(f"missing_share={missing_share} must be between 0 and 1")
-    zipf = Zipf(key_domain, zipf_exponent)
-    # The master table of the same seed has another permutation: hot keys lie on any page.
-    order = Permutation(key_domain, seed + 1) if scatter_hot_keys and zipf_exponent > 0 else None
     rng, missing_rng = np.random.default_rng(seed).spawn(2)
+    draw_zipf = _zipf_keys(key_domain, zipf_exponent, scatter_hot_keys and zipf_exponent > 0, seed, rng)
 
     def draw(start: int, count: int) -> _Int64s:
-        keys = _in_order(order, zipf.sample(count, rng) - 1)
+        keys = draw_zipf(count)
         if missing_share:
             keys[missing_rng.random(count) < missing_share] += key_domain
         return keys
@@ -99,16 +86,7 @@ def polluted_stream(
     """Return a Zipf-distributed stream mixed with a scan of the key domain.
 
     A load or an audit sends such tuples, each key once. A cache that admits them loses the keys that the rest of the
-    stream asks for again and again.
-
-    Parameters
-    ----------
-    zipf_exponent
-        The skew of the tuples outside the scan.
-    scan_share
-        The share of tuples of the scan, spread at random. After the last key it begins again.
-    num_tuples, key_domain, scatter_hot_keys, seed, batch_rows
-        As for `stream`.
+    stream asks for again and again. Tuples of the scan are spread at random; after the last key it begins again.
 
     Examples
     --------
@@ -117,14 +95,13 @@ def polluted_stream(
     """
     if not 0 <= scan_share <= 1:
         raise InvalidArgument(f"scan_share={scan_share} must be between 0 and 1")
-    zipf = Zipf(key_domain, zipf_exponent)
-    order = Permutation(key_domain, seed + 1) if scatter_hot_keys else None
     rng, scan_rng = np.random.default_rng(seed).spawn(2)
+    draw_zipf = _zipf_keys(key_domain, zipf_exponent, scatter_hot_keys, seed, rng)
     scanned = 0
 
     def draw(start: int, count: int) -> _Int64s:
         nonlocal scanned
-        keys = _in_order(order, zipf.sample(count, rng) - 1)
+        keys = draw_zipf(count)
         of_scan = np.flatnonzero(scan_rng.random(count) < scan_share)
         keys[of_scan] = (scanned + np.arange(of_scan.size)) % key_domain
         scanned += of_scan.size
@@ -147,30 +124,16 @@ def locality_stream(
 ) -> pa.RecordBatchReader:
     """Return a stream with temporal locality (S2, section 5.2.1): hot keys change from interval to interval.
 
-    The stream comes in intervals of equal length. Each draws Zipf-distributed keys from its own part of the domain, so
-    that a cache must learn new hot keys whenever an interval begins.
+    Each interval draws Zipf-distributed keys from its own part of the domain, so that a cache must learn new hot keys
+    whenever one begins. With ``tuples_per_interval``, the first part comes again after the last.
 
     ::
 
         domain    | part 0 | part 1 | part 2 | ... |
         stream      ─ interval 0 ─►─ interval 1 ─►─ interval 2 ─► ...
 
-    Parameters
-    ----------
-    key_domain
-        Number of rows of the master table (the paper's R).
-    rows_per_key
-        Number of its rows per key (the paper's N): keys are 0 to ``key_domain // rows_per_key - 1``.
-    intervals
-        Number of parts of stream and domain.
-    tuples_per_interval
-        Length of an interval, if the stream has another number of them; after the last part comes the first again.
-    zipf_exponent
-        The skew within an interval; 1 in the paper.
-    scatter_hot_keys
-        Whether frequent keys lie anywhere in their interval's part; otherwise at its beginning.
-    num_tuples, seed, batch_rows
-        As for `stream`.
+    ``key_domain`` is the number of rows of the master table (the paper's R), of which ``rows_per_key`` share a key (its
+    N): keys are 0 to ``key_domain // rows_per_key - 1``.
 
     Examples
     --------
@@ -189,29 +152,36 @@ def locality_stream(
     if tuples_per_interval < 1:
         raise InvalidArgument(f"tuples_per_interval={tuples_per_interval} must be at least 1")
     keys_per_part = num_keys // intervals
-    zipf = Zipf(keys_per_part, zipf_exponent)
-    order = Permutation(keys_per_part, seed + 1) if scatter_hot_keys else None
     rng = np.random.default_rng(seed).spawn(1)[0]
+    draw_zipf = _zipf_keys(keys_per_part, zipf_exponent, scatter_hot_keys, seed, rng)
 
     def draw(start: int, count: int) -> _Int64s:
         interval = np.arange(start, start + count, dtype=np.int64) // tuples_per_interval % intervals
-        keys: _Int64s = interval * keys_per_part + _in_order(order, zipf.sample(count, rng) - 1)
+        keys: _Int64s = interval * keys_per_part + draw_zipf(count)
         return keys
 
     return stream_of(num_tuples, draw, seed, batch_rows)
 
 
-def stream_of(num_tuples: int, draw_keys: DrawKeys, seed: int, batch_rows: int) -> pa.RecordBatchReader:
+def _zipf_keys(
+    domain: int, exponent: float, is_scattered: bool, seed: int, rng: np.random.Generator
+) -> Callable[[int], _Int64s]:
+    """Return a function that draws keys from 0 to ``domain - 1``."""
+    zipf = Zipf(domain, exponent)
+    if not is_scattered:
+        return lambda count: zipf.sample(count, rng) - 1
+    # The master table of the same seed has another permutation: hot keys lie on any page.
+    order = Permutation(domain, seed + 1)
+    return lambda count: order(zipf.sample(count, rng) - 1)
+
+
+def stream_of(num_tuples: int, draw_keys: DrawKeys, seed: int, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
     """Return a stream with these keys; batches are made as they are read."""
     if num_tuples < 0:
         raise InvalidArgument(f"num_tuples={num_tuples} must be 0 or more")
     if batch_rows < 1:
         raise InvalidArgument(f"batch_rows={batch_rows} must be at least 1")
     return pa.RecordBatchReader.from_batches(STREAM_SCHEMA, _batches(num_tuples, draw_keys, seed, batch_rows))
-
-
-def _in_order(order: Permutation | None, keys: _Int64s) -> _Int64s:
-    return keys if order is None else order(keys)
 
 
 def _batches(num_tuples: int, draw_keys: DrawKeys, seed: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 The papers join months of cloud reports (NDP-026B) on longitude, 0 to 36000: 20 million rows and 6 million stream tuples
 of 128 bytes in S0, 10 million of 32 bytes in S3. Sizes and domain are theirs. The skew of longitudes was measured on
 other real reports: 481,462 of ships at sea (RN-WW2 of oldWeather, Royal Navy logbooks of 1936 to 1955; contains public
-sector information licensed under the Open Government Licence v2.0). For the papers' own reports, see `cloud_reports`.
+sector information licensed under the Open Government Licence v2.0).
 """
 
 from collections.abc import Iterator
@@ -31,23 +31,8 @@ _Int64s = npt.NDArray[np.int64]
 def weather(rows: int, *, row_bytes: int = 128, seed: int = 0) -> Workload:
     """Return synthetic weather reports as a workload, many-to-many on longitude.
 
-    The same longitudes are frequent in both. A tuple meets about ``rows / 10,000`` rows.
-
-    Parameters
-    ----------
-    rows
-        Rows of the master table: 20 million in S0, 10 million in S3.
-    row_bytes
-        Bytes of a row and of a stream tuple: 128 in S0, 32 in S3.
-    seed
-        Seed of the master table, and of the choice of frequent longitudes.
-
-    Examples
-    --------
-    >>> workload = weather(1000, row_bytes=32)
-    >>> batch = next(workload.stream(7))
-    >>> batch.nbytes // batch.num_rows, batch.schema.names
-    (32, ['lon', 'lat', 'report', 'record'])
+    The same longitudes are frequent in both. A tuple meets about ``rows / 10,000`` rows. S0 has 20 million rows of 128
+    bytes, S3 10 million of 32; a stream tuple is as large as a row.
     """
     if rows < 1:
         raise InvalidArgument(f"rows={rows} must be at least 1")
@@ -150,14 +135,7 @@ _REPORTS_AT_RANK = {
 
 
 def longitude_shares() -> npt.NDArray[np.float64]:
-    """Return the share of each longitude in all reports, the largest first; the last 4,773 longitudes have none.
-
-    Examples
-    --------
-    >>> shares = longitude_shares()
-    >>> round(float(shares[0]), 4), round(float(shares[:1000].sum()), 2)
-    (0.0018, 0.2)
-    """
+    """Return the share of each longitude in all reports, the largest first; the last 4,773 longitudes have none."""
     known_ranks = np.array(list(_REPORTS_AT_RANK))
     known_reports = np.array(list(_REPORTS_AT_RANK.values()))
     ranks = np.arange(1, known_ranks[-1] + 1)
