@@ -5,8 +5,7 @@ import pytest
 from semistream.bench.framework.curves import Curves
 from semistream.bench.framework.measurement import Point
 from semistream.bench.framework.spec import figure_ids, load_spec
-from semistream.bench.reproduction.claim import Claim, Verdict, weakest
-from semistream.bench.reproduction.judged import claimed_figures, claims_of
+from semistream.bench.reproduction.claim import Claim, Verdict, claimed_figures, claims_of, weakest
 from semistream.core.errors import InvalidArgument
 
 

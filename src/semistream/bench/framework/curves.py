@@ -1,13 +1,15 @@
-"""The points of a result as curves: one for each group and series, along x."""
+"""The points of a result as curves, one for each group and series, and the checks of what is said about them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from semistream.bench.framework.measurement import Point
+from semistream.core.errors import InvalidArgument
 
-__all__ = ["Curve", "Curves"]
+__all__ = ["Curve", "Curves", "check_kind"]
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,16 @@ class Curve:
         return self.y[self.x.index(nearest)]
 
     def near(self, x: float) -> float | None:
-        """Return the value at x, interpolated if it was not measured; None outside of the curve.
-
-        Examples
-        --------
-        >>> Curve((1.0, 3.0), (10.0, 20.0)).near(2.0)
-        15.0
-        """
+        """Return the value at x, interpolated if it was not measured; None outside of the curve."""
         if not self.x or not self.x[0] <= x <= self.x[-1]:
             return self.at(x)
         return float(np.interp(x, self.x, self.y))
+
+    def places(self, at: float | str | None) -> Sequence[float]:
+        """Return the places that ``at`` names: an x, ``"first"`` or ``"last"``; every x for any other word or None."""
+        if isinstance(at, float | int):
+            return [at]
+        return {"first": self.x[:1], "last": self.x[-1:]}.get(at or "", self.x)
 
 
 class Curves:
@@ -66,3 +68,12 @@ class Curves:
     def of(self, group: str, series: str) -> Curve | None:
         """Return a curve, or None if it was not measured."""
         return self._curves.get((group, series))
+
+
+def check_kind(what: str, statement: Any, needed: Mapping[str, Sequence[str]]) -> None:
+    """Raise `InvalidArgument` if the kind of a target or claim is unknown, or a field that its kind needs is absent."""
+    if statement.kind not in needed:
+        raise InvalidArgument(f"kind={statement.kind!r} of a {what} is unknown: use one of {', '.join(needed)}")
+    for name in needed[statement.kind]:
+        if getattr(statement, name) is None:
+            raise InvalidArgument(f"a {what} of kind {statement.kind!r} needs {name}: {statement.text!r}")

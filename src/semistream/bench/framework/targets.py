@@ -18,7 +18,8 @@ kind           the value to compare with ``least`` or ``most``
 =============  =====================================================================================================
 
 ``at`` is an x, ``"first"``, ``"last"``, ``"every"`` (the weakest of all places counts) or ``"each"`` (every place is a
-line). A target without a limit is informative: it is neither met nor missed.
+line). ``over_group`` is the group of over, if it is another than that of ``of``. With ``together`` all matching groups
+are one line: the weakest counts. A target without a limit is informative: it is neither met nor missed.
 """
 
 import math
@@ -29,10 +30,10 @@ from fnmatch import fnmatchcase
 from importlib.resources import files
 from typing import Literal
 
-from semistream.bench.framework.curves import Curve, Curves
+from semistream.bench.framework.curves import Curve, Curves, check_kind
 from semistream.bench.framework.measurement import VALUE
 from semistream.bench.framework.result_file import Result
-from semistream.bench.framework.spec import Axis, load_spec, read_toml, spec_ids
+from semistream.bench.framework.spec import load_spec, read_toml, spec_ids
 from semistream.core.errors import InvalidArgument
 
 __all__ = ["Judged", "Target", "judge_targets", "targets_of"]
@@ -44,15 +45,9 @@ Kind = Literal["value", "ratio", "growth", "crossing", "reach", "error", "near b
 class Judged:
     """One line: a target for one series and group.
 
-    Attributes
-    ----------
-    value
-        None if not measured.
-    where
-        The series, group and place, as far as the target leaves them open.
-    met
-        None without a verdict: the line is not measured completely, the target has no limit, or the run has another
-        size than the target.
+    ``value`` is None if not measured. ``where`` names series, group and place, as far as the target leaves them open.
+    ``met`` is None without a verdict: the line is not measured completely, the target has no limit, or the run has
+    another size than the target.
     """
 
     target: "Target"
@@ -62,38 +57,12 @@ class Judged:
 
     @property
     def name(self) -> str:
-        """The target, with the series, group and place of this line."""
         return f"{self.target.text}, {self.where}" if self.where else self.target.text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A value that a benchmark should reach.
-
-    Attributes
-    ----------
-    text
-        Its description.
-    on
-        The compared value: the name of a clock, another value, or a detail of the points.
-    over_on
-        The compared value of ``over``; ``on`` by default.
-    over_group
-        The group of ``over``; that of ``of`` by default.
-    together
-        Whether all matching groups are one line: the weakest counts.
-    clock, take
-        With ``error``: the clock of the errors, and the median or the worst of them.
-    near
-        With ``near best``: the part of the best that counts as near.
-    least, most
-        The limit: one of them, or none.
-
-    Examples
-    --------
-    >>> Target(text="speed-up", kind="value", of="speed-up", most=3.0).bound
-    'at most 3'
-    """
+    """A value that a benchmark should reach, at ``least`` or at ``most``; without either it informs only."""
 
     text: str
     kind: Kind
@@ -112,12 +81,9 @@ class Target:
     most: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in _RULES:
-            raise InvalidArgument(f"kind={self.kind!r} of a target is unknown: use one of {', '.join(_RULES)}")
+        check_kind("target", self, _NEEDED)
         if self.least is not None and self.most is not None:
             raise InvalidArgument(f"a target has one limit, least or most: {self.text!r}")
-        if self.over is None and self.kind in ("ratio", "crossing", "reach", "near best"):
-            raise InvalidArgument(f"a target of kind {self.kind!r} needs over: {self.text!r}")
 
     @property
     def has_limit(self) -> bool:
@@ -131,7 +97,6 @@ class Target:
 
     @property
     def bound(self) -> str:
-        """The limit in words."""
         if not self.has_limit:
             return "no limit"
         return f"{'at least' if self.least is not None else 'at most'} {self.limit:g}"
@@ -149,9 +114,8 @@ class Target:
         """Yield a line for every measured series and group."""
         spec = result.spec_as_run
         is_judged = self.has_limit and load_spec(result.benchmark).has_size_of_targets(spec.parameters(result.scale))
-        found = False
-        for where, value in _RULES[self.kind](self, result):
-            found = True
+        found = list(_RULES[self.kind](self, result))
+        for where, value in found:
             is_whole = self._is_whole(where, result)
             yield Judged(self, value, where, self.is_met_by(value) if is_judged and is_whole else None)
         if not found:
@@ -190,7 +154,7 @@ _Found = Iterator[tuple[str, float]]
 def _compared(target: Target, result: Result) -> _Found:
     """Yield values or ratios of every series and group."""
     curves, axis = Curves(result.points, target.on), result.spec_as_run.x
-    over_curves = curves if target.over_on is None else Curves(result.points, target.over_on)
+    over_curves = Curves(result.points, target.over_on or target.on)
     for name in _sides(curves.series, target):
         named = "" if name == target.of or isinstance(name, list) else name
         everywhere: dict[str, float] = {}
@@ -201,12 +165,11 @@ def _compared(target: Target, result: Result) -> _Found:
                 continue
             grouped = "" if group == target.group else group
             values = {}
-            for x in _places(of, target.at):
-                upper, lower = of.at(x), 1.0 if over is None else over.at(x)
-                ratio = None if upper is None or lower is None else _ratio(upper, lower)
+            for x in of.places(target.at):
+                ratio = _ratio(of.at(x), 1.0 if over is None else over.at(x))
                 if ratio is not None:
-                    shows_place = target.at in ("every", "each")
-                    values[_joined(grouped, _place(axis, x) if shows_place else "")] = ratio
+                    place = axis.text(x) if axis.ticks else f"{axis.label} {axis.text(x)}"
+                    values[_joined(grouped, place if target.at in ("every", "each") else "")] = ratio
             if target.at == "each":
                 yield from ((_joined(named, place), value) for place, value in values.items())
             elif values and not target.together:
@@ -270,15 +233,11 @@ def _error(target: Target, result: Result) -> _Found:
 
 def _near_best(target: Target, result: Result) -> _Found:
     curves = Curves(result.points, target.on)
-    assert isinstance(target.of, str)
-    assert isinstance(target.over, str)
     near: list[bool] = []
     for group in _fitting(curves.groups, target.group):
-        of = curves.of(group, target.of) or Curve((), ())
-        others = [curves.of(group, name) for name in _fitting(curves.series, target.over)]
-        for x, found in zip(of.x, of.y, strict=True):
-            values = [value for curve in others if curve is not None and (value := curve.at(x)) is not None]
-            best = max(values, default=found)
+        of, others = _side(curves, group, target.of), _curves_of(curves, group, target.over)
+        for x, found in zip(of.x, of.y, strict=True) if of is not None else ():
+            best = max((value for curve in others if (value := curve.at(x)) is not None), default=found)
             near.append(found >= target.near * best)
     if near:
         yield f"{len(near)} places", sum(near) / len(near)
@@ -293,10 +252,13 @@ _RULES: dict[str, Callable[[Target, Result], _Found]] = {
     "error": _error,
     "near best": _near_best,
 }
+_NEEDED = {kind: ("over",) if kind in ("ratio", "crossing", "reach", "near best") else () for kind in _RULES}
 
 
-def _ratio(upper: float, lower: float) -> float | None:
-    """Return upper / lower: infinity for x / 0, so that no place is left out; None for 0 / 0."""
+def _ratio(upper: float | None, lower: float | None) -> float | None:
+    """Return upper / lower: infinity for x / 0, so that no place is left out; None for 0 / 0 or an absent value."""
+    if upper is None or lower is None:
+        return None
     if lower:
         return upper / lower
     return math.copysign(math.inf, upper) if upper else None
@@ -314,28 +276,22 @@ def _sides(names: Sequence[str], target: Target) -> Sequence[str | list[str]]:
     return [name for name in _fitting(names, target.of) if is_apart or name != target.over]
 
 
+def _curves_of(curves: Curves, group: str, patterns: str | list[str] | None) -> list[Curve]:
+    """Return the measured curves of all series that fit."""
+    listed = [patterns] if isinstance(patterns, str) else patterns or []
+    fitting = dict.fromkeys(name for pattern in listed for name in _fitting(curves.series, pattern))
+    return [curve for name in fitting if (curve := curves.of(group, name)) is not None]
+
+
 def _side(curves: Curves, group: str, names: str | list[str] | None) -> Curve | None:
     """Return the curve of a series, or the lowest of several at each x."""
-    if names is None or isinstance(names, str):
-        return None if names is None else curves.of(group, names)
-    fitting = dict.fromkeys(name for pattern in names for name in _fitting(curves.series, pattern))
-    found = [curve for name in fitting if (curve := curves.of(group, name)) is not None]
+    if isinstance(names, str):
+        return curves.of(group, names)
+    found = _curves_of(curves, group, names)
     places = sorted({x for curve in found for x in curve.x})
     lowest = [min(value for curve in found if (value := curve.at(x)) is not None) for x in places]
     return Curve(tuple(places), tuple(lowest)) if places else None
 
 
-def _place(axis: Axis, x: float) -> str:
-    return axis.text(x) if axis.ticks else f"{axis.label} {axis.text(x)}"
-
-
 def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
-
-
-def _places(curve: Curve, at: float | str) -> Sequence[float]:
-    if at in ("every", "each"):
-        return curve.x
-    if isinstance(at, str):
-        return [curve.x[0 if at == "first" else -1]]
-    return [at]

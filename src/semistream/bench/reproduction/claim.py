@@ -1,6 +1,8 @@
-"""Claims of the papers, as data, and the rules that judge them by measured points.
+"""Claims of the papers, as data in ``claims``, and the rules that judge them by measured points.
 
-A claim is of one of these kinds; ``of`` and ``over`` name series of the figure.
+A claim is of one of these kinds; ``of`` and ``over`` name series of the figure. ``at`` is the x at which values are
+compared: a number, ``"first"``, ``"last"``, or ``"best"``, where a ratio is largest. ``paper`` is the paper's number: a
+ratio, a value, or the place of a peak. Without ``group`` all groups of the figure are judged, and the weakest counts.
 
 ==========  ==================================================================================================
 kind        reproduced when (in direction when)
@@ -23,17 +25,37 @@ kind        reproduced when (in direction when)
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache, partial
+from importlib.resources import files
 from itertools import pairwise
 from statistics import fmean, median
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from semistream.bench.framework.curves import Curve, Curves
-from semistream.core.errors import InvalidArgument
+from semistream.bench.framework.curves import Curve, Curves, check_kind
+from semistream.bench.framework.measurement import MACHINE, VALUE
+from semistream.bench.framework.result_file import Result
+from semistream.bench.framework.spec import read_toml
+from semistream.cost.clock import HDD
 
-__all__ = ["Claim", "Finding", "Kind", "Verdict", "weakest"]
+__all__ = [
+    "DISK_CLOCK",
+    "MACHINE_CLOCK",
+    "Claim",
+    "Finding",
+    "JudgedClaim",
+    "JudgedFigure",
+    "Kind",
+    "Verdict",
+    "claimed_figures",
+    "claims_of",
+    "judge",
+    "weakest",
+]
+
+DISK_CLOCK, MACHINE_CLOCK = HDD.name, MACHINE
 
 Kind = Literal["ratio", "rises", "falls", "gains", "level", "peak", "low", "above", "value", "agree", "bursts", "drops"]
 
@@ -55,6 +77,11 @@ class Verdict(Enum):
     NOT_MEASURED = "not measured"
 
 
+def weakest(verdicts: list[Verdict]) -> Verdict:
+    """Return the worst of several verdicts: a figure is as good as its weakest claim."""
+    return max(verdicts, key=list(Verdict).index, default=Verdict.NOT_MEASURED)
+
+
 class Finding(NamedTuple):
     """The measured value for one claim on one clock, as a short text, and the verdict."""
 
@@ -65,36 +92,9 @@ class Finding(NamedTuple):
 _NOT_MEASURED = Finding("-", Verdict.NOT_MEASURED)
 
 
-def weakest(verdicts: list[Verdict]) -> Verdict:
-    """Return the worst of several verdicts: a figure is as good as its weakest claim.
-
-    Examples
-    --------
-    >>> weakest([Verdict.REPRODUCED, Verdict.IN_DIRECTION]).value
-    'reproduced in direction'
-    """
-    order = list(Verdict)
-    return max(verdicts, key=order.index, default=Verdict.NOT_MEASURED)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One statement of a paper about one figure.
-
-    Attributes
-    ----------
-    text
-        The statement, in our words.
-    of, over
-        Series of the figure.
-    at
-        The x at which values are compared; ``"first"`` and ``"last"`` are the ends of the axis, ``"best"`` is where a
-        ratio is largest.
-    paper
-        The paper's number, where it gives one: a ratio, a value, or the place of a peak.
-    group
-        One of the figure's groups; by default all, and the weakest counts.
-    """
+    """One statement of a paper about one figure, in our words."""
 
     text: str
     kind: Kind
@@ -105,44 +105,26 @@ class Claim:
     group: str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in _RULES:
-            raise InvalidArgument(f"kind={self.kind!r} of a claim is unknown: use one of {', '.join(_RULES)}")
-        needed = {
-            "ratio": ("over", "at", "paper"),
-            "above": ("over",),
-            "agree": ("over",),
-            "gains": ("at",),
-            "value": ("at", "paper"),
-            "drops": ("paper",),
-        }
-        for name in needed.get(self.kind, ()):
-            if getattr(self, name) is None:
-                raise InvalidArgument(f"a claim of kind {self.kind!r} needs {name}: {self.text!r}")
+        check_kind("claim", self, _NEEDED)
 
     def judge(self, curves: Curves) -> Finding:
         """Judge the claim by the curves of one clock."""
         groups = curves.groups if self.group is None else [self.group]
         findings = [self._judge(curves, group) for group in groups]
-        if not findings:
-            return _NOT_MEASURED
-        order = list(Verdict)
-        worst = max(findings, key=lambda finding: order.index(finding.verdict))
         if len(findings) == 1:
-            return worst
+            return findings[0]
         texts = [f"{group}: {finding.ours}" for group, finding in zip(groups, findings, strict=True)]
-        return Finding("; ".join(texts), worst.verdict)
+        return Finding("; ".join(texts) or "-", weakest([finding.verdict for finding in findings]))
 
     def _judge(self, curves: Curves, group: str) -> Finding:
-        of = curves.of(group, self.of)
-        over = None if self.over is None else curves.of(group, self.over)
-        if of is None or (self.over is not None and over is None):
+        of, over = curves.of(group, self.of), curves.of(group, self.over or self.of)
+        if of is None or over is None:
             return _NOT_MEASURED
-        return _RULES[self.kind](self, of, over)
+        return _RULES[self.kind](self, of, over) or _NOT_MEASURED
 
-    def _x(self, curve: Curve) -> float:
-        if self.at == "first":
-            return curve.x[0]
-        return self.at if isinstance(self.at, float) else curve.x[-1]
+
+_Rule = Callable[[Claim, Curve, Curve], Finding | None]
+"""Judges a claim by the curves of ``of`` and ``over``; None if not measured. Without ``over`` both are ``of``."""
 
 
 def _finding(ours: str, is_reproduced: bool, is_in_direction: bool) -> Finding:
@@ -151,13 +133,16 @@ def _finding(ours: str, is_reproduced: bool, is_in_direction: bool) -> Finding:
     return Finding(ours, Verdict.IN_DIRECTION if is_in_direction else Verdict.NOT_REPRODUCED)
 
 
-def _ratio(claim: Claim, of: Curve, over: Curve | None) -> Finding:
-    assert over is not None
+def _is_close(ours: float, paper: float) -> bool:
+    return abs(ours - paper) <= _CLOSE * abs(paper)
+
+
+def _ratio(claim: Claim, of: Curve, over: Curve) -> Finding | None:
     assert claim.paper is not None
-    places = of.x if claim.at == "best" else (claim._x(of),)
+    places = of.places(claim.at)
     ratios = [upper / lower for x in places if (upper := of.at(x)) is not None and (lower := over.at(x))]
     if not ratios:
-        return _NOT_MEASURED
+        return None
     ratio = max(ratios)
     gain, papers_gain = ratio - 1, claim.paper - 1
     is_clear = gain * papers_gain > 0 and abs(gain) >= _CLEAR
@@ -166,64 +151,46 @@ def _ratio(claim: Claim, of: Curve, over: Curve | None) -> Finding:
     return _finding(f"{ratio:.3g}x", is_close, is_clear)
 
 
-def _is_close(ours: float, paper: float) -> bool:
-    return abs(ours - paper) <= _CLOSE * abs(paper)
-
-
-def _value(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+def _value(claim: Claim, of: Curve, over: Curve) -> Finding | None:
     assert claim.paper is not None
-    value = of.at(claim._x(of))
+    value = of.at(of.places(claim.at)[0])
     if value is None:
-        return _NOT_MEASURED
+        return None
     return _finding(f"{value:.3g}", _is_close(value, claim.paper), claim.paper / 2 <= value <= claim.paper * 2)
 
 
-def _rises(claim: Claim, of: Curve, over: Curve | None) -> Finding:
-    return _trend(of.y, of.y)
-
-
-def _falls(claim: Claim, of: Curve, over: Curve | None) -> Finding:
-    return _trend(of.y, [-value for value in of.y])
-
-
-def _trend(values: Sequence[float], upwards: Sequence[float]) -> Finding:
-    if len(values) < 2:
-        return _NOT_MEASURED
-    size = max(abs(value) for value in values) or 1.0
+def _trend(claim: Claim, of: Curve, over: Curve, sign: int) -> Finding | None:
+    if len(of.y) < 2:
+        return None
+    upwards = [sign * value for value in of.y]
+    size = max(abs(value) for value in of.y) or 1.0
     steady = all(after >= before - _STEP * abs(before) for before, after in pairwise(upwards))
     rise = upwards[-1] - upwards[0]
-    is_reproduced = steady and rise >= _STEP * min(abs(values[0]) or size, size)
-    return _finding(f"{values[0]:.3g} -> {values[-1]:.3g}", is_reproduced, rise > 0)
+    is_reproduced = steady and rise >= _STEP * min(abs(of.y[0]) or size, size)
+    return _finding(f"{of.y[0]:.3g} -> {of.y[-1]:.3g}", is_reproduced, rise > 0)
 
 
-def _gains(claim: Claim, of: Curve, over: Curve | None) -> Finding:
-    value = of.at(claim._x(of))
+def _gains(claim: Claim, of: Curve, over: Curve) -> Finding | None:
+    value = of.at(of.places(claim.at)[0])
     if value is None or len(of.y) < 2:
-        return _NOT_MEASURED
+        return None
     ratio = value / of.y[0] if of.y[0] else math.inf
     return _finding(f"{ratio:.3g}x", ratio >= 1 + _CLEAR, ratio > 1)
 
 
-def _level(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+def _level(claim: Claim, of: Curve, over: Curve) -> Finding | None:
     if len(of.y) < 2:
-        return _NOT_MEASURED
+        return None
     most = of.y[0] * (1 + _STEP)
     return _finding(f"{of.y[0]:.3g} -> {of.y[-1]:.3g}", max(of.y) <= most, of.y[-1] <= most)
 
 
-def _peak(claim: Claim, of: Curve, over: Curve | None) -> Finding:
-    return _turn(claim, of, of.y, "highest")
-
-
-def _low(claim: Claim, of: Curve, over: Curve | None) -> Finding:
-    return _turn(claim, of, [-value for value in of.y], "lowest")
-
-
-def _turn(claim: Claim, of: Curve, upwards: Sequence[float], word: str) -> Finding:
-    if len(upwards) < 3:
-        return _NOT_MEASURED
+def _turn(claim: Claim, of: Curve, over: Curve, sign: int) -> Finding | None:
+    if len(of.y) < 3:
+        return None
+    upwards = [sign * value for value in of.y]
     best = max(range(len(upwards)), key=upwards.__getitem__)
-    ours = f"{word} at {of.x[best]:.3g}"
+    ours = f"{'highest' if sign > 0 else 'lowest'} at {of.x[best]:.3g}"
     ends = max(upwards[0], upwards[-1])
     if best in (0, len(upwards) - 1) or upwards[best] - ends < _CLEAR * abs(upwards[best]):
         return Finding(f"{ours}, no clear turn", Verdict.NOT_REPRODUCED)
@@ -231,57 +198,119 @@ def _turn(claim: Claim, of: Curve, upwards: Sequence[float], word: str) -> Findi
     return _finding(ours, is_near, True)
 
 
-def _above(claim: Claim, of: Curve, over: Curve | None) -> Finding:
-    assert over is not None
-    places = of.x if claim.at is None else (claim._x(of),)
+def _above(claim: Claim, of: Curve, over: Curve) -> Finding | None:
+    places = of.places(claim.at)
     pairs = [(value, lower) for x in places if (value := of.at(x)) is not None and (lower := over.near(x)) is not None]
     if not pairs:
-        return _NOT_MEASURED
+        return None
     above = sum(value - lower >= _CLEAR * abs(lower) and value > lower for value, lower in pairs)
     ratios = [value / lower for value, lower in pairs if lower]
     ours = f"{min(ratios):.3g}x to {max(ratios):.3g}x" if ratios else f"{above} of {len(pairs)}"
     return _finding(ours, above == len(pairs), above > len(pairs) / 2)
 
 
-def _agree(claim: Claim, of: Curve, over: Curve | None) -> Finding:
-    assert over is not None
-    errors = [
-        abs(value - other) / abs(other)
-        for x, value in zip(of.x, of.y, strict=True)
-        if (other := over.at(x)) is not None and other
-    ]
-    if not errors:
-        return _NOT_MEASURED
+def _agree(claim: Claim, of: Curve, over: Curve) -> Finding | None:
+    pairs = [(value, other) for x, value in zip(of.x, of.y, strict=True) if (other := over.at(x))]
+    if not pairs:
+        return None
+    errors = [abs(value - other) / abs(other) for value, other in pairs]
     error = median(errors)
     ours = f"off by {error:.0%} (median), {max(errors):.0%} (worst)"
     return _finding(ours, error <= _GOOD_MODEL, error <= _FAIR_MODEL)
 
 
-def _bursts(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+def _bursts(claim: Claim, of: Curve, over: Curve) -> Finding:
     burst = max(of.y) / (sum(of.y) / len(of.y))
     return _finding(f"highest {burst:.3g} times the mean", burst >= _BURSTY, burst >= _UNEVEN)
 
 
-def _drops(claim: Claim, of: Curve, over: Curve | None) -> Finding:
+def _drops(claim: Claim, of: Curve, over: Curve) -> Finding | None:
     assert claim.paper is not None
     quarter = len(of.y) // 4
     if not quarter:
-        return _NOT_MEASURED
+        return None
     part = fmean(of.y[-quarter:]) / fmean(of.y[quarter : 2 * quarter])
     return _finding(f"to {part:.3g} of it", _is_close(part, claim.paper), part < 1)
 
 
-_RULES: dict[str, Callable[[Claim, Curve, Curve | None], Finding]] = {
+_RULES: dict[str, _Rule] = {
     "ratio": _ratio,
-    "rises": _rises,
-    "falls": _falls,
+    "rises": partial(_trend, sign=1),
+    "falls": partial(_trend, sign=-1),
     "gains": _gains,
     "level": _level,
-    "peak": _peak,
-    "low": _low,
+    "peak": partial(_turn, sign=1),
+    "low": partial(_turn, sign=-1),
     "above": _above,
     "value": _value,
     "agree": _agree,
     "bursts": _bursts,
     "drops": _drops,
 }
+_NEEDED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_RULES, ()),
+    "ratio": ("over", "at", "paper"),
+    "above": ("over",),
+    "agree": ("over",),
+    "gains": ("at",),
+    "value": ("at", "paper"),
+    "drops": ("paper",),
+}
+
+
+@cache
+def _all_claims() -> dict[str, list[dict[str, Any]]]:
+    claims: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted((files("semistream.bench") / "claims").iterdir(), key=lambda file: file.name):
+        claims.update(read_toml(file.read_text(encoding="utf-8"), file.name))
+    return claims
+
+
+def claims_of(figure: str) -> list[Claim]:
+    """Return the paper's claims of a figure."""
+    return [Claim(**content) for content in _all_claims().get(figure, [])]
+
+
+def claimed_figures() -> list[str]:
+    """Return the figures with claims."""
+    return list(_all_claims())
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim, and the findings on the disk's clock and on this machine's."""
+
+    claim: Claim
+    on_disk: Finding
+    on_machine: Finding
+
+
+@dataclass(frozen=True)
+class JudgedFigure:
+    """A figure and its claims; unless it was measured on both clocks, the findings on both are the same."""
+
+    result: Result
+    claims: tuple[JudgedClaim, ...]
+    has_clocks: bool
+
+    @property
+    def on_disk(self) -> Verdict:
+        """On the disk that the papers' machines had: the verdict of the figure."""
+        return weakest([judged.on_disk.verdict for judged in self.claims])
+
+    @property
+    def on_machine(self) -> Verdict:
+        return weakest([judged.on_machine.verdict for judged in self.claims])
+
+
+def judge(result: Result) -> JudgedFigure:
+    """Judge the claims of a figure by its result.
+
+    Values that depend on no clock are judged once, and values on one clock by that clock.
+    """
+    on_disk, on_machine, plain = (Curves(result.points, shown) for shown in (DISK_CLOCK, MACHINE_CLOCK, VALUE))
+    claims = tuple(
+        JudgedClaim(claim, claim.judge(on_disk or on_machine or plain), claim.judge(on_machine or on_disk or plain))
+        for claim in claims_of(result.benchmark)
+    )
+    return JudgedFigure(result, claims, bool(on_disk and on_machine))

@@ -8,8 +8,7 @@ from semistream.bench.framework.plot import plot_result
 from semistream.bench.framework.result_file import Result, read_result, write_whole
 from semistream.bench.framework.spec import SCALES, figure_ids, load_spec, read_toml
 from semistream.bench.framework.tables import origin
-from semistream.bench.reproduction.claim import Verdict
-from semistream.bench.reproduction.judged import DISK_CLOCK, MACHINE_CLOCK, JudgedFigure, judge
+from semistream.bench.reproduction.claim import DISK_CLOCK, MACHINE_CLOCK, JudgedFigure, Verdict, judge
 from semistream.core.errors import InvalidArgument
 
 __all__ = ["write_report"]
