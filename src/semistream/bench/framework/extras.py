@@ -9,14 +9,7 @@ __all__ = ["import_extra"]
 
 
 def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
-    """Import ``module``, or raise `MissingExtra` that names the extra to install.
-
-    Examples
-    --------
-    >>> import_extra("no_such_module", "bench", "plotting")
-    Traceback (most recent call last):
-    semistream.core.errors.MissingExtra: plotting needs 'no_such_module': pip install 'semistream[bench]'
-    """
+    """Import ``module``, or raise `MissingExtra` that names the extra to install."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -35,17 +35,9 @@ T = TypeVar("T")
 class Point:
     """A measured or predicted point of one series.
 
-    Attributes
-    ----------
-    series
-        Such as an algorithm. Each ``group`` has its own panel.
-    x
-        The place on the x axis, in its unit.
-    y
-        Values by name: a clock, another measure, or `VALUE`. `MACHINE` is this machine's clock, without the time spent
-        waiting for a core; other clocks are disk profiles.
-    details
-        Other measured values, with units in their names.
+    Each ``group`` has its own panel. ``y`` has values by name: a clock, another measure, or `VALUE`. `MACHINE` is this
+    machine's clock, without the time spent waiting for a core; other clocks are disk profiles. ``details`` are other
+    measured values, with units in their names.
     """
 
     series: str
@@ -65,8 +57,6 @@ class Context(NamedTuple):
     ----------
     table
         Returns the staged master table of a workload, by its layout and page size.
-    data_dir
-        The folder for files.
     shared_data
         The folder of real data sets, if there is one.
     report
@@ -91,12 +81,7 @@ class Context(NamedTuple):
 class Measurement(Protocol):
     """A part of a run that is measured as a whole: a frozen dataclass of the plain values that decide its outcome.
 
-    Attributes
-    ----------
-    name
-        A short text; ``--only`` chooses by it.
-    weight
-        Its approximate time in seconds.
+    ``--only`` chooses by the name. The weight is the approximate time in seconds.
     """
 
     @property
@@ -112,13 +97,7 @@ class Measurement(Protocol):
 
 @runtime_checkable
 class PlacedMeasurement(Measurement, Protocol):
-    """A measurement that several figures share; each shows other values of it.
-
-    Attributes
-    ----------
-    cell
-        The values that decide the outcome.
-    """
+    """A measurement that several figures share; each shows other values of it. Its ``cell`` decides the outcome."""
 
     @property
     def cell(self) -> Any: ...
@@ -135,14 +114,7 @@ def key_of(measurement: Measurement) -> str:
 
 
 def check_least(parameters: Mapping[str, Any], **least: float) -> None:
-    """Raise `InvalidArgument` if a parameter is below its least value.
-
-    Examples
-    --------
-    >>> check_least({"rows": 10}, rows=1000)
-    Traceback (most recent call last):
-    semistream.core.errors.InvalidArgument: rows=10 must be at least 1000
-    """
+    """Raise `InvalidArgument` if a parameter is below its least value."""
     for name, limit in least.items():
         if parameters[name] < limit:
             raise InvalidArgument(f"{name}={parameters[name]} must be at least {limit}")
@@ -161,11 +133,6 @@ def in_turns(
     """Run every side once in each of ``repeats`` rounds, and return their results.
 
     In turns, other work on the machine slows all sides of a comparison alike.
-
-    Examples
-    --------
-    >>> in_turns({"ours": lambda: 1, "theirs": lambda: 2}, repeats=2)
-    {'ours': [1, 1], 'theirs': [2, 2]}
     """
     found: dict[str, list[T]] = {name: [] for name in sides}
     for repeat in range(repeats):

@@ -22,16 +22,8 @@ _LIBRARIES = ("numba", "numpy", "pyarrow", "xxhash", "duckdb", "pyspark")
 class Provenance:
     """Enough to judge a figure and to measure it again.
 
-    Attributes
-    ----------
-    commit
-        The commit of the checkout; None for an installed package.
-    commit_is_clean
-        Whether the checkout had no changes beyond the commit.
-    load_average
-        Processes that wanted a core in the minute before.
-    changes
-        A digest of the package, if the checkout had changes.
+    ``commit`` is None for an installed package. ``load_average`` counts the processes that wanted a core in the minute
+    before. ``changes`` is a digest of the package, if the checkout had changes beyond the commit.
     """
 
     date: str
@@ -50,13 +42,7 @@ class Provenance:
 
 
 def collect_provenance(seed: int) -> Provenance:
-    """Return the provenance of measurements in this process, now.
-
-    Examples
-    --------
-    >>> collect_provenance(seed=3).seed
-    3
-    """
+    """Return the provenance of measurements in this process, now."""
     commit, is_clean = _commit()
     psutil = import_extra("psutil", "bench", "the description of the machine")
     return Provenance(

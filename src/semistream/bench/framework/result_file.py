@@ -21,13 +21,7 @@ _FORMAT = 2
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished measurement.
-
-    Attributes
-    ----------
-    seconds
-        Its time, in this run or in one of another benchmark.
-    """
+    """A finished measurement, with the time it took in this run or in one of another benchmark."""
 
     name: str
     key: str
@@ -39,16 +33,8 @@ class Finished:
 class Result:
     """The points of a benchmark, with their origin.
 
-    Attributes
-    ----------
-    benchmark
-        The id of its spec.
-    spec
-        The spec as run, with the parameters of ``scale`` alone.
-    finished
-        The finished measurements, in the order of the spec.
-    missing
-        The names of the other measurements.
+    ``spec`` is the spec as run, with the parameters of ``scale`` alone. ``missing`` names the measurements that are not
+    finished.
     """
 
     benchmark: str
@@ -60,7 +46,6 @@ class Result:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all measurements are finished."""
         return not self.missing
 
     @property
@@ -70,12 +55,10 @@ class Result:
 
     @property
     def points(self) -> list[Point]:
-        """The points of all finished measurements."""
         return [point for done in self.finished for point in done.points]
 
     @property
     def spec_as_run(self) -> Spec:
-        """The spec as run."""
         return Spec.from_run(self.spec, self.scale)
 
     def to_json(self) -> str:
@@ -119,13 +102,7 @@ def write_whole(target: Path, text: str) -> None:
 
 
 def read_result(path: str | os.PathLike[str]) -> Result:
-    """Read a result file.
-
-    Raises
-    ------
-    InvalidArgument
-        The file is absent, or is no result file of this format.
-    """
+    """Read a result file; raise `InvalidArgument` if it is absent, or no result file of this format."""
     name = os.fspath(path)
     try:
         content = json.loads(Path(path).read_text())
@@ -147,9 +124,9 @@ def read_result(path: str | os.PathLike[str]) -> Result:
         is_sound = _is_sound(result)
     except OSError as error:
         raise InvalidArgument(f"cannot read {name!r}: {error.strerror}") from None
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        if isinstance(error, InvalidArgument):
-            raise
+    except InvalidArgument:
+        raise
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         is_sound = False
     if not is_sound:
         raise InvalidArgument(f"{name!r} is not a result file: write one with 'semistream bench'")

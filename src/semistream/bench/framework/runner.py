@@ -44,14 +44,6 @@ KINDS = {
 
 
 def measurements_of(spec: Spec, scale: str) -> list[Measurement]:
-    """Return the measurements of a spec at ``scale``.
-
-    Examples
-    --------
-    >>> from semistream.bench.framework.spec import load_spec
-    >>> len(measurements_of(load_spec("S0-5a"), "quick"))
-    4
-    """
     if spec.kind not in KINDS:
         raise InvalidArgument(f"{spec.id} has the unknown kind {spec.kind!r}: use one of {', '.join(KINDS)}")
     module, _, function = KINDS[spec.kind].partition(":")
@@ -60,15 +52,7 @@ def measurements_of(spec: Spec, scale: str) -> list[Measurement]:
 
 
 class Progress(NamedTuple):
-    """The progress of a run.
-
-    Attributes
-    ----------
-    share_done
-        The finished share of the work, by the weights of the measurements.
-    left_s
-        Estimated time of the rest; None before the first finished measurement.
-    """
+    """The progress of a run; the time of the rest is estimated, and None before the first finished measurement."""
 
     message: str
     share_done: float
@@ -88,8 +72,6 @@ class Run(NamedTuple):
         Parts of the names of the measurements to make; all by default.
     measure_again
         Whether to ignore finished measurements of earlier runs.
-    tell
-        Called with the progress.
     keep
         Called with the result so far after every measurement.
     """
@@ -127,15 +109,7 @@ def run_spec(
     resumed: Result | None = None,
     store: MeasurementStore | None = None,
 ) -> Result:
-    """Run the measurements of ``spec`` at ``scale``, and return their points.
-
-    Parameters
-    ----------
-    resumed
-        An earlier result of the same spec; its measurements are not repeated.
-    store
-        Finished measurements, of this spec and others.
-    """
+    """Run the measurements of ``spec`` at ``scale``, except those that ``resumed``, an earlier result, has finished."""
     measurements = measurements_of(spec, scale)
     provenance = collect_provenance(run.seed)
     store = run.store() if store is None else store
@@ -143,24 +117,18 @@ def run_spec(
     if resumed is not None:
         provenance = resumed.provenance
     chosen = [measurement for measurement in run.chosen(measurements) if key_of(measurement) not in finished]
-    estimate = _Estimate(chosen)
 
     def result() -> Result:
         done = tuple(finished[key_of(each)] for each in measurements if key_of(each) in finished)
         missing = tuple(each.name for each in measurements if key_of(each) not in finished)
         return Result(spec.id, scale, spec.as_run(scale), provenance, done, missing)
 
-    with _Measuring(run, store) as measuring:
+    with ExitStack() as opened:
+        measuring = _Measuring(run, store, opened, sum(measurement.weight for measurement in chosen))
         for number, measurement in enumerate(chosen, 1):
             key = key_of(measurement)
-            kept = store.find(key)
-            if kept is None:
-                points, seconds = measuring.measure(measurement, f"{spec.id}, {number} of {len(chosen)}", estimate)
-                store.keep(key, points, seconds)
-                estimate.measured(measurement, seconds)
-            else:
-                points, seconds = kept
-                estimate.found(measurement)
+            points, seconds = store.find(key) or measuring.measure(measurement, f"{spec.id}, {number} of {len(chosen)}")
+            measuring.weight_left -= measurement.weight
             placed = measurement.placed(points) if isinstance(measurement, PlacedMeasurement) else points
             finished[key] = Finished(measurement.name, key, seconds, tuple(placed))
             run.keep(result())
@@ -168,46 +136,44 @@ def run_spec(
 
 
 class _Measuring:
-    """Runs measurements, and keeps the resources that they share until all are done."""
+    """Measures and stores, keeps shared resources until ``opened`` ends, and estimates the time of the rest."""
 
-    def __init__(self, run: Run, store: MeasurementStore) -> None:
+    def __init__(self, run: Run, store: MeasurementStore, opened: ExitStack, weight: float) -> None:
         self._run = run
         self._store = store
-        self._open = ExitStack()
+        self._opened = opened
         self._resources: dict[str, Any] = {}
+        self._weight = self.weight_left = weight
+        self._measured_weight = self._measured_s = 0.0
 
-    def __enter__(self) -> "_Measuring":
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._open.__exit__(*error)
-
-    def measure(self, measurement: Measurement, heading: str, estimate: "_Estimate") -> tuple[list[Point], float]:
+    def measure(self, measurement: Measurement, heading: str) -> tuple[list[Point], float]:
         run = self._run
 
         def report(message: str) -> None:
-            run.tell(Progress(f"{heading}: {message}", estimate.share_done, estimate.left_s))
+            share_done = 1.0 - self.weight_left / self._weight
+            speed = self._measured_s / self._measured_weight if self._measured_weight else None
+            run.tell(Progress(f"{heading}: {message}", share_done, None if speed is None else self.weight_left * speed))
 
         def table(workload: Workload, layout: str, page_bytes: int) -> MasterTable:
-            rows = workload.num_rows
-            what = f"staging the {layout} table of {workload.name}"
-            return staged_workload(
-                run.data_dir,
-                workload,
-                layout=layout,
-                page_bytes=page_bytes,
-                progress=lambda staged: report(f"{what}: {staged:,} of {rows:,} rows"),
-            )
+            def staged(rows: int) -> None:
+                what = f"staging the {layout} table of {workload.name}"
+                report(f"{what}: {rows:,} of {workload.num_rows:,} rows")
+
+            return staged_workload(run.data_dir, workload, layout=layout, page_bytes=page_bytes, progress=staged)
 
         report(measurement.name)
         began_s = time.perf_counter()
         context = Context(table, run.data_dir, run.real_data, run.seed, report, self._resource, self._store.remembered)
         points = measurement.run(context)
-        return points, time.perf_counter() - began_s
+        seconds = time.perf_counter() - began_s
+        self._store.keep(key_of(measurement), points, seconds)
+        self._measured_weight += measurement.weight
+        self._measured_s += seconds
+        return points, seconds
 
     def _resource(self, name: str, make: Callable[[], AbstractContextManager[Any]]) -> Any:
         if name not in self._resources:
-            self._resources[name] = self._open.enter_context(make())
+            self._resources[name] = self._opened.enter_context(make())
         return self._resources[name]
 
 
@@ -226,28 +192,3 @@ def _finished(resumed: Result, spec: Spec, scale: str, provenance: Provenance) -
                 f"the result to go on with is of another {what}{shown}: give --overwrite, or another --out"
             )
     return {done.key: done for done in resumed.finished}
-
-
-class _Estimate:
-    """Estimates the time of the remaining measurements from the time of the finished ones."""
-
-    def __init__(self, measurements: Sequence[Measurement]) -> None:
-        self._all = self._left = sum(measurement.weight for measurement in measurements)
-        self._measured = 0.0
-        self._seconds = 0.0
-
-    def measured(self, measurement: Measurement, seconds: float) -> None:
-        self._left -= measurement.weight
-        self._measured += measurement.weight
-        self._seconds += seconds
-
-    def found(self, measurement: Measurement) -> None:
-        self._left -= measurement.weight
-
-    @property
-    def share_done(self) -> float:
-        return 1.0 - self._left / self._all if self._all else 1.0
-
-    @property
-    def left_s(self) -> float | None:
-        return self._left * self._seconds / self._measured if self._measured else None

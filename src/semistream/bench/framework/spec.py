@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
-from types import ModuleType
 from typing import Any
 
 from semistream.bench.framework.extras import import_extra
@@ -19,23 +18,13 @@ __all__ = ["SCALES", "Axis", "Spec", "figure_ids", "load_spec", "read_toml", "sp
 SCALES = ("quick", "full", "laptop", "paper")
 """Seconds; the size of the targets; for figures minutes, and the papers' own sizes."""
 
-_DEFAULTS = "papers/defaults.toml"
-
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis.
+    """An axis; ``name`` is the parameter that varies along x.
 
-    Attributes
-    ----------
-    name
-        The parameter that varies along it; empty for the y axis.
-    factor
-        Converts values of the parameter to ``unit``.
-    labels
-        Other labels, by the name of a group or a value.
-    ticks
-        Names of the places 0, 1, 2 and so on, if x is no number.
+    ``factor`` converts its values to ``unit``. ``labels`` are other labels, by the name of a group or a value.
+    ``ticks`` name the places 0, 1, 2 and so on, if x is no number.
     """
 
     label: str
@@ -62,27 +51,9 @@ class Axis:
 class Spec:
     """A benchmark or a figure of a paper.
 
-    Attributes
-    ----------
-    id
-        The name of a benchmark; for a figure the paper and its number there, such as S0-5a.
-    kind
-        The kind of its measurements; see `semistream.bench.framework.runner`.
-    about
-        What it shows; for a figure in the paper's view.
-    paper, place
-        Of a figure: the paper, and the section that describes it.
-    series
-        The settings of every series, by its name.
-    scales
-        All parameters at each scale, including those that the scales share.
-    has_lines
-        Whether a line joins the points of a series.
-
-    Examples
-    --------
-    >>> load_spec("S0-5a").x.label_of()
-    'memory (% of R)'
+    The id of a figure is the paper and its number there, such as S0-5a; ``place`` is the section that describes it. The
+    kinds of measurements are in `semistream.bench.framework.runner`. ``series`` has the settings of every series by
+    name, ``scales`` all parameters at each scale. ``has_lines`` says whether a line joins the points of a series.
     """
 
     id: str
@@ -100,7 +71,6 @@ class Spec:
 
     @property
     def is_figure(self) -> bool:
-        """Whether it is a figure of a paper."""
         return bool(self.paper)
 
     @property
@@ -109,7 +79,6 @@ class Spec:
         return "laptop" if self.is_figure else "full"
 
     def parameters(self, scale: str) -> dict[str, Any]:
-        """Return the parameters at ``scale``."""
         if scale not in self.scales:
             raise InvalidArgument(
                 f"scale {scale!r} is unknown to {self.id}: use one of {', '.join(map(repr, self.scales))}"
@@ -131,11 +100,12 @@ class Spec:
     def has_size_of_targets(self, parameters: Mapping[str, Any]) -> bool:
         """Whether a run with ``parameters`` has the size of the targets; lists may be shorter."""
         wanted = self.scales.get(self.scale_of_targets, {})
-        return set(parameters) == set(wanted) and all(
-            value == wanted[name]
-            or (isinstance(value, list) and isinstance(wanted[name], list) and _is_part(value, wanted[name]))
-            for name, value in parameters.items()
-        )
+
+        def fits(value: Any, target: Any) -> bool:
+            are_lists = isinstance(value, list) and isinstance(target, list)
+            return value == target or (are_lists and bool(value) and all(each in target for each in value))
+
+        return set(parameters) == set(wanted) and all(fits(value, wanted[name]) for name, value in parameters.items())
 
     def as_run(self, scale: str) -> dict[str, Any]:
         """Return the spec for a result file: with the parameters of one scale."""
@@ -152,24 +122,12 @@ class Spec:
 
 
 def spec_ids() -> list[str]:
-    """Return our benchmarks by name.
-
-    Examples
-    --------
-    >>> "micro" in spec_ids()
-    True
-    """
+    """Return our benchmarks by name."""
     return sorted(_names(""))
 
 
 def figure_ids() -> list[str]:
-    """Return the figures of the papers, paper by paper.
-
-    Examples
-    --------
-    >>> "S0-5a" in figure_ids()
-    True
-    """
+    """Return the figures of the papers, paper by paper."""
     return sorted(_names("papers/"), key=_order)
 
 
@@ -179,7 +137,7 @@ def load_spec(spec_id: str) -> Spec:
         content, defaults = _read(f"{spec_id}.toml"), {}
     elif spec_id in figure_ids():
         content = _read(f"papers/{spec_id}.toml")
-        defaults = _read(_DEFAULTS).get(content.get("kind", ""), {})
+        defaults = _read("papers/defaults.toml").get(content.get("kind", ""), {})
     else:
         raise InvalidArgument(
             f"{spec_id!r} is no benchmark: use {', '.join(spec_ids())}, or a figure such as S0-5a; "
@@ -203,7 +161,7 @@ def load_spec(spec_id: str) -> Spec:
 
 def read_toml(text: str, source: str) -> dict[str, Any]:
     """Return the content of a TOML file; ``source`` names it in errors."""
-    toml = _toml()
+    toml = import_extra("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench", "reading spec files")
     try:
         content: dict[str, Any] = toml.loads(text)
     except ValueError as error:
@@ -216,24 +174,12 @@ def _axis(content: Mapping[str, Any]) -> Axis:
 
 
 def _names(folder: str) -> list[str]:
-    found = (files("semistream.bench") / "specs" / folder).iterdir()
-    return [
-        path.name.removesuffix(".toml")
-        for path in found
-        if path.name.endswith(".toml") and path.name != "defaults.toml"
-    ]
+    names = [path.name for path in (files("semistream.bench") / "specs" / folder).iterdir()]
+    return [name.removesuffix(".toml") for name in names if name.endswith(".toml") and name != "defaults.toml"]
 
 
 def _read(name: str) -> dict[str, Any]:
     return read_toml((files("semistream.bench") / "specs" / name).read_text(encoding="utf-8"), name)
-
-
-def _toml() -> ModuleType:
-    return import_extra("tomllib" if sys.version_info >= (3, 11) else "tomli", "bench", "reading spec files")
-
-
-def _is_part(values: list[Any], wanted: list[Any]) -> bool:
-    return bool(values) and all(value in wanted for value in values)
 
 
 def _order(figure_id: str) -> tuple[str, int, str]:

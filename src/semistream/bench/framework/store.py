@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from semistream.bench.framework.measurement import Point
 from semistream.bench.framework.provenance import Provenance
@@ -15,44 +15,26 @@ from semistream.core.errors import SemistreamError, TableExists
 from semistream.storage import MasterTable, open_table, stage
 from semistream.workloads import Workload
 
-__all__ = ["MeasurementStore", "Stored", "code_of", "machine_of", "staged_workload"]
-
-
-class Stored(NamedTuple):
-    """The points of a measurement, and its time."""
-
-    points: list[Point]
-    seconds: float
+__all__ = ["MeasurementStore", "code_of", "machine_of", "staged_workload"]
 
 
 class MeasurementStore:
-    """The measurements of one state of the code and one seed.
-
-    Parameters
-    ----------
-    folder
-        Made at the first `keep`.
-    only_new
-        Whether to ignore what was there before.
-    """
+    """The measurements of one state of the code and one seed; with ``only_new`` those of earlier runs are ignored."""
 
     def __init__(self, folder: Path, provenance: Provenance, *, only_new: bool = False) -> None:
         self._folder = folder
         self._conditions = f"{code_of(provenance)}, seed {provenance.seed}, {machine_of(provenance)}"
         self._new: set[str] | None = set() if only_new else None
 
-    def find(self, key: str) -> Stored | None:
-        """Return the measurement of ``key``, or None if there is none."""
-        content = self._read(key)
+    def find(self, key: str) -> tuple[list[Point], float] | None:
+        """Return the points and seconds of the measurement of ``key``, or None if there is none."""
         try:
-            return (
-                None if content is None else Stored([Point(**each) for each in content["points"]], content["seconds"])
-            )
+            content = self._read(key)
+            return None if content is None else ([Point(**each) for each in content["points"]], content["seconds"])
         except (KeyError, TypeError):
             return None  # not ours: it is measured, and overwritten
 
     def keep(self, key: str, points: Sequence[Point], seconds: float) -> None:
-        """Keep a measurement."""
         self._write(key, {"seconds": seconds, "points": [point.as_dict() for point in points]})
 
     def remembered(self, key: str, make: Callable[[], Any]) -> Any:
@@ -110,21 +92,16 @@ def staged_workload(
     page_bytes: int,
     progress: Callable[[int], None] | None = None,
 ) -> MasterTable:
-    """Return the master table of ``workload`` inside ``data_dir``, staged unless it is there.
-
-    ``progress`` is called with the number of rows staged so far.
-    """
-    path = data_dir / _folder(workload, layout, page_bytes)
+    """Return the master table of ``workload`` inside ``data_dir``, staged unless it is there."""
+    folder = f"{layout}-{workload.table_name}-{page_bytes}-bytes"
+    if (permuted := _PERMUTED.fullmatch(workload.table_name)) is not None:  # the old name of these tables
+        folder = f"{layout}-{permuted[1]}-{page_bytes}-bytes-{permuted[2]}"
+    path = data_dir / folder
 
     def staged() -> MasterTable:
-        return stage(
-            workload.master(),
-            path,
-            key=workload.key,
-            layout=cast(Literal["heap", "clustered"], layout),
-            page_bytes=page_bytes,
-            progress=progress,
-        )
+        form = cast(Literal["heap", "clustered"], layout)
+        rows = workload.master()
+        return stage(rows, path, key=workload.key, layout=form, page_bytes=page_bytes, progress=progress)
 
     if path.exists():
         try:
@@ -141,10 +118,3 @@ def staged_workload(
             shutil.rmtree(path)
     data_dir.mkdir(parents=True, exist_ok=True)
     return staged()
-
-
-def _folder(workload: Workload, layout: str, page_bytes: int) -> str:
-    permuted = _PERMUTED.fullmatch(workload.table_name)
-    if permuted is not None:  # the old name of these tables
-        return f"{layout}-{permuted[1]}-{page_bytes}-bytes-{permuted[2]}"
-    return f"{layout}-{workload.table_name}-{page_bytes}-bytes"
