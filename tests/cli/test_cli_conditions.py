@@ -10,9 +10,13 @@ from typer.testing import CliRunner, Result
 
 import semistream as ss
 from semistream.cli.app import app
-from semistream.cli.arguments import parse_condition
+from semistream.cli.arguments import parse_condition, parse_key
 from semistream.core.conditions import Condition
 from semistream.core.errors import InvalidArgument
+
+
+def test_a_key_may_have_several_columns_and_another_name_in_the_table() -> None:
+    assert parse_key("a,b=c") == {"a": "a", "b": "c"}
 
 
 @pytest.mark.parametrize(

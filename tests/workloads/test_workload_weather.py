@@ -47,6 +47,12 @@ def test_both_sides_have_the_skew_of_the_profile_and_the_same_frequent_longitude
     assert np.mean(in_master == 0) > (LONGITUDES - 31_228) / LONGITUDES - 0.001
 
 
+def test_frequent_longitudes_have_their_share() -> None:
+    shares = longitude_shares()
+    assert float(shares[0]) == pytest.approx(0.0018, abs=0.00005)
+    assert float(shares[:1000].sum()) == pytest.approx(0.2, abs=0.005)
+
+
 def test_rows_depend_on_the_seed() -> None:
     workload = weather(1000, seed=3)
     assert weather(1000, seed=3).master().read_all().equals(workload.master().read_all())

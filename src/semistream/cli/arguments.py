@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 from semistream.core.conditions import Closed, Comparator, Condition, between, compare
 from semistream.core.errors import InvalidArgument
@@ -12,7 +12,6 @@ from semistream.operators import algorithm
 
 __all__ = ["example", "parse_condition", "parse_key", "parse_options", "require_folder_path", "require_output_path"]
 
-_COMPARATORS: dict[str, Comparator] = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _NAME = r'\s*("[^"]+"|[^\s<>="]+)\s*'
 _COMPARISON = re.compile(rf"{_NAME}(<=?|>=?){_NAME}")
 _RANGE = re.compile(rf"{_NAME}(<=?|>=?){_NAME}(<=?|>=?){_NAME}")
@@ -33,13 +32,7 @@ def example(*commands: str) -> str:
 
 
 def parse_key(on: str) -> dict[str, str]:
-    """Return ``{stream column: master column}``.
-
-    Examples
-    --------
-    >>> parse_key("a,b=c")
-    {'a': 'a', 'b': 'c'}
-    """
+    """Return ``{stream column: master column}``."""
     pairs = [part.partition("=") for part in on.split(",")]
     keys = {stream.strip(): (master if equals else stream).strip() for stream, equals, master in pairs}
     if len(keys) < len(pairs) or not all(keys) or not all(keys.values()):
@@ -48,15 +41,7 @@ def parse_key(on: str) -> dict[str, str]:
 
 
 def parse_condition(text: str, *, null_is_open: bool = False) -> Condition:
-    """Return a join condition; names with blanks or signs stand in double quotes.
-
-    Examples
-    --------
-    >>> parse_condition("amount <= credit_limit")
-    Comparison(stream_column='amount', operator='<=', master_column='credit_limit')
-    >>> str(parse_condition("valid_to > ts >= valid_from", null_is_open=True))
-    'valid_from <= ts < valid_to, NULL is open'
-    """
+    """Return a join condition; names with blanks or signs stand in double quotes."""
     if matched := _RANGE.fullmatch(text):
         low, first, stream, second, high = matched.groups()
         if first[0] == second[0]:
@@ -68,7 +53,7 @@ def parse_condition(text: str, *, null_is_open: bool = False) -> Condition:
         if null_is_open:
             raise InvalidArgument(f"null_is_open goes with a range, and condition={text!r} is none: leave it out")
         stream, sign, master = matched.groups()
-        return compare(_bare(stream), _COMPARATORS[sign], _bare(master))
+        return compare(_bare(stream), cast(Comparator, sign), _bare(master))
     raise InvalidArgument(
         f"condition={text!r} cannot be read: write 'STREAM <= MASTER' (or <, >, >=), "
         "or a range like 'MASTER <= STREAM < MASTER'"
@@ -80,16 +65,12 @@ def _bare(name: str) -> str:
 
 
 def parse_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return the settings of the algorithm ``name`` that ``NAME=VALUE`` texts give, each of its declared type.
-
-    Examples
-    --------
-    >>> parse_options("cmeshjoin", ["cache_share=0.2", "b=8", "shedding=keep"])
-    {'cache_share': 0.2, 'b': 8, 'shedding': 'keep'}
-    """
-    if name == "auto" and texts:
-        raise InvalidArgument(f"option {texts[0]!r} is for one algorithm: name it with --algorithm in place of auto")
+    """Return the settings of the algorithm ``name`` that ``NAME=VALUE`` texts give, each of its declared type."""
     if name == "auto":
+        if texts:
+            raise InvalidArgument(
+                f"option {texts[0]!r} is for one algorithm: name it with --algorithm in place of auto"
+            )
         return {}
     chosen = algorithm(name)
     types = get_type_hints(chosen.config)

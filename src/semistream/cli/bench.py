@@ -61,13 +61,10 @@ class _Benchmarks(TyperGroup):
 def _help_of(spec: Spec) -> str:
     """Return the description of a spec, and the options that set its parameters."""
     known = spec.parameters(spec.scale_of_targets)
-    options = [f"  --{name.replace('_', '-')} {_as_text(value)}" for name, value in known.items()]
+    texts = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in known.items()}
+    options = [f"  --{name.replace('_', '-')} {text}" for name, text in texts.items()]
     heading = f"Parameters are options too, at scale {spec.scale_of_targets} with these values:"
     return "\n".join([f"{spec.title}.", "", spec.about, "", heading, "", "\b", *options])
-
-
-def _as_text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 app = typer.Typer(
@@ -127,9 +124,32 @@ def run(
         return
     if name is None:
         raise InvalidArgument("the name is missing: give one; --list shows them all")
+    if quick and scale not in (None, "quick"):
+        raise InvalidArgument(f"--quick and --scale {scale} are two scales: give one of them")
     names = known if name == "all" else [name]
     settings = Run(data_dir, _real_data(real_data), seed, tuple(only or ()), measure_again=overwrite)
-    _run_all(names, _scale(scale, quick), context.args, settings, out, plot, as_json)
+    if len(names) > 1 and (out is not None or as_json):
+        raise InvalidArgument("--out and --json speak of one benchmark: leave them out for all")
+    specs = []
+    for each in names:
+        spec = load_spec(each)
+        if len(names) == 1:
+            _require_spark(spec)
+        here = "quick" if quick else scale or spec.scale_of_targets
+        specs.append((spec.with_parameters(here, _parameters(spec.parameters(here), context.args)), here))
+    _make_folder(data_dir)
+    store = settings.store()
+    failed = []
+    for spec, here in specs:
+        try:
+            _run_one(spec, here, settings, store, out, plot, as_json)
+        except SemistreamError as error:
+            if len(specs) == 1:
+                raise
+            typer.echo(f"semistream: {spec.id}: {error}", err=True)
+            failed.append(spec.id)
+    if failed:
+        raise InvalidArgument(f"{len(failed)} of {len(specs)} failed, see above: {', '.join(failed)}")
 
 
 @app.command("plot", epilog=example("semistream bench plot bench-data/results/micro.json --out micro.png"))
@@ -171,49 +191,18 @@ def _fill(
         typer.echo(f"{page}: {fill_page(page, Path())} tables written")
 
 
-def _run_all(
-    names: Sequence[str],
-    scale: str | None,
-    extra: Sequence[str],
-    run: Run,
-    out: Path | None,
-    plot: bool,
-    as_json: bool,
-) -> None:
-    """Run the specs; one that fails does not stop the others."""
-    if len(names) > 1 and (out is not None or as_json):
-        raise InvalidArgument("--out and --json speak of one benchmark: leave them out for all")
-    specs = []
-    for name in names:
-        spec = load_spec(name)
-        if spec.needs_spark and len(names) == 1:
-            _require_spark(spec)
-        here = scale or spec.scale_of_targets
-        specs.append((spec.with_parameters(here, _parameters(spec.parameters(here), extra)), here))
-    require_folder_path(run.data_dir, "data_dir")
+def _make_folder(path: Path) -> None:
+    require_folder_path(path, "data_dir")
     try:
-        run.data_dir.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidArgument(f"cannot make the folder {str(run.data_dir)!r}: {error.strerror}") from None
-    store = run.store()
-    failed = []
-    for spec, here in specs:
-        try:
-            _run_one(spec, here, run, out, store, plot, as_json)
-        except SemistreamError as error:
-            if len(specs) == 1:
-                raise
-            typer.echo(f"semistream: {spec.id}: {error}", err=True)
-            failed.append(spec.id)
-    if failed:
-        raise InvalidArgument(f"{len(failed)} of {len(specs)} failed, see above: {', '.join(failed)}")
+        raise InvalidArgument(f"cannot make the folder {str(path)!r}: {error.strerror}") from None
 
 
 def _run_one(
-    spec: Spec, scale: str, run: Run, out: Path | None, store: MeasurementStore, plot: bool, as_json: bool
+    spec: Spec, scale: str, run: Run, store: MeasurementStore, out: Path | None, plot: bool, as_json: bool
 ) -> None:
-    if spec.needs_spark:
-        _require_spark(spec)
+    _require_spark(spec)
     path = out or run.data_dir / "results" / f"{spec.id}{'' if scale == 'full' else f'-{scale}'}.json"
     picture = path.with_suffix(".png")
     if plot and picture == path:
@@ -238,14 +227,9 @@ def _run_one(
     typer.echo(f"{path}{f' and {picture}' if plot else ''} written")
 
 
-def _scale(scale: str | None, quick: bool) -> str | None:
-    if quick and scale not in (None, "quick"):
-        raise InvalidArgument(f"--quick and --scale {scale} are two scales: give one of them")
-    return "quick" if quick else scale
-
-
 def _require_spark(spec: Spec) -> None:
-    require_local_spark(f"the benchmark {spec.id} on Spark")
+    if spec.needs_spark:
+        require_local_spark(f"the benchmark {spec.id} on Spark")
 
 
 def _parameters(known: dict[str, Any], extra: Sequence[str]) -> dict[str, Any]:
@@ -286,29 +270,26 @@ def _value(name: str, text: str, known: Any) -> Any:
 
 
 def _real_data(given: Path | None) -> Path | None:
-    if given is not None and not given.is_dir():
-        raise InvalidArgument(f"real_data={str(given)!r} is not a folder: give the folder of the real data sets")
+    beside = Path("..") / "shared" / "data"
     if given is None:
-        beside = Path("..") / "shared" / "data"
         return beside if beside.is_dir() else None
+    if not given.is_dir():
+        raise InvalidArgument(f"real_data={str(given)!r} is not a folder: give the folder of the real data sets")
     return given
 
 
 def _print_specs(names: Sequence[str]) -> None:
-    table = RichTable("name", "title", box=None, pad_edge=False)
-    for name in names:
-        table.add_row(name, load_spec(name).title)
-    _console().print(table)
+    _print_table(Table(["name", "title"], [[name, load_spec(name).title] for name in names], 2))
 
 
 def _print(result: Result) -> None:
     spec = result.spec_as_run
     for group, shown in dict.fromkeys((point.group, name) for point in result.points for name in point.y):
         title = ", ".join(part for part in (spec.id, group, "" if shown == VALUE else shown) if part)
-        _console().print(_rich(points_table(result, shown, escape(group)), f"{title}: {spec.y.label_of(shown, group)}"))
+        _print_table(points_table(result, shown, escape(group)), f"{title}: {spec.y.label_of(shown, group)}")
     targets = targets_table(result)
     if targets.rows:
-        _console().print(_rich(targets, f"{spec.id}: targets"))
+        _print_table(targets, f"{spec.id}: targets")
     if targets_of(spec.id) and not load_spec(spec.id).has_size_of_targets(spec.parameters(result.scale)):
         typer.echo("No verdict: the targets speak of the full size.")
     elif targets.rows and not result.is_complete:
@@ -316,15 +297,10 @@ def _print(result: Result) -> None:
     typer.echo(f"The paper: {spec.about}" if spec.is_figure else spec.about)
 
 
-def _console() -> Console:
-    """Return a console that prints brackets in names as they are."""
-    return Console(markup=False)
-
-
-def _rich(content: Table, title: str) -> RichTable:
+def _print_table(content: Table, title: str | None = None) -> None:
     table = RichTable(*content.head, title=title, box=None, pad_edge=False)
     for column in table.columns[content.names :]:
         column.justify = "right"
     for row in content.rows:
         table.add_row(*row)
-    return table
+    Console(markup=False).print(table)  # brackets in names are no markup

@@ -43,12 +43,7 @@ def num_parquet_rows(path: Path) -> int | None:
 class ParquetStream:
     """The batches of Parquet files of one schema, file after file; a folder is read as `stage` reads it.
 
-    Attributes
-    ----------
-    schema
-        The schema of all files.
-    num_rows
-        Of all files together; None with a folder among them.
+    ``num_rows`` is None with a folder among them.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -62,8 +57,7 @@ class ParquetStream:
                     "give files of one schema"
                 )
         counts = [num_parquet_rows(path) for path in self._paths]
-        known = [count for count in counts if count is not None]
-        self.num_rows = sum(known) if len(known) == len(counts) else None
+        self.num_rows = None if None in counts else sum(count or 0 for count in counts)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for path in self._paths:

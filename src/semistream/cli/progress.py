@@ -8,6 +8,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -23,8 +24,7 @@ stderr = Console(stderr=True)
 @contextmanager
 def counting(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
     """Show a bar, and yield a function that sets how many are done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+    with _progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()) as progress:
         task = progress.add_task(what, total=total)
         yield lambda done: progress.update(task, completed=done)
 
@@ -32,8 +32,7 @@ def counting(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
 @contextmanager
 def telling() -> Iterator[Callable[[str], None]]:
     """Show a line, and yield a function that sets its text."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+    with _progress(SpinnerColumn(), TextColumn("{task.description}")) as progress:
         task = progress.add_task("", total=None)
         yield lambda message: progress.update(task, description=message)
 
@@ -41,8 +40,7 @@ def telling() -> Iterator[Callable[[str], None]]:
 @contextmanager
 def estimating() -> Iterator[Callable[[RunProgress], None]]:
     """Show a bar with the current measurement and the time left, and yield a function that sets both."""
-    columns = (SpinnerColumn(), BarColumn(bar_width=20), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+    with _progress(SpinnerColumn(), BarColumn(bar_width=20), TextColumn("{task.description}")) as progress:
         task = progress.add_task("", total=1.0)
 
         def tell(run: RunProgress) -> None:
@@ -50,6 +48,10 @@ def estimating() -> Iterator[Callable[[RunProgress], None]]:
             progress.update(task, completed=run.share_done, description=run.message + left)
 
         yield tell
+
+
+def _progress(*columns: ProgressColumn) -> Progress:
+    return Progress(*columns, TimeElapsedColumn(), console=stderr, transient=True, disable=not stderr.is_terminal)
 
 
 def _time_left(seconds: float) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from semistream.bench.framework.measurement import Point
+from semistream.bench.framework.curves import Curve
+from semistream.bench.framework.measurement import Point, in_turns
 from semistream.bench.framework.provenance import collect_provenance
 from semistream.bench.framework.result_file import Finished, Result
 from semistream.bench.framework.spec import load_spec
@@ -33,6 +34,17 @@ def test_a_crossing_is_where_the_slower_one_is_overtaken_for_good(course: list[f
     target = Target(text="crossing", kind="crossing", of="ours", over="theirs")
     (line,) = _lines(target, ours=course, theirs=[1.0, 2.0, 3.0])
     assert (line.value, line.where) == (crossing, "here")
+
+
+def test_between_two_places_a_curve_is_straight() -> None:
+    assert Curve((1.0, 3.0), (10.0, 20.0)).near(2.0) == 15.0
+
+
+def test_sides_take_turns() -> None:
+    order: list[str] = []
+    found = in_turns({"ours": lambda: order.append("ours"), "theirs": lambda: order.append("theirs")}, repeats=2)
+    assert order == ["ours", "theirs"] * 2
+    assert {name: len(results) for name, results in found.items()} == {"ours": 2, "theirs": 2}
 
 
 def test_growth_is_that_from_the_first_place_to_the_last() -> None:

@@ -60,6 +60,7 @@ def test_without_bursts_the_rate_is_constant() -> None:
     series = counts(Bursts(1000, burstiness=0, period_s=60), 4)
     assert series.min() >= 58
     assert series.max() <= 59
+    assert Bursts(10, burstiness=0, period_s=102.4).times_s(20, 3).tolist() == [2.0, 2.1, 2.2]
 
 
 def test_arrivals_depend_on_the_seed_and_on_nothing_that_was_asked_before() -> None:
