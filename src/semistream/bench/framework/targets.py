@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, cast
 
 from semistream.bench.framework.curves import Curve, Curves, check_kind
 from semistream.bench.framework.measurement import VALUE
@@ -91,15 +91,13 @@ class Target:
 
     @property
     def limit(self) -> float:
-        limit = self.least if self.least is not None else self.most
-        assert limit is not None
-        return limit
+        """The limit; only for a target that has one."""
+        return cast(float, self.most if self.least is None else self.least)
 
     @property
     def bound(self) -> str:
-        if not self.has_limit:
-            return "no limit"
-        return f"{'at least' if self.least is not None else 'at most'} {self.limit:g}"
+        word = "at most" if self.least is None else "at least"
+        return f"{word} {self.limit:g}" if self.has_limit else "no limit"
 
     def is_met_by(self, value: float) -> bool:
         return value >= self.limit if self.least is not None else value <= self.limit

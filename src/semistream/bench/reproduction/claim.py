@@ -105,7 +105,7 @@ class Claim:
     group: str | None = None
 
     def __post_init__(self) -> None:
-        check_kind("claim", self, _NEEDED)
+        check_kind("claim", self, {kind: rule.needed for kind, rule in _RULES.items()})
 
     def judge(self, curves: Curves) -> Finding:
         """Judge the claim by the curves of one clock."""
@@ -117,27 +117,36 @@ class Claim:
         return Finding("; ".join(texts) or "-", weakest([finding.verdict for finding in findings]))
 
     def _judge(self, curves: Curves, group: str) -> Finding:
+        rule = _RULES[self.kind]
         of, over = curves.of(group, self.of), curves.of(group, self.over or self.of)
-        if of is None or over is None:
+        if of is None or over is None or len(of.x) < rule.least_points:
             return _NOT_MEASURED
-        return _RULES[self.kind](self, of, over) or _NOT_MEASURED
+        found = rule.judge(self, of, over)
+        if found is None:
+            return _NOT_MEASURED
+        ours, is_reproduced, is_in_direction = found
+        if is_reproduced:
+            return Finding(ours, Verdict.REPRODUCED)
+        return Finding(ours, Verdict.IN_DIRECTION if is_in_direction else Verdict.NOT_REPRODUCED)
 
 
-_Rule = Callable[[Claim, Curve, Curve], Finding | None]
-"""Judges a claim by the curves of ``of`` and ``over``; None if not measured. Without ``over`` both are ``of``."""
+_Found = tuple[str, bool, bool]
+"""The measured value as a text, whether the claim is reproduced, and whether it is in direction."""
 
 
-def _finding(ours: str, is_reproduced: bool, is_in_direction: bool) -> Finding:
-    if is_reproduced:
-        return Finding(ours, Verdict.REPRODUCED)
-    return Finding(ours, Verdict.IN_DIRECTION if is_in_direction else Verdict.NOT_REPRODUCED)
+class _Rule(NamedTuple):
+    """How to judge claims of one kind, the fields that they need, and how many points."""
+
+    judge: Callable[[Claim, Curve, Curve], _Found | None]
+    needed: tuple[str, ...] = ()
+    least_points: int = 1
 
 
 def _is_close(ours: float, paper: float) -> bool:
     return abs(ours - paper) <= _CLOSE * abs(paper)
 
 
-def _ratio(claim: Claim, of: Curve, over: Curve) -> Finding | None:
+def _ratio(claim: Claim, of: Curve, over: Curve) -> _Found | None:
     assert claim.paper is not None
     places = of.places(claim.at)
     ratios = [upper / lower for x in places if (upper := of.at(x)) is not None and (lower := over.at(x))]
@@ -148,57 +157,51 @@ def _ratio(claim: Claim, of: Curve, over: Curve) -> Finding | None:
     is_clear = gain * papers_gain > 0 and abs(gain) >= _CLEAR
     # 1.01 lies within 25% of 1.33, and is no gain of a third.
     is_close = is_clear and _is_close(ratio, claim.paper) and gain / papers_gain >= _GAINED
-    return _finding(f"{ratio:.3g}x", is_close, is_clear)
+    return f"{ratio:.3g}x", is_close, is_clear
 
 
-def _value(claim: Claim, of: Curve, over: Curve) -> Finding | None:
+def _value(claim: Claim, of: Curve, over: Curve) -> _Found | None:
     assert claim.paper is not None
     value = of.at(of.places(claim.at)[0])
     if value is None:
         return None
-    return _finding(f"{value:.3g}", _is_close(value, claim.paper), claim.paper / 2 <= value <= claim.paper * 2)
+    return f"{value:.3g}", _is_close(value, claim.paper), claim.paper / 2 <= value <= claim.paper * 2
 
 
-def _trend(claim: Claim, of: Curve, over: Curve, sign: int) -> Finding | None:
-    if len(of.y) < 2:
-        return None
+def _trend(claim: Claim, of: Curve, over: Curve, sign: int) -> _Found:
     upwards = [sign * value for value in of.y]
     size = max(abs(value) for value in of.y) or 1.0
     steady = all(after >= before - _STEP * abs(before) for before, after in pairwise(upwards))
     rise = upwards[-1] - upwards[0]
     is_reproduced = steady and rise >= _STEP * min(abs(of.y[0]) or size, size)
-    return _finding(f"{of.y[0]:.3g} -> {of.y[-1]:.3g}", is_reproduced, rise > 0)
+    return f"{of.y[0]:.3g} -> {of.y[-1]:.3g}", is_reproduced, rise > 0
 
 
-def _gains(claim: Claim, of: Curve, over: Curve) -> Finding | None:
+def _gains(claim: Claim, of: Curve, over: Curve) -> _Found | None:
     value = of.at(of.places(claim.at)[0])
-    if value is None or len(of.y) < 2:
+    if value is None:
         return None
     ratio = value / of.y[0] if of.y[0] else math.inf
-    return _finding(f"{ratio:.3g}x", ratio >= 1 + _CLEAR, ratio > 1)
+    return f"{ratio:.3g}x", ratio >= 1 + _CLEAR, ratio > 1
 
 
-def _level(claim: Claim, of: Curve, over: Curve) -> Finding | None:
-    if len(of.y) < 2:
-        return None
+def _level(claim: Claim, of: Curve, over: Curve) -> _Found:
     most = of.y[0] * (1 + _STEP)
-    return _finding(f"{of.y[0]:.3g} -> {of.y[-1]:.3g}", max(of.y) <= most, of.y[-1] <= most)
+    return f"{of.y[0]:.3g} -> {of.y[-1]:.3g}", max(of.y) <= most, of.y[-1] <= most
 
 
-def _turn(claim: Claim, of: Curve, over: Curve, sign: int) -> Finding | None:
-    if len(of.y) < 3:
-        return None
+def _turn(claim: Claim, of: Curve, over: Curve, sign: int) -> _Found:
     upwards = [sign * value for value in of.y]
     best = max(range(len(upwards)), key=upwards.__getitem__)
     ours = f"{'highest' if sign > 0 else 'lowest'} at {of.x[best]:.3g}"
     ends = max(upwards[0], upwards[-1])
     if best in (0, len(upwards) - 1) or upwards[best] - ends < _CLEAR * abs(upwards[best]):
-        return Finding(f"{ours}, no clear turn", Verdict.NOT_REPRODUCED)
+        return f"{ours}, no clear turn", False, False
     is_near = claim.paper is None or claim.paper / _NEAR <= of.x[best] <= claim.paper * _NEAR
-    return _finding(ours, is_near, True)
+    return ours, is_near, True
 
 
-def _above(claim: Claim, of: Curve, over: Curve) -> Finding | None:
+def _above(claim: Claim, of: Curve, over: Curve) -> _Found | None:
     places = of.places(claim.at)
     pairs = [(value, lower) for x in places if (value := of.at(x)) is not None and (lower := over.near(x)) is not None]
     if not pairs:
@@ -206,55 +209,44 @@ def _above(claim: Claim, of: Curve, over: Curve) -> Finding | None:
     above = sum(value - lower >= _CLEAR * abs(lower) and value > lower for value, lower in pairs)
     ratios = [value / lower for value, lower in pairs if lower]
     ours = f"{min(ratios):.3g}x to {max(ratios):.3g}x" if ratios else f"{above} of {len(pairs)}"
-    return _finding(ours, above == len(pairs), above > len(pairs) / 2)
+    return ours, above == len(pairs), above > len(pairs) / 2
 
 
-def _agree(claim: Claim, of: Curve, over: Curve) -> Finding | None:
+def _agree(claim: Claim, of: Curve, over: Curve) -> _Found | None:
     pairs = [(value, other) for x, value in zip(of.x, of.y, strict=True) if (other := over.at(x))]
     if not pairs:
         return None
     errors = [abs(value - other) / abs(other) for value, other in pairs]
     error = median(errors)
     ours = f"off by {error:.0%} (median), {max(errors):.0%} (worst)"
-    return _finding(ours, error <= _GOOD_MODEL, error <= _FAIR_MODEL)
+    return ours, error <= _GOOD_MODEL, error <= _FAIR_MODEL
 
 
-def _bursts(claim: Claim, of: Curve, over: Curve) -> Finding:
+def _bursts(claim: Claim, of: Curve, over: Curve) -> _Found:
     burst = max(of.y) / (sum(of.y) / len(of.y))
-    return _finding(f"highest {burst:.3g} times the mean", burst >= _BURSTY, burst >= _UNEVEN)
+    return f"highest {burst:.3g} times the mean", burst >= _BURSTY, burst >= _UNEVEN
 
 
-def _drops(claim: Claim, of: Curve, over: Curve) -> Finding | None:
+def _drops(claim: Claim, of: Curve, over: Curve) -> _Found:
     assert claim.paper is not None
     quarter = len(of.y) // 4
-    if not quarter:
-        return None
     part = fmean(of.y[-quarter:]) / fmean(of.y[quarter : 2 * quarter])
-    return _finding(f"to {part:.3g} of it", _is_close(part, claim.paper), part < 1)
+    return f"to {part:.3g} of it", _is_close(part, claim.paper), part < 1
 
 
-_RULES: dict[str, _Rule] = {
-    "ratio": _ratio,
-    "rises": partial(_trend, sign=1),
-    "falls": partial(_trend, sign=-1),
-    "gains": _gains,
-    "level": _level,
-    "peak": partial(_turn, sign=1),
-    "low": partial(_turn, sign=-1),
-    "above": _above,
-    "value": _value,
-    "agree": _agree,
-    "bursts": _bursts,
-    "drops": _drops,
-}
-_NEEDED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_RULES, ()),
-    "ratio": ("over", "at", "paper"),
-    "above": ("over",),
-    "agree": ("over",),
-    "gains": ("at",),
-    "value": ("at", "paper"),
-    "drops": ("paper",),
+_RULES = {
+    "ratio": _Rule(_ratio, ("over", "at", "paper")),
+    "rises": _Rule(partial(_trend, sign=1), least_points=2),
+    "falls": _Rule(partial(_trend, sign=-1), least_points=2),
+    "gains": _Rule(_gains, ("at",), least_points=2),
+    "level": _Rule(_level, least_points=2),
+    "peak": _Rule(partial(_turn, sign=1), least_points=3),
+    "low": _Rule(partial(_turn, sign=-1), least_points=3),
+    "above": _Rule(_above, ("over",)),
+    "value": _Rule(_value, ("at", "paper")),
+    "agree": _Rule(_agree, ("over",)),
+    "bursts": _Rule(_bursts),
+    "drops": _Rule(_drops, ("paper",), least_points=4),
 }
 
 
