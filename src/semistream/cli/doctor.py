@@ -53,15 +53,16 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Check versions, PySpark and Java, the kernel cache and the disk; exit with 1 if something required is missing."""
+    java = find_java()
     checks = [
         _Check("semistream", __version__, ok=True, required=True),
-        _python(),
+        _Check("python", platform.python_version(), sys.version_info >= (3, 10), True, "use Python 3.10 or newer"),
         *(_library(name, name, required=True) for name in _REQUIRED_LIBRARIES),
         *(_extra(name, extra) for name, extra in _EXTRAS.items()),
-        _java(),
-        _guarded("kernel cache", _kernel_cache, required=True),
-        _guarded("free disk", lambda: _free_disk(data_dir), required=True),
-        _guarded("drop-behind reading", lambda: _fadvise(data_dir), required=False),
+        _Check("java", java.found, java.ok, False, f"install Java {LEAST_JAVA} or newer: Spark needs it"),
+        _tried("kernel cache", _kernel_cache, "set NUMBA_CACHE_DIR to a writable folder", True),
+        _tried("free disk", lambda: _free_disk(data_dir), "make room: a table is a copy of its data", True),
+        _tried("drop-behind reading", lambda: _fadvise(data_dir), "cold benchmarks need Linux and a local disk", False),
     ]
     healthy = all(check.ok for check in checks if check.required)
     if as_json:
@@ -73,11 +74,6 @@ def doctor(
             typer.echo(f"{mark} {check.name:20} {check.found}{remedy}")
     if not healthy:
         raise typer.Exit(1)
-
-
-def _python() -> _Check:
-    ok = sys.version_info >= (3, 10)
-    return _Check("python", platform.python_version(), ok, True, "use Python 3.10 or newer")
 
 
 def _library(name: str, package: str, *, required: bool) -> _Check:
@@ -97,19 +93,15 @@ def _extra(name: str, extra: str) -> _Check:
     return check
 
 
-def _java() -> _Check:
-    java = find_java()
-    return _Check("java", java.found, java.ok, False, f"install Java {LEAST_JAVA} or newer: Spark needs it")
-
-
-def _guarded(name: str, find: Callable[[], _Check], *, required: bool) -> _Check:
+def _tried(name: str, find: Callable[[], tuple[str, bool]], remedy: str, required: bool) -> _Check:
     try:
-        return find()
+        found, ok = find()
     except (OSError, RuntimeError) as error:
         return _Check(name, str(error).splitlines()[0], False, required, "see the message")
+    return _Check(name, found, ok, required, remedy)
 
 
-def _kernel_cache() -> _Check:
+def _kernel_cache() -> tuple[str, bool]:
     @kernel
     def probe(number: int) -> int:
         return number + 1
@@ -118,23 +110,20 @@ def _kernel_cache() -> _Check:
     compiled: Any = probe
     folder = str(compiled.stats.cache_path)
     ok = os.access(folder, os.W_OK)
-    found = f"{folder} is {'writable' if ok else 'not writable'}"
-    return _Check("kernel cache", found, ok, True, "set NUMBA_CACHE_DIR to a writable folder")
+    return f"{folder} is {'writable' if ok else 'not writable'}", ok
 
 
-def _free_disk(folder: Path) -> _Check:
+def _free_disk(folder: Path) -> tuple[str, bool]:
     free_bytes = shutil.disk_usage(folder).free
-    remedy = "make room: a table is a copy of its data"
-    return _Check("free disk", format_bytes(free_bytes), free_bytes > 1 << 30, True, remedy)
+    return format_bytes(free_bytes), free_bytes > 1 << 30
 
 
-def _fadvise(folder: Path) -> _Check:
-    remedy = "cold benchmarks need Linux and a local disk"
+def _fadvise(folder: Path) -> tuple[str, bool]:
     if not hasattr(os, "posix_fadvise"):
-        return _Check("drop-behind reading", "this system has no posix_fadvise", False, False, remedy)
+        return "this system has no posix_fadvise", False
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(bytes(4096))
         file.flush()
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return _Check("drop-behind reading", "supported", True, False)
+    return "supported", True

@@ -49,20 +49,10 @@ class Fingerprint(NamedTuple):
 class JoinRun:
     """The figures of one join, and its output.
 
-    Attributes
-    ----------
-    tuples
-        Number of sales that it got, from the front of the stream.
-    joined
-        A Parquet file, or a pattern for several; removed at the end of the demonstration.
-    service_rate
-        Tuples answered per second of work; waiting for sales is no work.
-    metrics, memory_bytes, components
-        Counters, the most memory held, and its components; None and empty if the join does not report them.
-    paced
-        Whether sales came at their own times.
-    output, expected
-        Fingerprints of the joined rows and of DuckDB's; None before the check.
+    It got the first ``tuples`` sales. ``joined`` is a Parquet file, or a pattern for several. ``service_rate`` counts
+    tuples per second of work; waiting for sales is no work. ``metrics``, ``memory_bytes`` (the most held) and
+    ``components`` are absent if the join does not report them. With ``paced`` sales came at their own times. ``output``
+    and ``expected``, from DuckDB, are None before the check.
     """
 
     name: str
@@ -97,7 +87,6 @@ class DemoResult:
 
     @property
     def exact(self) -> bool:
-        """Whether every output is exact."""
         return all(run.exact for run in self.runs)
 
 

@@ -26,18 +26,10 @@ class Progress(Protocol):
 class DemoSpec:
     """Sizes of the demonstration.
 
-    Attributes
-    ----------
-    lookup_tuples
-        Tuples for INLJ and CINLJ, which look up tuples one by one; only in one process.
-    rate
-        Mean arrivals per second; bursts go far above it. In one process sales come as fast as the join takes them.
-    missing_share
-        The share of sales without a product in the table.
-    budget_share
-        Memory of a join, as a share of the table's bytes.
-    cores
-        Task slots of Spark.
+    ``lookup_tuples`` are for INLJ and CINLJ, which look up tuples one by one; only in one process. ``rate`` is the mean
+    of arrivals per second; in one process sales come as fast as the join takes them. ``missing_share`` of the sales
+    have no product in the table. ``budget_share`` is the memory of a join, as a share of the table's bytes. ``cores``
+    are task slots of Spark.
     """
 
     master_rows: int = 2_000_000

@@ -179,40 +179,40 @@ def _compared(target: Target, result: Result) -> _Found:
             yield _joined(named, place), value
 
 
-def _grouped(target: Target, result: Result) -> Iterator[tuple[str, Curve, Curve]]:
-    """Yield both sides of every measured group, with the name of its line; without ``over`` both are ``of``."""
+def _growth(target: Target, of: Curve, over: Curve) -> float | None:
+    return None if len(of.x) < 2 else _ratio(of.y[-1], of.y[0])
+
+
+def _crossing(target: Target, of: Curve, over: Curve) -> float:
+    slower = [x for x, theirs in zip(over.x, over.y, strict=True) if (ours := of.near(x)) is None or ours >= theirs]
+    later = [x for x in over.x if not slower or x > slower[-1]]
+    return (later[0] if slower else 0.0) if later else math.inf
+
+
+def _reach(target: Target, of: Curve, over: Curve) -> float | None:
+    if isinstance(target.at, str) or (wanted := over.at(target.at)) is None:
+        return None
+    tried = [x for x in of.x if x <= target.at]
+    enough = [x for x in tried if (of.at(x) or 0.0) >= wanted]
+    # If nothing was enough, not even all of it, the value is the last one tried.
+    return None if len(tried) < 2 else min(enough, default=target.at) / target.at
+
+
+_COURSES: dict[str, Callable[[Target, Curve, Curve], float | None]] = {
+    "growth": _growth,
+    "crossing": _crossing,
+    "reach": _reach,
+}
+
+
+def _courses(target: Target, result: Result) -> _Found:
+    """Yield a value of both curves for every group; without ``over`` both are ``of``."""
     curves = Curves(result.points, target.on)
     for group in _fitting(curves.groups, target.group):
         of, over = _side(curves, group, target.of), _side(curves, group, target.over or target.of)
-        if of is not None and over is not None:
-            yield "" if group == target.group else group, of, over
-
-
-def _growth(target: Target, result: Result) -> _Found:
-    for name, of, _ in _grouped(target, result):
-        growth = None if len(of.x) < 2 else _ratio(of.y[-1], of.y[0])
-        if growth is not None:
-            yield name, growth
-
-
-def _crossing(target: Target, result: Result) -> _Found:
-    for name, of, over in _grouped(target, result):
-        slower = [x for x, theirs in zip(over.x, over.y, strict=True) if (ours := of.near(x)) is None or ours >= theirs]
-        later = [x for x in over.x if not slower or x > slower[-1]]
-        yield name, (later[0] if slower else 0.0) if later else math.inf
-
-
-def _reach(target: Target, result: Result) -> _Found:
-    for name, of, over in _grouped(target, result):
-        if not isinstance(target.at, float | int):
-            continue
-        wanted = over.at(target.at)
-        tried = [x for x in of.x if x <= target.at]
-        if wanted is None or len(tried) < 2:
-            continue
-        enough = [x for x in tried if (of.at(x) or 0.0) >= wanted]
-        # If nothing was enough, not even all of it, the value is the last one tried.
-        yield name, min(enough, default=target.at) / target.at
+        value = None if of is None or over is None else _COURSES[target.kind](target, of, over)
+        if value is not None:
+            yield "" if group == target.group else group, value
 
 
 def _error(target: Target, result: Result) -> _Found:
@@ -244,9 +244,7 @@ def _near_best(target: Target, result: Result) -> _Found:
 _RULES: dict[str, Callable[[Target, Result], _Found]] = {
     "value": _compared,
     "ratio": _compared,
-    "growth": _growth,
-    "crossing": _crossing,
-    "reach": _reach,
+    **dict.fromkeys(_COURSES, _courses),
     "error": _error,
     "near best": _near_best,
 }

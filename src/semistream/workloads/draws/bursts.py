@@ -50,11 +50,6 @@ class Bursts:
     ``rate`` is the mean in tuples per second, exact over each period of ``period_s``, the longest time scale. The
     shortest, a tick, is 1/1024 of it. ``burstiness`` is the difference between the shares of two neighbouring
     intervals: 0 is a constant rate, 0.6 the 80/20 rule.
-
-    Examples
-    --------
-    >>> Bursts(1000, burstiness=0.6, period_s=60, seed=7).arrived(60.0)
-    60000
     """
 
     def __init__(self, rate: float, *, burstiness: float = 0.6, period_s: float = 60.0, seed: int = 0) -> None:

@@ -40,3 +40,7 @@ class SplitMix:
     def uniform(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return a number from 0 to below 1 for each position."""
         return (self.words(positions) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def below(self, limit: int, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        """Return a whole number from 0 to below ``limit`` for each position."""
+        return (self.uniform(positions) * limit).astype(np.int32)

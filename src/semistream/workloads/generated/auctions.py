@@ -29,13 +29,6 @@ class Auctions:
     ``bids`` come between an auction and the next, a ``hot_share`` of them on the newest auction, like NEXMark's hot
     auctions. Auction n is in lane n modulo ``open_auctions``. It ends a random number of auctions before the next one
     takes its lane.
-
-    Examples
-    --------
-    >>> auctions = Auctions(count=50, bids=6, open_auctions=8)
-    >>> part = auctions.bids_part(0, auctions.num_bids)
-    >>> part.rows.num_rows, sorted(part.marks.low.to_pylist()) == list(range(50))
-    (300, True)
     """
 
     def __init__(
@@ -64,12 +57,14 @@ class Auctions:
     def auctions_part(self, start: int, count: int) -> PunctuatedBatch:
         """Return some of the auctions, each with a punctuation for its number."""
         numbers = np.arange(start, min(start + count, self.count), dtype=np.int64)
-        sellers = (SplitMix(self._seed, "seller").uniform(numbers) * 100_000).astype(np.int32)
-        categories = (SplitMix(self._seed, "category").uniform(numbers) * 10).astype(np.int32)
-        reserves = np.round(SplitMix(self._seed, "reserve").uniform(numbers) * 1000, 2)
-        columns = [pa.array(numbers), pa.array(sellers), pa.array(categories), pa.array(reserves)]
-        rows = pa.RecordBatch.from_arrays(columns, schema=AUCTION_SCHEMA)
-        keys = pa.array(numbers)
+        columns = {
+            "auction": numbers,
+            "seller": SplitMix(self._seed, "seller").below(100_000, numbers),
+            "category": SplitMix(self._seed, "category").below(10, numbers),
+            "reserve": np.round(SplitMix(self._seed, "reserve").uniform(numbers) * 1000, 2),
+        }
+        rows = pa.record_batch(columns, schema=AUCTION_SCHEMA)
+        keys = rows["auction"]
         return PunctuatedBatch(rows, KeyMarks(np.arange(1, numbers.size + 1, dtype=np.int64), keys, keys))
 
     def bids_part(self, start: int, count: int) -> PunctuatedBatch:
@@ -83,11 +78,10 @@ class Auctions:
         auctions = newest - back
         # A bid on an auction that has ended goes to the newest instead.
         auctions = np.where(self._ends_after(auctions) < newest, newest, auctions)
-        bidders = (SplitMix(self._seed, "bidder").uniform(places) * 1_000_000).astype(np.int32)
+        bidders = SplitMix(self._seed, "bidder").below(1_000_000, places)
         prices = np.round(SplitMix(self._seed, "price").uniform(places) * 2000, 2)
-        columns = [pa.array(auctions), pa.array(places), pa.array(bidders), pa.array(prices)]
-        rows = pa.RecordBatch.from_arrays(columns, schema=BID_SCHEMA)
-        return PunctuatedBatch(rows, self._ends(start, end))
+        columns = {"auction": auctions, "bid": places, "bidder": bidders, "price": prices}
+        return PunctuatedBatch(pa.record_batch(columns, schema=BID_SCHEMA), self._ends(start, end))
 
     def _ends(self, start: int, end: int) -> KeyMarks:
         """Return the auctions that end; the last bid of auction n's time is number (n + 1) * bids."""

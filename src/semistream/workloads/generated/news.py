@@ -28,13 +28,6 @@ class News:
     """The stream of news and the stream of accesses, of which ``accesses`` come between a news item and the next.
 
     News come by number, or in random order, before or after their accesses.
-
-    Examples
-    --------
-    >>> news = News(count=30, accesses=4)
-    >>> part = news.accesses_part(0, news.num_accesses)
-    >>> part.rows.num_rows, part.marks.low.to_pylist() == list(range(30))
-    (120, True)
     """
 
     def __init__(self, *, count: int, accesses: int = 10, arrival: Arrival = "ordered", seed: int = 0) -> None:
@@ -55,9 +48,9 @@ class News:
         """Return some of the news, in order of arrival."""
         places = np.arange(start, min(start + count, self.count), dtype=np.int64)
         numbers = places if self._order is None else self._order(places)
-        topics = (SplitMix(self._seed, "topic").uniform(numbers) * 20).astype(np.int32)
-        lengths = (SplitMix(self._seed, "length").uniform(numbers) * 5000).astype(np.int32)
-        return pa.RecordBatch.from_arrays([pa.array(numbers), pa.array(topics), pa.array(lengths)], schema=NEWS_SCHEMA)
+        topics = SplitMix(self._seed, "topic").below(20, numbers)
+        lengths = SplitMix(self._seed, "length").below(5000, numbers)
+        return pa.record_batch({"sno": numbers, "topic": topics, "length": lengths}, schema=NEWS_SCHEMA)
 
     def accesses_part(self, start: int, count: int) -> PunctuatedBatch:
         """Return some of the accesses, with the punctuations among them and right after them."""
@@ -66,10 +59,12 @@ class News:
         latest = places // self._accesses
         live = np.minimum(latest + 1, LIVE)
         back = (SplitMix(self._seed, "news").uniform(places) * live).astype(np.int64)
-        readers = (SplitMix(self._seed, "reader").uniform(places) * 1_000_000).astype(np.int32)
-        columns = [pa.array(latest - back), pa.array(places), pa.array(readers)]
-        rows = pa.RecordBatch.from_arrays(columns, schema=ACCESS_SCHEMA)
-        return PunctuatedBatch(rows, self._marks(start, end))
+        columns = {
+            "sno": latest - back,
+            "access": places,
+            "reader": SplitMix(self._seed, "reader").below(1_000_000, places),
+        }
+        return PunctuatedBatch(pa.record_batch(columns, schema=ACCESS_SCHEMA), self._marks(start, end))
 
     def _marks(self, start: int, end: int) -> KeyMarks:
         # After the accesses of news item n the next item comes and n - 9 leaves; after the last item all leave.

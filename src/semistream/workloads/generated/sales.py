@@ -62,6 +62,6 @@ class Sales:
             keys = self._permutation(keys)
         if self._missing_share:
             keys[SplitMix(self._seed, "missing").uniform(positions) < self._missing_share] += self._zipf.domain
-        quantities = (SplitMix(self._seed, "quantity").uniform(positions) * 9).astype(np.int32) + 1
-        columns = [pa.array(keys), pa.array(positions), pa.array(quantities, pa.int32()), pa.array(times_us, _TIME)]
+        quantities = SplitMix(self._seed, "quantity").below(9, positions) + np.int32(1)
+        columns = [pa.array(keys), pa.array(positions), pa.array(quantities), pa.array(times_us, _TIME)]
         return pa.RecordBatch.from_arrays(columns, schema=SALES_SCHEMA)

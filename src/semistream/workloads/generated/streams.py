@@ -87,11 +87,6 @@ def polluted_stream(
 
     A load or an audit sends such tuples, each key once. A cache that admits them loses the keys that the rest of the
     stream asks for again and again. Tuples of the scan are spread at random; after the last key it begins again.
-
-    Examples
-    --------
-    >>> polluted_stream(6, key_domain=100, scan_share=1.0).read_next_batch()["key"].to_pylist()
-    [0, 1, 2, 3, 4, 5]
     """
     if not 0 <= scan_share <= 1:
         raise InvalidArgument(f"scan_share={scan_share} must be between 0 and 1")
@@ -134,13 +129,6 @@ def locality_stream(
 
     ``key_domain`` is the number of rows of the master table (the paper's R), of which ``rows_per_key`` share a key (its
     N): keys are 0 to ``key_domain // rows_per_key - 1``.
-
-    Examples
-    --------
-    >>> batch = locality_stream(100, key_domain=1000, intervals=2, seed=7).read_next_batch()
-    >>> first, second = batch["key"].to_numpy()[:50], batch["key"].to_numpy()[50:]
-    >>> bool(first.max() < 500 <= second.min())
-    True
     """
     if rows_per_key < 1:
         raise InvalidArgument(f"rows_per_key={rows_per_key} must be at least 1")
