@@ -102,7 +102,8 @@ def advise(
 
 def _print(advice: Advice) -> None:
     best = advice.recommended
-    typer.echo(f"Recommended: {best}{_staged_how(advice)}, {_with_what(best)}.")
+    staged = f"staged again with --buckets {advice.buckets} for Spark" if best.stage_again else "as it is"
+    typer.echo(f"Recommended: {best}, {staged}, {_with_what(best)}.")
     typer.echo(advice.why)
     if advice.stream is not None:
         typer.echo(f"The sample: {advice.stream}.")
@@ -118,20 +119,12 @@ def _print(advice: Advice) -> None:
         typer.echo(f"Without {name}: {why}.")
 
 
-def _staged_how(advice: Advice) -> str:
-    if advice.recommended.stage_again:
-        return f", staged again with --buckets {advice.buckets} for Spark"
-    return ", as it is"
-
-
 def _with_what(alternative: Alternative) -> str:
     settings = ", ".join(f"{name}={value:g}" for name, value in alternative.settings.items())
-    prediction = alternative.prediction
+    clock, budget_bytes = alternative.prediction.clock, alternative.prediction.budget_bytes
     text = f"{settings}: " if settings else ""
-    text += (
-        f"{_rate(alternative.tuples_per_s)} tuples/s on {prediction.clock} with {format_bytes(prediction.budget_bytes)}"
-    )
-    if alternative.least_memory_bytes is not None and alternative.least_memory_bytes < prediction.budget_bytes:
+    text += f"{_rate(alternative.tuples_per_s)} tuples/s on {clock} with {format_bytes(budget_bytes)}"
+    if alternative.least_memory_bytes is not None and alternative.least_memory_bytes < budget_bytes:
         text += f"; {format_bytes(alternative.least_memory_bytes)} do for the rate asked for"
     return text
 

@@ -45,7 +45,12 @@ def demo(
     """
     require_folder_path(out, "out")
     spec = DemoSpec(master_rows=master_rows, stream_tuples=stream_tuples, lookup_tuples=lookup_tuples, seed=seed)
-    open_backend = local_backend if local else _spark_backend()
+    open_backend: OpenBackend = local_backend
+    if not local:
+        require_local_spark("the demonstration on Spark (--local runs without it)")
+        from semistream.bench.demo.spark_backend import spark_backend
+
+        open_backend = spark_backend
     provenance = collect_provenance(seed)
     with _bars() as progress:
         result = run_demo(spec, out, open_backend, progress)
@@ -56,13 +61,6 @@ def demo(
     if not result.exact:
         typer.echo("semistream: an output differs from DuckDB's batch join: please report it", err=True)
         raise typer.Exit(1)
-
-
-def _spark_backend() -> OpenBackend:
-    require_local_spark("the demonstration on Spark (--local runs without it)")
-    from semistream.bench.demo.spark_backend import spark_backend
-
-    return spark_backend
 
 
 @contextmanager
@@ -86,8 +84,7 @@ def _print(result: DemoResult) -> None:
     budget = format_bytes(result.budget_bytes)
     title = f"{result.spec.master_rows:,} products ({format_bytes(result.table_bytes)}), left join in {budget}"
     # The last column does not fit into a terminal of 80 columns.
-    table = Table(*COLUMNS[:-1], title=title, box=SIMPLE_HEAD, show_edge=False)
-    table.padding = (0, 1, 0, 0)
+    table = Table(*COLUMNS[:-1], title=title, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for position, column in enumerate(table.columns):
         column.no_wrap = position > 0
         column.justify = "right" if position else "left"

@@ -3,14 +3,13 @@
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 
 from semistream.cli.arguments import example, parse_condition, parse_key, parse_options
 from semistream.cli.parquet_files import ParquetStream, require_parquet_output, writing_parquet
 from semistream.cli.progress import counting
-from semistream.core.conditions import Condition
 from semistream.core.contract import Operator
 from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import How
@@ -61,7 +60,9 @@ def join(
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics as JSON.")] = False,
 ) -> None:
     """Join a stream of Parquet files with a master table, in one process; on Spark use semistream.join in Python."""
-    compared = _condition(condition, null_is_open)
+    if condition is None and null_is_open:
+        raise InvalidArgument("null_is_open goes with a range: give --condition, or leave it out")
+    compared = None if condition is None else parse_condition(condition, null_is_open=null_is_open)
     if on is None and compared is None:
         raise InvalidArgument("the join has neither key nor condition: give --on or --condition")
     options = parse_options(algorithm, option or ())
@@ -90,23 +91,11 @@ def join(
     _print_result(op, time.perf_counter() - started_s, as_json)
 
 
-def _condition(text: str | None, null_is_open: bool) -> Condition | None:
-    if text is not None:
-        return parse_condition(text, null_is_open=null_is_open)
-    if null_is_open:
-        raise InvalidArgument("null_is_open goes with a range: give --condition, or leave it out")
-    return None
-
-
 def _print_result(op: Operator, elapsed_s: float, as_json: bool) -> None:
     metrics, memory = op.metrics.as_dict(), op.memory()
     if as_json:
-        result: dict[str, Any] = {
-            "elapsed_s": elapsed_s,
-            "metrics": metrics,
-            "memory": {"budget_bytes": memory.budget_bytes, "components": memory.components},
-        }
-        typer.echo(json.dumps(result))
+        held = {"budget_bytes": memory.budget_bytes, "components": memory.components}
+        typer.echo(json.dumps({"elapsed_s": elapsed_s, "metrics": metrics, "memory": held}))
         return
     answered, rows = metrics["tuples_answered"], metrics["rows_out"]
     typer.echo(f"{answered:,} tuples answered, {rows:,} rows written in {elapsed_s:.1f} s")

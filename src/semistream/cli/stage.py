@@ -66,7 +66,7 @@ def stage(
             try:
                 staged = stage_table(data, table, key=names, memory=memory, progress=progress, **given)
             except TableExists:
-                raise TableExists(_taken(table)) from None
+                raise TableExists(f"{os.fspath(table)!r} {_why_taken(table)}") from None
     if as_json:
         facts = ("path", "version", "key", "layout", "buckets", "num_rows", "num_pages", "num_bytes")
         typer.echo(json.dumps({name: getattr(staged, name) for name in facts}))
@@ -92,9 +92,9 @@ def _require_same_form(table: MasterTable, key: list[str] | None, given: dict[st
             )
 
 
-def _taken(table: Path) -> str:
+def _why_taken(table: Path) -> str:
     try:
         open_table(table)
     except TableNotFound:
-        return f"{os.fspath(table)!r} is not empty and holds no table: choose a new folder"
-    return f"{os.fspath(table)!r} holds a table: give --replace or --append, or choose a new folder"
+        return "is not empty and holds no table: choose a new folder"
+    return "holds a table: give --replace or --append, or choose a new folder"

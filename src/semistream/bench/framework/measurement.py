@@ -53,20 +53,11 @@ class Point:
 class Context(NamedTuple):
     """The means of a measurement.
 
-    Attributes
-    ----------
-    table
-        Returns the staged master table of a workload, by its layout and page size.
-    shared_data
-        The folder of real data sets, if there is one.
-    report
-        Called with a line about the current work.
-    resource
-        Returns a resource that several measurements share, such as a session, by name. It is opened at its first use
-        and closed at the end of the run.
-    remembered
-        Returns plain JSON values that several measurements share, by name. They are computed once and kept with the
-        finished measurements, so that a resumed run has the same.
+    ``table`` returns the staged master table of a workload, by its layout and page size. ``report`` takes a line about
+    the current work. ``resource`` returns a resource that several measurements share, such as a session, by name; it is
+    opened at its first use and closed at the end of the run. ``remembered`` returns plain JSON values that several
+    measurements share, by name; they are computed once and kept with the finished measurements, so that a resumed run
+    has the same.
     """
 
     table: "Callable[[Workload, str, int], MasterTable]"

@@ -40,7 +40,11 @@ def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
     from matplotlib.figure import Figure
 
     spec = result.spec_as_run
-    points = [point for point in map(_drawable, result.points) if point.y]
+    points = []
+    for point in result.points:
+        finite = {clock: value for clock, value in point.y.items() if math.isfinite(value)}
+        if finite:
+            points.append(replace(point, y=finite))
     if not points:
         raise InvalidArgument(f"the result of {result.benchmark} has no points: there is nothing to draw")
     panels = _panels(points)
@@ -70,11 +74,6 @@ def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
         figure.savefig(Path(path), dpi=120)
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"cannot write a picture to {os.fspath(path)!r}: {error}") from None
-
-
-def _drawable(point: Point) -> Point:
-    """Return a point without values that no axis can show."""
-    return replace(point, y={clock: value for clock, value in point.y.items() if math.isfinite(value)})
 
 
 def _base(series: str) -> str:
@@ -145,27 +144,21 @@ def _draw_legend(figure: "SubFigure", all_axes: "Iterable[Axes]") -> None:
                 handles.setdefault(_base(label), handle)
     title = "dashed: predicted" if has_predictions else None
     figure.legend(
-        handles.values(), handles.keys(), loc="outside upper center", ncols=5, fontsize=8, frameon=False, title=title
+        handles.values(), handles, loc="outside upper center", ncols=5, fontsize=8, frameon=False, title=title
     )
 
 
 def _draw_bars(axes: "Axes", spec: Spec, points: list[Point], clock: str, styles: dict[str, int]) -> None:
     """Draw series that have only one x."""
     values = [point.y[clock] for point in points]
-    bars = axes.barh(
-        range(len(points)),
-        values,
-        color=[_COLORS[styles[_base(point.series)] % len(_COLORS)] for point in points],
-        height=0.6,
-    )
+    colors = [_COLORS[styles[_base(point.series)] % len(_COLORS)] for point in points]
+    bars = axes.barh(range(len(points)), values, color=colors, height=0.6)
     axes.bar_label(bars, [f" {value:,.0f}" if abs(value) >= 1000 else f" {value:.3g}" for value in values], fontsize=8)
     axes.set_xlim(min(0.0, *values), 1.2 * max(values) if max(values) > 0 else None)
     axes.set_ylim(len(points) - 0.4, -0.6)
     axes.set_yticks(range(len(points)), [point.series for point in points])
-    axes.set_xlabel(
-        f"{spec.y.label_of(clock, points[0].group)}, at {spec.x.text(points[0].x)} {spec.x.label_of(points[0].group)}",
-        fontsize=9,
-    )
+    x, group = points[0].x, points[0].group
+    axes.set_xlabel(f"{spec.y.label_of(clock, group)}, at {spec.x.text(x)} {spec.x.label_of(group)}", fontsize=9)
     axes.tick_params(labelsize=8)
 
 
@@ -183,12 +176,9 @@ def _draw_targets(axes: "Axes", judged: Sequence[Judged]) -> None:
     axes.set_yticks(range(len(lines)), [line.name for line in lines], fontsize=8)
     for row, (line, margin) in enumerate(zip(lines, margins, strict=True)):
         axes.text(max(margin, 1.0), row, f" {line.value:.3g} ({line.target.bound})", va="center", fontsize=8)
-    axes.set_xlabel(
-        "multiple of the target (1 = just met, to the right = better)"
-        if all(line.met is not None for line in lines)
-        else "multiple of the target (grey = no verdict: not the size of the target)",
-        fontsize=9,
-    )
+    all_judged = all(line.met is not None for line in lines)
+    remark = "1 = just met, to the right = better" if all_judged else "grey = no verdict: not the size of the target"
+    axes.set_xlabel(f"multiple of the target ({remark})", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -204,9 +194,5 @@ def _heading(result: Result, spec: Spec, width: int) -> str:
     provenance = result.provenance
     commit = (provenance.commit or f"version {provenance.semistream}")[:10]
     about = f"The paper: {spec.about}" if spec.is_figure else spec.about
-    lines = [
-        f"{result.benchmark}: {spec.title} (scale {result.scale}{'' if result.is_complete else ', unfinished'})",
-        *textwrap.wrap(about, width),
-        f"{provenance.cpu}, {provenance.cores} cores, {commit}",
-    ]
-    return "\n".join(lines)
+    title = f"{result.benchmark}: {spec.title} (scale {result.scale}{'' if result.is_complete else ', unfinished'})"
+    return "\n".join([title, *textwrap.wrap(about, width), f"{provenance.cpu}, {provenance.cores} cores, {commit}"])

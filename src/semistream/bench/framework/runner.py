@@ -62,18 +62,9 @@ class Progress(NamedTuple):
 class Run(NamedTuple):
     """The settings of a run.
 
-    Attributes
-    ----------
-    data_dir
-        The folder of master tables and finished measurements.
-    real_data
-        The folder of real data sets, if there is one.
-    only
-        Parts of the names of the measurements to make; all by default.
-    measure_again
-        Whether to ignore finished measurements of earlier runs.
-    keep
-        Called with the result so far after every measurement.
+    ``data_dir`` is for master tables and finished measurements, ``real_data`` has the real data sets. ``only`` are
+    parts of the names of the measurements to make; all by default. ``measure_again`` ignores finished measurements of
+    earlier runs. ``keep`` is called with the result so far after every measurement.
     """
 
     data_dir: Path
