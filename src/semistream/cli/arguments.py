@@ -67,11 +67,9 @@ def _bare(name: str) -> str:
 def parse_options(name: str, texts: Sequence[str]) -> dict[str, Any]:
     """Return the settings of the algorithm ``name`` that ``NAME=VALUE`` texts give, each of its declared type."""
     if name == "auto":
-        if texts:
-            raise InvalidArgument(
-                f"option {texts[0]!r} is for one algorithm: name it with --algorithm in place of auto"
-            )
-        return {}
+        if not texts:
+            return {}
+        raise InvalidArgument(f"option {texts[0]!r} is for one algorithm: name it with --algorithm in place of auto")
     chosen = algorithm(name)
     types = get_type_hints(chosen.config)
     options: dict[str, Any] = {}

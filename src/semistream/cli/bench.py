@@ -79,9 +79,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def _bench(
-    list_all: Annotated[bool, typer.Option("--list", help="List all benchmarks and figures.")] = False,
-) -> None:
+def _bench(list_all: Annotated[bool, typer.Option("--list", help="List all benchmarks and figures.")] = False) -> None:
     if list_all:
         _print_specs([*spec_ids(), *figure_ids()])
         raise typer.Exit
@@ -96,8 +94,7 @@ def run(
         bool, typer.Option("--quick", help="The same as --scale quick: seconds, and without verdicts.")
     ] = False,
     only: Annotated[
-        list[str] | None,
-        typer.Option(help="Measure only what has this in its name, such as a series; repeatable."),
+        list[str] | None, typer.Option(help="Measure only what has this in its name, such as a series; repeatable.")
     ] = None,
     data_dir: Annotated[
         Path, typer.Option(help="Folder for tables, finished measurements and results: up to 40 GB at full size.")

@@ -81,10 +81,7 @@ def join(
         **options,
     )
     started_s = time.perf_counter()
-    with (
-        writing_parquet(out, op.spec.output_schema) as writer,
-        counting(source.num_rows, "joining tuples") as progress,
-    ):
+    with writing_parquet(out, op.spec.output_schema) as writer, counting(source.num_rows, "joining tuples") as progress:
         for batch in run(op, source):
             writer.write_batch(batch)
             progress(op.metrics.tuples_answered)

@@ -90,10 +90,9 @@ def _draw_cache(axes: "Axes", result: DemoResult) -> None:
 
 def _draw_memory(axes: "Axes", result: DemoResult) -> None:
     runs = [run for run in result.runs if run.components]  # the others do not report them
-    shown = [_large_components(run, result.budget_bytes) for run in runs]
-    names = list(dict.fromkeys(name for components in shown for name in components))
-    names.sort(key=lambda name: name == _REST)
     bars = [run.name for run in runs]
+    shown = [_large_components(run, result.budget_bytes) for run in runs]
+    names = sorted({name: None for components in shown for name in components}, key=lambda name: name == _REST)
     start = [0.0] * len(bars)
     for number, name in enumerate(names):
         color = _REST_COLOR if name == _REST else _COMPONENT_COLORS[number % len(_COMPONENT_COLORS)]

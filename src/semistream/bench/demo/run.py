@@ -111,7 +111,8 @@ def run_demo(spec: DemoSpec, folder: Path, open_backend: OpenBackend, progress: 
         scratch = Path(scratch_name).resolve()
         with open_backend(spec, scratch, progress) as backend:
             progress("warming up", 0, 1)
-            _run(_WARM_UP, scratch / "warm-up", backend, _silent)  # compiles kernels before anything is timed
+            # Compiles kernels before anything is timed.
+            _run(_WARM_UP, scratch / "warm-up", backend, lambda what, done, total, line="": None)
             progress("warming up", 1, 1)
             return _run(spec, scratch / "demo", backend, progress)
 
@@ -132,9 +133,6 @@ def _run(spec: DemoSpec, folder: Path, backend: Backend, progress: Progress) -> 
         runs=runs,
         notes=backend.notes(spec, runs),
     )
-
-
-def _silent(what: str, done: int, total: int, line: str = "") -> None: ...
 
 
 def _check(run: JoinRun, workload: Workload, progress: Progress) -> JoinRun:

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -132,23 +133,22 @@ def _watch(query: StreamingQuery, name: str, output: Path, tuples: int, paced: b
     finally:
         query.stop()
     measured = list(batches.values())[1:] or list(batches.values())  # the first one pays for planning
-    told_by_us: dict[str, Any] = {}
-    if counted:
-        names = Metrics().as_dict()
-        fullest = max(counted, key=_held_bytes)
-        told_by_us = {
-            "metrics": Metrics(**{name: sum(batch.counters[name] for batch in counted) for name in names}),
-            "memory_bytes": _held_bytes(fullest),
-            "components": {name: sum(task.memory.get(name, 0) for task in fullest.tasks) for name in fullest.memory},
-        }
-    return JoinRun(
+    run = JoinRun(
         name=name,
         tuples=tuples,
         joined=output / "*.parquet",
         service_rate=sum(rows for rows, _ in measured) / sum(seconds for _, seconds in measured),
         timeline=tuple(timeline),
         paced=paced,
-        **told_by_us,
+    )
+    if not counted:
+        return run
+    fullest = max(counted, key=_held_bytes)
+    return replace(
+        run,
+        metrics=Metrics(**{name: sum(batch.counters[name] for batch in counted) for name in Metrics().as_dict()}),
+        memory_bytes=_held_bytes(fullest),
+        components={name: sum(task.memory.get(name, 0) for task in fullest.tasks) for name in fullest.memory},
     )
 
 

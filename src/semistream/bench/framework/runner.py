@@ -94,11 +94,7 @@ class Run(NamedTuple):
 
 
 def run_spec(
-    spec: Spec,
-    scale: str,
-    run: Run,
-    resumed: Result | None = None,
-    store: MeasurementStore | None = None,
+    spec: Spec, scale: str, run: Run, resumed: Result | None = None, store: MeasurementStore | None = None
 ) -> Result:
     """Run the measurements of ``spec`` at ``scale``, except those that ``resumed``, an earlier result, has finished."""
     measurements = measurements_of(spec, scale)

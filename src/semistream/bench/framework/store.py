@@ -85,12 +85,7 @@ _PERMUTED = re.compile(r"permuted-(\d+-rows)-(seed-\d+)")
 
 
 def staged_workload(
-    data_dir: Path,
-    workload: Workload,
-    *,
-    layout: str,
-    page_bytes: int,
-    progress: Callable[[int], None] | None = None,
+    data_dir: Path, workload: Workload, *, layout: str, page_bytes: int, progress: Callable[[int], None] | None = None
 ) -> MasterTable:
     """Return the master table of ``workload`` inside ``data_dir``, staged unless it is there."""
     folder = f"{layout}-{workload.table_name}-{page_bytes}-bytes"

@@ -66,13 +66,9 @@ def points_table(result: Result, shown: str, chosen: str = "*") -> Table:
         every = sorted(set(found))
         for x in every if len(every) <= _MOST_PLACES else every[-1:]:
             cells = [values.get((group, x, name)) for name in series]
-            texts = ["-" if value is None else _figure(value) for value in cells]
+            texts = ["-" if y is None else f"{y:,.0f}" if abs(y) >= 1000 else f"{y:.3g}" for y in cells]
             rows.append([*([group] if any(places) else []), axis.text(x), *texts])
     return Table([*(["group"] if any(places) else []), axis.label_of(), *series], rows, 2 if any(places) else 1)
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def origin(provenance: Provenance) -> str:

@@ -28,12 +28,7 @@ class ParquetRows:
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        remedy: str,
-        where: pc.Expression | None = None,
-        shape: ShapeRows = lambda rows: rows,
+        self, path: Path, *, remedy: str, where: pc.Expression | None = None, shape: ShapeRows = lambda rows: rows
     ) -> None:
         if not path.is_file():
             raise MissingData(f"there is no {path}: {remedy}")

@@ -12,14 +12,7 @@ import numpy as np
 from semistream.workloads.draws.permutation import Permutation
 from semistream.workloads.draws.zipf import Zipf
 from semistream.workloads.generated.master_table import MASTER_SCHEMA, master_rows, master_table
-from semistream.workloads.generated.streams import (
-    ENDLESS,
-    STREAM_SCHEMA,
-    DrawKeys,
-    locality_stream,
-    stream,
-    stream_of,
-)
+from semistream.workloads.generated.streams import ENDLESS, STREAM_SCHEMA, DrawKeys, locality_stream, stream, stream_of
 from semistream.workloads.workload import Workload
 
 __all__ = ["locality", "repeated", "skewed_master", "synthetic"]
@@ -39,11 +32,7 @@ def synthetic(rows: int, *, zipf_exponent: float, scatter_hot_keys: bool = True,
         num_rows=rows,
         master=lambda: master_table(rows, seed=seed),
         stream=lambda stream_seed: stream(
-            ENDLESS,
-            key_domain=rows,
-            zipf_exponent=zipf_exponent,
-            scatter_hot_keys=scatter_hot_keys,
-            seed=stream_seed,
+            ENDLESS, key_domain=rows, zipf_exponent=zipf_exponent, scatter_hot_keys=scatter_hot_keys, seed=stream_seed
         ),
     )
 

@@ -14,18 +14,9 @@ from semistream.core.errors import InvalidArgument
 from semistream.workloads.draws.permutation import Permutation
 from semistream.workloads.draws.zipf import Zipf
 
-__all__ = [
-    "BATCH_ROWS",
-    "ENDLESS",
-    "STREAM_SCHEMA",
-    "DrawKeys",
-    "locality_stream",
-    "polluted_stream",
-    "stream",
-    "stream_of",
-]
+__all__ = ["ENDLESS", "STREAM_SCHEMA", "DrawKeys", "locality_stream", "polluted_stream", "stream", "stream_of"]
 
-BATCH_ROWS = 16_384
+_BATCH_ROWS = 16_384
 ENDLESS = 1 << 50
 """Number of tuples of a stream that is read for as long as one likes."""
 
@@ -47,7 +38,7 @@ def stream(
     missing_share: float = 0.0,
     scatter_hot_keys: bool = True,
     seed: int = 0,
-    batch_rows: int = BATCH_ROWS,
+    batch_rows: int = _BATCH_ROWS,
 ) -> pa.RecordBatchReader:
     """Return the papers' synthetic stream: its keys refer to a table with the keys 0 to ``key_domain - 1``.
 
@@ -81,7 +72,7 @@ def polluted_stream(
     scan_share: float = 0.25,
     scatter_hot_keys: bool = True,
     seed: int = 0,
-    batch_rows: int = BATCH_ROWS,
+    batch_rows: int = _BATCH_ROWS,
 ) -> pa.RecordBatchReader:
     """Return a Zipf-distributed stream mixed with a scan of the key domain.
 
@@ -115,7 +106,7 @@ def locality_stream(
     zipf_exponent: float = 1.0,
     scatter_hot_keys: bool = True,
     seed: int = 0,
-    batch_rows: int = BATCH_ROWS,
+    batch_rows: int = _BATCH_ROWS,
 ) -> pa.RecordBatchReader:
     """Return a stream with temporal locality (S2, section 5.2.1): hot keys change from interval to interval.
 
@@ -163,7 +154,7 @@ def _zipf_keys(
     return lambda count: order(zipf.sample(count, rng) - 1)
 
 
-def stream_of(num_tuples: int, draw_keys: DrawKeys, seed: int, batch_rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
+def stream_of(num_tuples: int, draw_keys: DrawKeys, seed: int, batch_rows: int = _BATCH_ROWS) -> pa.RecordBatchReader:
     """Return a stream with these keys; batches are made as they are read."""
     if num_tuples < 0:
         raise InvalidArgument(f"num_tuples={num_tuples} must be 0 or more")
