@@ -4,6 +4,7 @@ import hashlib
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -65,10 +66,8 @@ def collect_provenance(seed: int) -> Provenance:
 def _library_versions() -> dict[str, str]:
     versions = {}
     for name in _LIBRARIES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return versions
 
 

@@ -111,35 +111,14 @@ LONGITUDES = 36_001
 
 # Reports by rank of their longitude, the most frequent first. Between the points the curve is straight on logarithmic
 # scales; the shares of the most frequent longitudes are then within 0.5% of all reports from those measured.
-_REPORTS_AT_RANK = {
-    1: 880,
-    2: 832,
-    5: 590,
-    10: 390,
-    20: 310,
-    50: 198,
-    100: 150,
-    200: 109,
-    500: 74,
-    1000: 54,
-    2000: 41,
-    5000: 26,
-    10_000: 17,
-    15_000: 11,
-    20_000: 6,
-    24_000: 3,
-    27_000: 2,
-    29_000: 1,
-    31_228: 1,
-}
+_RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 20_000, 24_000, 27_000, 29_000, 31_228)
+_REPORTS = (880, 832, 590, 390, 310, 198, 150, 109, 74, 54, 41, 26, 17, 11, 6, 3, 2, 1, 1)
 
 
 def longitude_shares() -> npt.NDArray[np.float64]:
     """Return the share of each longitude in all reports, the largest first; the last 4,773 longitudes have none."""
-    known_ranks = np.array(list(_REPORTS_AT_RANK))
-    known_reports = np.array(list(_REPORTS_AT_RANK.values()))
-    ranks = np.arange(1, known_ranks[-1] + 1)
+    ranks = np.arange(1, _RANKS[-1] + 1)
     shares = np.zeros(LONGITUDES)
-    shares[: ranks.size] = np.exp(np.interp(np.log(ranks), np.log(known_ranks), np.log(known_reports)))
+    shares[: ranks.size] = np.exp(np.interp(np.log(ranks), np.log(_RANKS), np.log(_REPORTS)))
     shares /= shares.sum()
     return shares
