@@ -23,7 +23,6 @@ from semistream.runtime.local.self_tuning import SelfTuning
 
 __all__ = ["Replay", "StepCost"]
 
-
 _TIMES_AT_ONCE = 1 << 16
 
 _Floats = npt.NDArray[np.float64]
@@ -108,8 +107,7 @@ class Replay:
         self._counted_from = 0
         self._tuple_seconds = 0.0
         self._waiting_seconds = 0.0
-        self._batch: pa.RecordBatch | None = None
-        self._offset = 0
+        self._rest: pa.RecordBatch | None = None  # of a batch, not yet taken
 
     @property
     def tuples_counted(self) -> int:
@@ -158,10 +156,9 @@ class Replay:
             self._op.close()
 
     def _has_more(self) -> bool:
-        while self._batch is None or self._offset == self._batch.num_rows:
-            self._batch = next(self._batches, None)
-            self._offset = 0
-            if self._batch is None:
+        while self._rest is None or not self._rest.num_rows:
+            self._rest = next(self._batches, None)
+            if self._rest is None:
                 return False
         return True
 
@@ -170,14 +167,14 @@ class Replay:
         self.waiting_outside = 0
         arrived = self._taken
         while self._has_more():
-            assert self._batch is not None
+            assert self._rest is not None
             arrived = self._arrivals.arrived(self.now_s, max(arrived, self._taken))
-            rows = min(arrived - self._taken, self._batch.num_rows - self._offset)
+            rows = min(arrived - self._taken, self._rest.num_rows)
             if rows == 0:
                 break
-            accepted = self._op.offer(self._batch.slice(self._offset, rows))
+            accepted = self._op.offer(self._rest.slice(0, rows))
             self._count_wait(accepted)
-            self._offset += accepted
+            self._rest = self._rest.slice(accepted)
             self._taken += accepted
             if accepted < rows:
                 self.waiting_outside = arrived - self._taken

@@ -110,6 +110,7 @@ class SelfTuning:
         self._looked_at_s = -math.inf
         self._arrived_before = 0
         self._scan_s = 0.0
+        self._interval_s = 0.0  # between two looks
         self._loop_share = 1.0  # of an iteration in the time between two looks
         self._correction = 1.0
         self._least_bytes = 0
@@ -129,12 +130,11 @@ class SelfTuning:
         self._follow_version()
         if not self._recent:
             self._arrived_before = arrived - self._op.metrics.tuples_in
-        interval_s = self._scan_s / _LOOKS_PER_SCAN
         self._recent.append((now_s, arrived))
-        while len(self._recent) > 2 and self._recent[1][0] <= now_s - interval_s:
+        while len(self._recent) > 2 and self._recent[1][0] <= now_s - self._interval_s:
             self._recent.popleft()
         outside = max(0, arrived - self._arrived_before - self._op.metrics.tuples_in)
-        is_due = now_s - self._looked_at_s >= interval_s
+        is_due = now_s - self._looked_at_s >= self._interval_s
         if is_due or outside:
             self._look(now_s, outside, may_shrink=is_due)
             if is_due:
@@ -171,8 +171,7 @@ class SelfTuning:
     def _coming(self, now_s: float) -> float:
         """Return how many tuples to expect until the next look: as many as came since the last."""
         since_s, arrived = self._recent[0]
-        interval_s = self._scan_s / _LOOKS_PER_SCAN
-        return (self._recent[-1][1] - arrived) * min(1.0, interval_s / max(now_s - since_s, interval_s))
+        return (self._recent[-1][1] - arrived) * (self._interval_s / max(now_s - since_s, self._interval_s))
 
     def _correct(self) -> None:
         """Compare the window with the model's: text and output in order take memory as well."""
@@ -230,4 +229,5 @@ class SelfTuning:
 
     def _take_times(self, prediction: Prediction) -> None:
         self._scan_s = max(prediction.loop_s * prediction.plan.loops_per_cycle, 1e-9)
+        self._interval_s = self._scan_s / _LOOKS_PER_SCAN
         self._loop_share = _LOOKS_PER_SCAN / prediction.plan.loops_per_cycle

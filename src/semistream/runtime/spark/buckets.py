@@ -6,6 +6,8 @@ alike; each column's hash seeds the next one's. Narrower types are hashed as the
 """
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import pyarrow as pa
@@ -23,24 +25,17 @@ from semistream.storage import MasterTable
 __all__ = ["arrow_hash_column", "bucket_column", "bucket_of_hash", "hash_column", "hash_in_arrow"]
 
 
-def bucket_column(stream_keys: Sequence[Column], table: MasterTable) -> Column | None:
+def bucket_column(stream_keys: Sequence[Column], table: MasterTable) -> Column:
     """Return the bucket of each stream row: that of the master rows with its key, and 0 when its key is NULL.
 
-    Parameters
-    ----------
-    stream_keys
-        A column for each of the table's key columns, in their order, of types that cast to them without loss.
-    table
-        The master table.
-
-    Returns
-    -------
-    Column or None
-        An int column. None when no expression of Spark is proven equal for the types of the table's key:
-        ``bucket_of_hash(arrow_hash_column(...), buckets)`` then computes it in Python workers.
+    The keys are in the order of the table's key, of types that cast to its types without loss.
     """
-    hashed = hash_column(stream_keys, [table.schema.field(name).type for name in table.key])
-    return None if hashed is None else bucket_of_hash(hashed, table.buckets)
+    types = [table.schema.field(name).type for name in table.key]
+    hashed = hash_column(stream_keys, types)
+    if hashed is None:
+        cast = [key.cast(from_arrow_type(dtype)) for key, dtype in zip(stream_keys, types, strict=True)]
+        hashed = arrow_hash_column(cast, types)
+    return bucket_of_hash(hashed, table.buckets)
 
 
 def bucket_of_hash(hashed: Column, buckets: int) -> Column:
@@ -58,10 +53,7 @@ def hash_column(keys: Sequence[Column], types: Sequence[pa.DataType]) -> Column 
 
 
 def arrow_hash_column(keys: Sequence[Column], types: Sequence[pa.DataType]) -> Column:
-    """Return the same hash for every type of key, computed by this library in Python workers.
-
-    The columns must have the master's types.
-    """
+    """Return the same hash for keys of all types, which must be the master's, computed in Python workers."""
     hash_rows: Any = on_executor(hash_in_arrow, tuple(types))
     # Spark finds the kind of function in its annotations; its type stubs do not know that.
     hash_rows.__annotations__ = {"arguments": pa.Array, "return": pa.Array}
@@ -73,17 +65,14 @@ def arrow_hash_column(keys: Sequence[Column], types: Sequence[pa.DataType]) -> C
 def hash_in_arrow(types: tuple[pa.DataType, ...], *columns: pa.Array) -> pa.Array:
     """Return the hash of every row; runs on executors."""
     coder = KeyCoder([str(number) for number in range(len(types))], types)
-    columns = tuple(
+    cast = [
         column if column.type == dtype else column.cast(dtype) for column, dtype in zip(columns, types, strict=True)
-    )
-    return pa.array(key_hashes(coder, coder.codes(columns)))
+    ]
+    return pa.array(key_hashes(coder, coder.codes(cast)))
 
 
 def _all_present(keys: Sequence[Column]) -> Column:
-    present = keys[0].isNotNull()
-    for key in keys[1:]:
-        present = present & key.isNotNull()
-    return present
+    return reduce(and_, [key.isNotNull() for key in keys])
 
 
 def _hashable(key: Column, dtype: pa.DataType) -> Column | None:

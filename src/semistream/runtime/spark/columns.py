@@ -1,4 +1,4 @@
-"""Columns of a DataFrame in Arrow types and names that no setting of the session changes.
+"""Columns of DataFrames: those that come in, in Arrow types and names that no setting changes, and those that go out.
 
 Spark labels timestamps with the session's time zone and may use large text types. Here timestamps are in UTC, types are
 the plain ones, and fields inside lists, maps and structs are nullable: Spark infers their nullability differently for
@@ -9,41 +9,54 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from semistream.core.errors import UnsupportedType
+from semistream.core.errors import KeyTypeMismatch, UnsupportedType
+from semistream.core.semantics import JoinSpec
 
 __all__ = [
     "BINARY_COLLATION",
+    "all_nullable",
     "arrow_schema",
     "cast_columns",
     "column_name",
     "other_collation",
+    "output_columns",
+    "plain_fields",
+    "quoted",
     "relabel",
+    "require_binary_keys",
     "with_numbered_columns",
 ]
 
 BINARY_COLLATION = "UTF8_BINARY"
 """Text compared byte by byte, as keys of this library are."""
 
+_WIDER = {  # types of Spark for those that it lacks
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+}
+
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema of a DataFrame's schema; raise UnsupportedType when a column has no Arrow type."""
     for field in schema.fields:
-        _require_arrow_type(field)
+        try:
+            to_arrow_type(field.dataType, timezone="UTC", error_on_duplicated_field_names_in_struct=True)
+        except PySparkException:
+            raise UnsupportedType(
+                f"column {field.name!r} has type {field.dataType.simpleString()}, which Spark cannot give to Python: "
+                "cast it to another type, or drop it"
+            ) from None
     plain: pa.Schema = to_arrow_schema(schema, timezone="UTC")
     return pa.schema([field.with_type(_nullable_inside(field.type)) for field in plain])
-
-
-def _require_arrow_type(field: StructField) -> None:
-    try:
-        to_arrow_type(field.dataType, timezone="UTC", error_on_duplicated_field_names_in_struct=True)
-    except PySparkException:
-        raise UnsupportedType(
-            f"column {field.name!r} has type {field.dataType.simpleString()}, which Spark cannot give to Python: "
-            "cast it to another type, or drop it"
-        ) from None
 
 
 def _nullable_inside(dtype: pa.DataType) -> pa.DataType:
@@ -71,12 +84,14 @@ def cast_columns(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.Array]:
 
 def relabel(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch from Spark in the types of `arrow_schema`; the join checks it for NULLs later."""
-    nullable = pa.schema([field.with_nullable(True) for field in schema])
-    return pa.RecordBatch.from_arrays(cast_columns(batch, schema), schema=nullable)
+    return pa.RecordBatch.from_arrays(cast_columns(batch, schema), schema=all_nullable(schema))
+
+
+def all_nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def column_name(position: int) -> str:
-    """Return the name of a column in `with_numbered_columns`."""
     return f"column_{position}"
 
 
@@ -85,8 +100,52 @@ def with_numbered_columns(data: DataFrame) -> DataFrame:
     return data.toDF(*map(column_name, range(len(data.columns))))
 
 
+def quoted(name: str) -> str:
+    """Return the name of a column as Spark reads it in an expression."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def plain_fields(columns: StructType) -> StructType:
+    """Return columns without metadata: a watermark, which is part of it, would drop rows that leave later."""
+    return StructType([StructField(field.name, field.dataType, field.nullable) for field in columns])
+
+
 def other_collation(dtype: DataType) -> str | None:
     """Return the collation of text that Spark does not compare byte by byte; None for all else."""
     if isinstance(dtype, StringType) and dtype.collation != BINARY_COLLATION:
         return dtype.collation
     return None
+
+
+# --- columns of a join with a table -----------------------------------------------------------------------------------
+
+
+def output_columns(stream: StructType, spec: JoinSpec) -> tuple[StructType, pa.Schema]:
+    """Return the schema of the joined DataFrame, and its Arrow schema, which tasks return.
+
+    Stream columns keep their metadata: a watermark is part of it.
+    """
+    master = [_spark_field(spec.output_schema.field(name)) for name in spec.master_columns]
+    declared = StructType([*stream.fields, *master])
+    return declared, arrow_schema(declared)
+
+
+def _spark_field(field: pa.Field) -> StructField:
+    try:
+        return StructField(field.name, from_arrow_type(_WIDER.get(field.type, field.type)), field.nullable)
+    except PySparkException:
+        raise UnsupportedType(
+            f"master column {field.name!r} has type {field.type}, which Spark does not have: "
+            "leave it out with columns=[...], or stage it as another type"
+        ) from None
+
+
+def require_binary_keys(stream: StructType, spec: JoinSpec) -> None:
+    """Raise `KeyTypeMismatch` for a text key that Spark does not compare byte by byte."""
+    for name in spec.stream_keys:
+        collation = other_collation(stream[name].dataType)
+        if collation is not None:
+            raise KeyTypeMismatch(
+                f"stream key {name!r} has collation {collation}, master keys are compared byte by byte: "
+                f"cast it with collate({name}, {BINARY_COLLATION!r})"
+            )

@@ -13,15 +13,16 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 
 from semistream._version import __version__
 from semistream.core import errors
 from semistream.core.errors import SemistreamError, SparkJobFailed
 
-__all__ = ["clear_error", "clear_errors", "executor_folder", "on_executor"]
+__all__ = ["RunningTask", "clear_error", "clear_errors", "executor_folder", "on_executor", "running_task"]
 
 _OURS = re.compile(r"^semistream\.[\w.<>]+\.(\w+): (.+)$", re.MULTILINE)
 _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:: .*)?)$", re.MULTILINE)
@@ -31,18 +32,9 @@ _TRACEBACK = "Traceback (most recent call last):"
 def on_executor(function: Callable[..., Any], config: object) -> Callable[..., Any]:
     """Return a callable for Spark that calls ``function(config, ...)`` on the executor.
 
-    Parameters
-    ----------
-    function
-        A function at the top of a module of this package.
-    config
-        Its first argument: anything that pickles. It is unpickled after the checks, so its classes may come from
-        this package. The arguments that Spark passes follow, for ``mapInArrow`` the iterator of batches.
-
-    Raises
-    ------
-    ExecutorMismatch
-        On the executor, when the package is missing there, cannot be imported, or has another version.
+    The function is at the top of a module of this package. The config may be anything that pickles; it is unpickled
+    after the checks. The callable raises `ExecutorMismatch` on an executor where the package is missing, cannot be
+    imported, or has another version.
     """
     module, name = function.__module__, function.__name__
     payload = pickle.dumps(config, protocol=pickle.HIGHEST_PROTOCOL)
@@ -75,6 +67,24 @@ def on_executor(function: Callable[..., Any], config: object) -> Callable[..., A
     return call
 
 
+class RunningTask(NamedTuple):
+    """The running task's number, and the query and micro-batch that it belongs to, if any."""
+
+    partition: int
+    query: str | None
+    batch: int | None
+
+
+def running_task() -> RunningTask:
+    """Return the task that this worker runs; outside of Spark one without a query."""
+    context = TaskContext.get()
+    if context is None:
+        return RunningTask(0, None, None)
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    query = context.getLocalProperty("sql.streaming.queryId")
+    return RunningTask(context.partitionId(), query, None if batch is None else int(batch))
+
+
 def executor_folder(join_id: str) -> str | None:
     """Return a join's folder on this executor's own disk, for files that may be lost; None without a local disk.
 
@@ -85,15 +95,7 @@ def executor_folder(join_id: str) -> str | None:
 
 
 def clear_error(error: BaseException, doing: str) -> SemistreamError:
-    """Return an error that Spark raised as an error of this library.
-
-    Parameters
-    ----------
-    error
-        Raised by the action that ran the job.
-    doing
-        The purpose of the job, such as ``"staging to warehouse/customers"``.
-    """
+    """Return an error of Spark as one of this library; ``doing`` is the job, like "staging to a/b"."""
     text = str(error)
     for name, message in reversed(_OURS.findall(text)):
         kind = getattr(errors, name, None)
@@ -106,9 +108,8 @@ def _reason(text: str) -> str:
     """Return the last line of a Python traceback, or else the first line of the message."""
     _, found, traceback = text.rpartition(_TRACEBACK)
     lines = _PYTHON_ERROR.findall(traceback) if found else []
-    if lines:
-        return str(lines[0]).strip()
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    lines += [line for line in text.splitlines() if line.strip()]
+    return lines[0].strip() if lines else "no reason was given"
 
 
 @contextmanager

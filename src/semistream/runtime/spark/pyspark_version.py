@@ -10,13 +10,7 @@ LEAST_PYSPARK = "4.2"
 
 
 def require_pyspark(feature: str) -> None:
-    """Raise `MissingExtra` unless PySpark can be imported and is new enough for this package.
-
-    Parameters
-    ----------
-    feature
-        The feature that needs it, such as ``"semistream.join"``.
-    """
+    """Raise `MissingExtra` unless PySpark can be imported and is new enough for a feature, like "semistream.join"."""
     try:
         from pyspark import __version__ as found
     except ModuleNotFoundError as error:
@@ -32,15 +26,8 @@ def require_pyspark(feature: str) -> None:
 def is_new_enough(version: str) -> bool:
     """Return whether this package works with a version of PySpark; an unreadable one counts as new.
 
-    Examples
-    --------
     >>> is_new_enough("4.1.1"), is_new_enough("4.2.0.dev1"), is_new_enough("10.0")
     (False, True, True)
     """
-    least, found = _major_and_minor(LEAST_PYSPARK), _major_and_minor(version)
-    return least is None or found is None or found >= least
-
-
-def _major_and_minor(version: str) -> tuple[int, int] | None:
     found = re.match(r"(\d+)\.(\d+)", version)
-    return None if found is None else (int(found[1]), int(found[2]))
+    return found is None or list(map(int, found.groups())) >= list(map(int, LEAST_PYSPARK.split(".")))

@@ -10,8 +10,7 @@ import pytest
 
 from semistream.core.errors import SnapshotMismatch
 from semistream.core.saved_state import FORMAT, SavedState
-from semistream.runtime.spark.join.bucket_state import BucketState
-from semistream.runtime.spark.join.bucket_turn import BucketTurn
+from semistream.runtime.spark.join.bucket_turn import BucketState, BucketTurn
 from semistream.runtime.spark.join.ticks import Epoch, Tick
 from semistream.runtime.spark.stateful import chunks
 from semistream.runtime.spark.stateful.chunks import chunk_name

@@ -12,8 +12,7 @@ import semistream as ss
 from semistream.core.errors import SnapshotMismatch, TableNotFound
 from semistream.core.semantics import How
 from semistream.operators.registry import algorithm
-from semistream.runtime.spark.join.bucket_state import BucketState
-from semistream.runtime.spark.join.bucket_turn import BucketTurn
+from semistream.runtime.spark.join.bucket_turn import BucketState, BucketTurn
 from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.join.ticks import Epoch, Tick
 from semistream.runtime.spark.stateful import chunks

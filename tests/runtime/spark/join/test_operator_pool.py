@@ -9,11 +9,11 @@ import pytest
 
 import semistream as ss
 from semistream.core.errors import DamagedTable
-from semistream.runtime.spark.join import batch_task
-from semistream.runtime.spark.join.batch_task import join_task
+from semistream.runtime.spark.join import batch
+from semistream.runtime.spark.join.batch import join_task
 from semistream.runtime.spark.join.operator_pool import WORKER_POOL, OperatorPool
 from semistream.runtime.spark.join.plan import JoinPlan
-from semistream.runtime.spark.metrics.task_metrics import METRICS_COLUMN
+from semistream.runtime.spark.metrics.join_metrics import METRICS_COLUMN
 from semistream.storage import MasterTable
 
 MB = 1 << 20
@@ -99,7 +99,7 @@ def test_an_operator_that_failed_or_was_interrupted_is_closed(table: MasterTable
 def test_a_task_without_rows_reads_nothing_and_returns_nothing(
     table: MasterTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_task, "task_version", None)  # calling it would fail
+    monkeypatch.setattr(batch, "task_version", None)  # calling it would fail
     empty = pa.RecordBatch.from_pylist([], STREAM)
     assert list(join_task(_plan(table), iter([]))) == []
     assert list(join_task(_plan(table), iter([empty, empty]))) == []

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from semistream.runtime.spark.join.output_columns import blank_row
+from semistream.runtime.spark.join.batch import blank_row
 
 _TYPES = [
     pa.bool_(),

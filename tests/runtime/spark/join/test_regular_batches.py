@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semistream.runtime.spark.join.bucket_turn import regular_batches
+from semistream.runtime.spark.stateful.packing import regular_batches
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 

@@ -17,8 +17,8 @@ from semistream.core.errors import BudgetTooSmall, DamagedTable, InvalidArgument
 from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.join.ticks import TICK_PART, Epoch, PendingMarks, Tick, TickReader
 from semistream.runtime.spark.stateful import packing
-from semistream.runtime.spark.stateful.blob_order import BlobOrder
-from semistream.runtime.spark.stateful.packing import state_keys
+from semistream.runtime.spark.stateful.packing import BlobOrder
+from semistream.runtime.spark.stateful.turns import state_keys
 from tests.runtime.spark.join.staggered_cases import STREAM, make_plan, master, staged, stream_rows
 
 Offset = dict[str, Any]

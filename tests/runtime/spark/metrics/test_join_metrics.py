@@ -1,7 +1,6 @@
 """Metrics of a join, put together from those of its tasks; without Spark."""
 
-from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
-from semistream.runtime.spark.metrics.task_metrics import COUNTERS, TaskMetrics
+from semistream.runtime.spark.metrics.join_metrics import COUNTERS, JoinMetrics, TaskMetrics
 
 
 def task(bucket: int, version: int, budget_bytes: int, **counters: int) -> TaskMetrics:

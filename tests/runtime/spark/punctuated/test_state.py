@@ -9,7 +9,7 @@ import pytest
 from semistream.core.errors import SnapshotMismatch
 from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.core.saved_state import FORMAT
-from semistream.runtime.spark.punctuated.state import PunctuatedState
+from semistream.runtime.spark.punctuated.turn import PunctuatedState
 from semistream.stream_joins.mjoin import Mjoin
 from semistream.stream_joins.parts.join_key import LEFT, RIGHT, Side
 

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from semistream.core.errors import InvalidArgument
+from semistream.runtime.spark.sources.generated_source import row_ranges
 from semistream.runtime.spark.sources.products_source import ProductsOptions
-from semistream.runtime.spark.sources.row_ranges import row_ranges
 from semistream.runtime.spark.sources.sales_source import SalesOptions, SalesStreamReader
 
 

@@ -1,4 +1,4 @@
-"""One micro-batch of one bucket: the papers' loop, cut where the batch ends.
+"""One micro-batch of one bucket: the papers' loop, cut where the batch ends, and its state until the next one.
 
 The number of steps is a function of state and input: enough to read all new tuples into the operator, and a share of a
 pass over the bucket's pages, so that a pass takes ``cycle_batches`` batches on a slow stream too. No clock is asked, so
@@ -7,67 +7,115 @@ a replayed batch returns the same rows.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
+from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.types as pt
 
-from semistream.core.errors import TableNotFound
-from semistream.kernels.arrow_views import varlen_parts
+from semistream.core.errors import SnapshotMismatch, TableNotFound
+from semistream.core.saved_state import FORMAT, SavedState
 from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
-from semistream.runtime.spark.join.bucket_state import BucketState
 from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.join.ticks import Epoch, Tick
-from semistream.runtime.spark.metrics.task_metrics import COUNTERS, MemoryPeak, TaskMetrics, count_null_keys
-from semistream.runtime.spark.stateful.packing import blob_bytes, operator_bytes
+from semistream.runtime.spark.metrics.join_metrics import COUNTERS, MemoryPeak, TaskMetrics, count_null_keys
+from semistream.runtime.spark.session import blob_bytes, operator_bytes
+from semistream.runtime.spark.stateful.chunks import ChunkFiles, ChunkStore, StoredState
+from semistream.runtime.spark.stateful.packing import regular_batches
 from semistream.storage import MasterTable
 
-__all__ = ["BucketTurn", "regular_batches"]
+__all__ = ["BucketState", "BucketTurn", "ExactOperator", "Header"]
 
 _OFFERED_ROWS = 4096
 
 
-class BucketTurn:
-    """Brings a bucket from one micro-batch to the next.
+class ExactOperator(Protocol):
+    """An operator whose exact state can be kept."""
 
-    Attributes
-    ----------
-    counts
-        Counters of the operators in this batch.
+    @property
+    def pending(self) -> int: ...
+    def exact_state(self) -> SavedState: ...
+    def set_exact_state(self, saved: SavedState) -> None: ...
+
+
+@dataclass(frozen=True)
+class Header:
+    """The facts of a bucket that are known without its arrays."""
+
+    epoch: Epoch
+    pending: int
+    marks: str
+    state: dict[str, Any] | None  # of the operator; None where the next operator begins anew
+
+
+class BucketState:
+    """Reads and writes the exact state of a bucket's operator.
+
+    Pending tuples in a state of another format are refused. Without them only a cache is lost: the bucket begins anew.
     """
+
+    def __init__(self, store: ChunkStore, identity: dict[str, Any], files: ChunkFiles | None = None) -> None:
+        self._stored = StoredState(store, identity, files)
+        fields = self._stored.fields
+        if fields and fields["pending"] and not self._stored.is_readable:
+            form = f"of format {fields['format']}" if "format" in fields else "of an older release"
+            raise SnapshotMismatch(
+                f"{fields['pending']} tuples are pending in a checkpoint with state {form}, this release reads format "
+                f"{FORMAT}: run the query with the release that wrote it until nothing is pending (availableNow=True), "
+                "or start from a new checkpoint"
+            )
+
+    @property
+    def header(self) -> Header | None:
+        """What the last micro-batch left; None before the first."""
+        fields = self._stored.fields
+        if not fields:
+            return None
+        state = fields["state"] if self._stored.is_readable else None
+        return Header(Epoch(**fields["epoch"]), fields["pending"], fields["marks"], state)
+
+    def restore(self, op: ExactOperator) -> None:
+        """Give an operator that has done nothing the state that was saved."""
+        op.set_exact_state(SavedState(self._stored.fields["state"], self._stored, exact=True))
+
+    def save(self, op: ExactOperator, epoch: Epoch, marks: str) -> None:
+        self._stored.save(op.exact_state(), epoch=epoch.as_dict(), pending=op.pending, marks=marks)
+
+
+class BucketTurn:
+    """Brings a bucket from one micro-batch to the next."""
 
     def __init__(self, plan: JoinPlan, bucket: int, state: BucketState) -> None:
         self._plan = plan
         self._bucket = bucket
         self._state = state
+        self._before = state.header
         self.counts: Counter[str] = Counter()
-        self.pending = 0 if state.header is None else state.header.pending
-        self.marks = "" if state.header is None else state.header.marks
+        self.pending = 0 if self._before is None else self._before.pending
+        self.marks = "" if self._before is None else self._before.marks
         self._version = 0
         self._budget_bytes = 0
-        self._memory = MemoryPeak()
+        self._peak = MemoryPeak()
 
     def run(self, ticks: Iterable[Tick], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join the batch, yield the rows that leave, and save the state."""
-        before = self._state.header
+        before = self._before
         epoch = None if before is None else before.epoch
         ticked = False
         for tick in ticks:
             epoch, self.marks, ticked = tick.epoch, tick.marks, True
         assert epoch is not None, "the first batch of a query ticks for all buckets"
+        goes_on = before is not None and epoch == before.epoch
         batches = iter(batches)
         first = next(batches, None)
-        if first is None and not self.pending and (before is not None and epoch == before.epoch):
+        if first is None and not self.pending and goes_on:
             return
         assert ticked or first is not None
-        if before is not None and epoch != before.epoch and self.pending:
+        if before is not None and not goes_on and self.pending:
             yield from self._finish(before.epoch)
-        op = self._operator(epoch)
-        try:
-            if before is not None and epoch == before.epoch and before.state is not None:
+        with self._operator(epoch) as op:
+            if before is not None and goes_on and before.state is not None:
                 self._state.restore(op)
             rows = batches if first is None else chain([first], batches)
             yield from self._offer(op, regular_batches(rows, _OFFERED_ROWS, blob_bytes(epoch.task_bytes)))
@@ -75,18 +123,13 @@ class BucketTurn:
             self._count(op)
             self.pending = op.pending
             self._state.save(op, epoch, self.marks)
-        finally:
-            op.close()
 
     def _finish(self, epoch: Epoch) -> Iterator[pa.RecordBatch]:
         """Answer all pending tuples of an epoch that ends."""
-        op = self._operator(epoch)
-        try:
+        with self._operator(epoch) as op:
             self._state.restore(op)
             yield from op.drain()
             self._count(op)
-        finally:
-            op.close()
 
     def _operator(self, epoch: Epoch) -> StepOperator:
         table = self._table(epoch.version)
@@ -125,58 +168,14 @@ class BucketTurn:
         self._version = op.table.version
         # In a batch that ends an epoch two operators take turns, with budgets of their own.
         self._budget_bytes = max(self._budget_bytes, op.budget_bytes)
-        self._memory.note(op.memory().components)
+        self._peak.note(op.memory().components)
 
     def metrics(self, partition: int) -> TaskMetrics:
-        """Return the counters of this batch."""
         return TaskMetrics(
             partition=partition,
             bucket=self._bucket,
             version=self._version,
             counters={**dict.fromkeys(COUNTERS, 0), **self.counts, "pending": self.pending},
             budget_bytes=self._budget_bytes,
-            memory_bytes=self._memory.total_bytes,
-            memory=dict(self._memory.components),
+            **vars(self._peak),
         )
-
-
-def regular_batches(batches: Iterable[pa.RecordBatch], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches of ``most_rows``, or fewer where their text exceeds ``most_bytes``.
-
-    The bounds follow from the rows alone. The rows that an operator is offered at once decide its next step, and blobs
-    are cut by the memory of the running program, which may be another one when a micro-batch is replayed. A single row
-    may exceed ``most_bytes``.
-    """
-    held: list[pa.RecordBatch] = []
-    held_rows = held_bytes = 0
-    for batch in batches:
-        text_bytes = _text_bytes(batch)
-        start = 0
-        while start < batch.num_rows:
-            room = most_rows - held_rows
-            sizes = text_bytes[start : start + room]
-            fitting = int(np.searchsorted(held_bytes + np.cumsum(sizes), most_bytes, side="right"))
-            if fitting == 0 and held_rows == 0:
-                fitting = 1
-            if fitting:
-                held.append(batch.slice(start, fitting))
-                held_rows += fitting
-                held_bytes += int(sizes[:fitting].sum())
-                start += fitting
-            if held_rows == most_rows or start < batch.num_rows:
-                yield pa.concat_batches(held)
-                held, held_rows, held_bytes = [], 0, 0
-    if held:
-        yield pa.concat_batches(held)
-
-
-def _text_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    total = np.zeros(batch.num_rows, dtype=np.int64)
-    for column in batch.columns:
-        dtype = column.type
-        if pt.is_string(dtype) or pt.is_binary(dtype) or pt.is_large_string(dtype) or pt.is_large_binary(dtype):
-            lengths = np.diff(varlen_parts(column)[0])
-            # The length of a NULL is arbitrary, and may differ in a copy.
-            valid = column.is_valid().to_numpy(zero_copy_only=False)
-            total += np.where(valid, lengths, 0)
-    return total

@@ -1,4 +1,15 @@
-"""`semistream.join` and `semistream.enrich`: a DataFrame joined with a master table, streaming or batch."""
+"""`semistream.join` and `semistream.enrich`: a DataFrame joined with a master table, streaming or batch.
+
+The way of one micro-batch::
+
+    join.py       checks the arguments, chooses algorithm and exchange, makes the plan (plan.py)
+    batch.py      driver: shuffles by bucket if needed (buckets.py), sends `join_task` to executors (on_executor.py);
+                  task: borrows a warm operator (operator_pool.py), offers it all rows, returns the joined rows
+                  (columns.py) and one more row with its counters
+    metrics/      Spark observes that row (observed.py); `semistream.metrics` reads it in the progress (join_metrics.py)
+
+With ``completion="staggered"`` staggered.py takes the place of batch.py, and tells its own way.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -13,9 +24,8 @@ from semistream.core.semantics import How, JoinSpec, On
 from semistream.core.sizes import parse_bytes
 from semistream.cost.advice.auto_choice import rule_of_thumb, scan_by_rule
 from semistream.operators import algorithm as registered
-from semistream.runtime.spark.columns import arrow_schema
-from semistream.runtime.spark.join.batch_join import batch_join
-from semistream.runtime.spark.join.output_columns import output_columns, require_binary_keys
+from semistream.runtime.spark.columns import arrow_schema, output_columns, require_binary_keys
+from semistream.runtime.spark.join.batch import batch_join
 from semistream.runtime.spark.join.plan import Completion, Exchange, JoinPlan, Refresh, shrink_to_budget
 from semistream.runtime.spark.join.staggered import staggered_join
 from semistream.runtime.spark.metrics.observed import observation_name, remember
@@ -103,49 +113,53 @@ def join(
     SemistreamError
         Before any job runs, when the arguments contradict each other or do not fit the table or the budget.
     """
-    spark_schema = _schema_of(stream_df)
-    table = _opened(table)
-    if completion not in get_args(Completion):
-        raise InvalidArgument(f"completion={completion!r} is unknown: use 'batch' or 'staggered'")
-    if refresh not in get_args(Refresh):
-        raise InvalidArgument(f"refresh={refresh!r} is unknown: use 'batch' or 'never'")
+    if not isinstance(stream_df, DataFrame):
+        raise InvalidArgument(
+            f"stream_df is a {type(stream_df).__name__}, not a Spark DataFrame: use semistream.operator without Spark"
+        )
+    if isinstance(table, str | os.PathLike):
+        table = open_table(table)
+    elif not isinstance(table, MasterTable):
+        raise InvalidArgument(f"table is a {type(table).__name__}: give a MasterTable or the path of one")
+    _require_known("completion", completion, get_args(Completion))
+    _require_known("exchange", exchange, ("auto", *get_args(Exchange)))
+    _require_known("refresh", refresh, get_args(Refresh))
     require_count("cycle_batches", cycle_batches)
     if pins is not None and not isinstance(pins, str | os.PathLike):
         raise InvalidArgument(f"pins={pins!r} must be the path of a folder, or None for the table's own")
     if completion == "batch" and "shedding" in options:
         raise InvalidArgument("shedding= has no use here: Spark paces the stream by its triggers; leave it out")
+    spark_schema = stream_df.schema
     stream_schema = arrow_schema(spark_schema)
     spec = JoinSpec.resolve(stream_schema, table.schema, on, how, columns=columns)
-    chosen = choose_algorithm(algorithm, table, spec, completion)
-    registered(chosen)
-    if completion == "staggered":
-        if exchange == "none":
-            raise InvalidArgument("exchange='none' is not for completion='staggered', where rows wait: leave it out")
-        chosen_exchange: Exchange = "bucket"  # a tuple waits in its bucket's state
-    else:
-        chosen_exchange = _choose_exchange(exchange, chosen, table, spec)
+    algorithm = choose_algorithm(algorithm, table, spec, completion)
+    registered(algorithm)
+    chosen_exchange = _choose_exchange(exchange, completion, algorithm, table, spec)
     require_binary_keys(spark_schema, spec)
     declared, output_schema = output_columns(spark_schema, spec)
     require_distinct_names(stream_df.sparkSession, declared)
     memory_bytes = parse_bytes(memory, "memory")
-    at_once = task_slots(stream_df.sparkSession, slots)
+    slots = task_slots(stream_df.sparkSession, slots)
+    task_bytes = memory_bytes // slots
     arguments: dict[str, Any] = {
         "on": dict(zip(spec.stream_keys, spec.master_keys, strict=True)),
         "how": how,
         "columns": None if columns is None else tuple(columns),
-        "algorithm": chosen,
+        "algorithm": algorithm,
         "options": options,
-        "task_bytes": memory_bytes // at_once,
-        "slots": at_once,
+        "task_bytes": task_bytes,
+        "slots": slots,
         "exchange": chosen_exchange,
-        "operators_kept": _operators_kept(chosen, chosen_exchange, table, memory_bytes // at_once),
+        "operators_kept": _operators_kept(algorithm, chosen_exchange, table, task_bytes),
     }
-    kept_version = None if refresh == "batch" and stream_df.isStreaming else table.version
+    refresh = refresh if stream_df.isStreaming else "never"
+    named = {**arguments, "refresh": table.version if refresh == "never" else refresh}
+    identity = table.path, table.table_id, stream_schema.to_string(), sorted(named.items())
     plan = JoinPlan(
-        join_id=_join_id(table, stream_schema.to_string(), {**arguments, "refresh": kept_version or refresh}),
+        join_id=xxhash.xxh3_64_hexdigest(repr(identity).encode()),
         table=table,
         stream_schema=stream_schema,
-        refresh=refresh if stream_df.isStreaming else "never",
+        refresh=refresh,
         completion=completion,
         output_schema=output_schema,
         pins=None if pins is None else os.fspath(pins),
@@ -178,20 +192,10 @@ def enrich(
     return transform
 
 
-def _schema_of(stream_df: object) -> Any:
-    if not isinstance(stream_df, DataFrame):
-        raise InvalidArgument(
-            f"stream_df is a {type(stream_df).__name__}, not a Spark DataFrame: use semistream.operator without Spark"
-        )
-    return stream_df.schema
-
-
-def _opened(table: object) -> MasterTable:
-    if isinstance(table, MasterTable):
-        return table
-    if isinstance(table, (str, os.PathLike)):
-        return open_table(table)
-    raise InvalidArgument(f"table is a {type(table).__name__}: give a MasterTable or the path of one")
+def _require_known(argument: str, given: object, known: tuple[str, ...]) -> None:
+    if given not in known:
+        *others, last = map(repr, known)
+        raise InvalidArgument(f"{argument}={given!r} is unknown: use {', '.join(others)} or {last}")
 
 
 def choose_algorithm(name: str, table: MasterTable, spec: JoinSpec, completion: Completion = "batch") -> str:
@@ -211,21 +215,26 @@ def _scans(name: str) -> bool:
     return "heap" in registered(name).layouts
 
 
-def _choose_exchange(exchange: str, name: str, table: MasterTable, spec: JoinSpec) -> Exchange:
+def _choose_exchange(
+    exchange: str, completion: Completion, algorithm: str, table: MasterTable, spec: JoinSpec
+) -> Exchange:
     """Return how stream rows reach the tasks.
 
     A scan is divided among the tasks, each with its bucket. A look-up reaches any page from anywhere, so its stream
     stays where it is: the workers of an executor share the cached hot keys, and a hot key overloads no task.
     """
-    if exchange not in ("auto", "bucket", "none"):
-        raise InvalidArgument(f"exchange={exchange!r} is unknown: use 'auto', 'bucket' or 'none'")
-    if exchange == "bucket" and not table.is_key(spec.master_keys):
+    if completion == "staggered":
+        if exchange == "none":
+            raise InvalidArgument("exchange='none' is not for completion='staggered', where rows wait: leave it out")
+        return "bucket"  # a tuple waits in its bucket's state
+    joins_on_key = table.is_key(spec.master_keys)
+    if exchange == "bucket" and not joins_on_key:
         raise InvalidArgument(
             f"exchange='bucket' needs a join on the table's key {list(table.key)}, by which its rows are in buckets: "
             "use exchange='none', or stage the table by the columns that are compared"
         )
     if exchange == "auto":
-        return "bucket" if _scans(name) and table.is_key(spec.master_keys) else "none"
+        return "bucket" if _scans(algorithm) and joins_on_key else "none"
     return "bucket" if exchange == "bucket" else "none"
 
 
@@ -238,8 +247,3 @@ def _operators_kept(name: str, exchange: Exchange, table: MasterTable, task_byte
     if exchange == "none" or _scans(name):
         return 1
     return max(1, min(table.buckets, task_bytes // _LEAST_KEPT_BYTES))
-
-
-def _join_id(table: MasterTable, stream_schema: str, arguments: dict[str, Any]) -> str:
-    text = repr((table.path, table.table_id, stream_schema, sorted(arguments.items())))
-    return xxhash.xxh3_64_hexdigest(text.encode())

@@ -12,7 +12,7 @@ import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -50,9 +50,12 @@ class OperatorPool:
         It is kept only when it has answered all its tuples; after an error or an interruption it is closed.
         """
         key = _Key(plan.join_id, table.version, bucket)
-        self._drop_other_versions(key)
+        for held in list(self._idle):
+            if held.join_id == key.join_id and held.version != key.version:
+                self._idle.pop(held).close()
         op = self._idle.pop(key, None)
-        self._make_room(plan.task_bytes - plan.operator_bytes)
+        while sum(idle.budget_bytes for idle in self._idle.values()) > plan.task_bytes - plan.operator_bytes:
+            self._idle.popitem(last=False)[1].close()
         if op is None:
             _freeze_imports()
             rows = copy(table) if bucket is None else table.bucket(bucket)  # its page index lives as long as it does
@@ -66,16 +69,7 @@ class OperatorPool:
             raise
         self._idle[key] = op
 
-    def _drop_other_versions(self, key: _Key) -> None:
-        for held in [held for held in self._idle if held.join_id == key.join_id and held.version != key.version]:
-            self._idle.pop(held).close()
-
-    def _make_room(self, most_bytes: int) -> None:
-        while sum(op.budget_bytes for op in self._idle.values()) > most_bytes:
-            self._idle.popitem(last=False)[1].close()
-
     def clear(self) -> None:
-        """Close all idle operators."""
         while self._idle:
             self._idle.popitem()[1].close()
 
@@ -102,15 +96,8 @@ def _shared_cache(plan: JoinPlan, table: MasterTable) -> dict[str, Any]:
     if plan.algorithm not in _SHARING or plan.exchange != "none" or folder is None:
         return {}
     name = f"version-{table.version}"
-    _remove_other_versions(folder, name)
+    with suppress(FileNotFoundError):
+        for other in os.listdir(folder):
+            if other != name:  # workers that still use another version's cache keep their mapped memory
+                shutil.rmtree(os.path.join(folder, other), ignore_errors=True)
     return {"cache_folder": os.path.join(folder, name), "cache_processes": plan.slots}
-
-
-def _remove_other_versions(folder: str, name: str) -> None:
-    """Remove the caches of other versions; workers that still use one keep their mapped memory."""
-    try:
-        others = [other for other in os.listdir(folder) if other != name]
-    except FileNotFoundError:
-        return
-    for other in others:
-        shutil.rmtree(os.path.join(folder, other), ignore_errors=True)

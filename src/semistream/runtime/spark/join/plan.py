@@ -7,10 +7,9 @@ import pyarrow as pa
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import How, JoinSpec
-from semistream.core.sizes import format_bytes
 from semistream.operators import algorithm
 from semistream.operators.empty_table import EmptyTableJoin
-from semistream.runtime.spark.stateful.packing import operator_bytes, task_bytes_for
+from semistream.runtime.spark.session import operator_bytes, telling_least_memory
 from semistream.storage import MasterTable
 from semistream.storage.files.store import Store, open_store
 
@@ -23,60 +22,39 @@ Refresh: TypeAlias = Literal["batch", "never"]
 
 @dataclass(frozen=True, kw_only=True)
 class JoinPlan:
-    """A join of a stream with a master table, as tasks run it.
+    """A join of a stream with a master table, as tasks run it."""
 
-    Attributes
-    ----------
-    join_id
-        A hash of the arguments and the table, the same in every run with the same arguments. It names soft state:
-        warm operators and caches. Pinned versions are named by the query's id instead.
-    table
-        The version passed to the join. With ``refresh="batch"`` a micro-batch may use a newer one.
-    algorithm
-        A registered name, never ``"auto"``.
-    task_bytes
-        The memory of one task: that of an executor over its task slots.
-    slots
-        Tasks that run at once in an executor.
-    cycle_batches
-        With ``completion="staggered"``: how many micro-batches one pass over a bucket takes while the stream is slow.
-    output_schema
-        The schema that tasks return, in Arrow types that Spark takes. None until it is known.
-    operators_kept
-        How many operators a worker keeps warm at once, each with an equal share of ``task_bytes``.
-    pins
-        The folder for the version of each micro-batch and for marks of pending tuples; None for the table's.
-    """
-
+    # A hash of arguments and table, the same in every run with them. It names soft state: warm operators and caches.
+    # Pinned versions are named by the query's id instead.
     join_id: str
-    table: MasterTable
+    table: MasterTable  # with refresh="batch" a micro-batch may use a newer version
     stream_schema: pa.Schema
     on: dict[str, str]
     how: How
     columns: tuple[str, ...] | None
-    algorithm: str
+    algorithm: str  # never "auto"
     options: dict[str, Any] = field(default_factory=dict)
-    task_bytes: int
+    task_bytes: int  # the memory of an executor over its task slots
     slots: int
     exchange: Exchange
     refresh: Refresh
     completion: Completion
     cycle_batches: int = 8
-    output_schema: pa.Schema | None = None
-    operators_kept: int = 1
-    pins: str | None = None
+    output_schema: pa.Schema | None = None  # what tasks return, in Arrow types that Spark takes
+    operators_kept: int = 1  # how many a worker keeps warm, each with an equal share of task_bytes
+    pins: str | None = None  # the folder for pinned versions and marks of pending tuples; None for the table's
 
     @property
     def operator_bytes(self) -> int:
-        """The budget of one operator."""
         if self.completion == "staggered":
             return operator_bytes(self.task_bytes)
         return self.task_bytes // self.operators_kept
 
     @property
-    def joins_on_table_key(self) -> bool:
-        """Whether matching rows are in the same bucket."""
-        return self.table.is_key(self.on.values())
+    def bucket_keys(self) -> list[str]:
+        """The stream's keys in the order of the table's key, by which buckets are cut."""
+        stream_key_of = {master: stream for stream, master in self.on.items()}
+        return [stream_key_of[name] for name in self.table.key]
 
     def query_files(self) -> Store:
         """Return the store of the query's own files: beside the table, or in ``pins``."""
@@ -121,17 +99,8 @@ def require_budget(plan: JoinPlan, table: MasterTable) -> None:
     if plan.exchange == "bucket":
         sizes = table.bucket_bytes
         largest = table.bucket(sizes.index(max(sizes)))
-    try:
+    with telling_least_memory(plan.task_bytes, plan.slots, f"{plan.algorithm} on {table.path}", with_blobs=staggered):
         op = algorithm(plan.algorithm).make(largest, plan.spec(table), plan.operator_bytes, plan.options)
-    except BudgetTooSmall as error:
-        if error.least_bytes is None:
-            raise
-        least_bytes = (task_bytes_for(error.least_bytes) if staggered else error.least_bytes) * plan.slots
-        raise BudgetTooSmall(
-            f"memory=, which {plan.slots} tasks of an executor share, leaves each {plan.task_bytes} bytes, too few for "
-            f"{plan.algorithm} on {table.path}: give at least {least_bytes} bytes ({format_bytes(least_bytes)})",
-            error.least_bytes,
-        ) from None
     with op:
         if staggered and op.steps_per_cycle is None and not isinstance(op.join, EmptyTableJoin):
             raise InvalidArgument(

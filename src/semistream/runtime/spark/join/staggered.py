@@ -16,66 +16,39 @@ assumes Spark splits a replayed batch the same way, as it does while the sources
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.columns import arrow_schema, relabel, with_numbered_columns
-from semistream.runtime.spark.join.bucket_state import BucketState
-from semistream.runtime.spark.join.bucket_turn import BucketTurn
+from semistream.runtime.spark.columns import plain_fields, relabel, with_numbered_columns
+from semistream.runtime.spark.join.bucket_turn import BucketState, BucketTurn
 from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.join.ticks import PACKED_COLUMNS, TICK_PART, PendingMarks, Tick, tick_stream
-from semistream.runtime.spark.metrics.observed import observed
-from semistream.runtime.spark.on_executor import on_executor
-from semistream.runtime.spark.session import require_rocksdb
-from semistream.runtime.spark.stateful.blob_order import BlobOrder
-from semistream.runtime.spark.stateful.chunks import ChunkFiles, SparkChunks
-from semistream.runtime.spark.stateful.packing import (
-    TURN_COLUMNS,
-    Bucketing,
-    blob_array,
-    blob_bytes,
-    gathered_bytes,
-    pack,
-    state_keys,
-    turn_frame,
-    unpack,
-    unpack_part,
-)
+from semistream.runtime.spark.metrics.join_metrics import TaskMetrics
+from semistream.runtime.spark.on_executor import on_executor, running_task
+from semistream.runtime.spark.session import blob_bytes, gathered_bytes, require_rocksdb
+from semistream.runtime.spark.stateful.chunks import ChunkFiles, ChunkStore
+from semistream.runtime.spark.stateful.packing import BlobOrder, Bucketing, pack, packed_row, unpack
+from semistream.runtime.spark.stateful.turns import BucketProcessor, Frame, join_by_bucket, state_keys
 
 __all__ = ["staggered_join"]
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
-_Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
-
 
 def staggered_join(stream: DataFrame, plan: JoinPlan, declared: StructType, observation: str) -> DataFrame:
-    """Return the join of a streaming DataFrame; some rows are answered in a later micro-batch.
-
-    Parameters
-    ----------
-    declared
-        The columns of the result.
-    observation
-        The name under which Spark observes the metrics of each micro-batch.
-    """
+    """Return the join of a streaming DataFrame; Spark observes its metrics under the given name."""
     _require_settings(stream, plan)
-    spec = plan.spec(plan.table)
-    # Without metadata: a watermark would drop rows that leave later than they came.
-    declared = StructType([StructField(field.name, field.dataType, field.nullable) for field in declared])
-    stream = with_numbered_columns(stream)
-    packed = stream.mapInArrow(on_executor(pack_part, plan), PACKED_COLUMNS)
-    by_bucket = packed.union(tick_stream(stream.sparkSession, plan)).groupBy("key")
-    turns = by_bucket.transformWithStateInPandas(_BucketProcessor(plan), TURN_COLUMNS, "Append", "None")
-    blobs = observed(turns, observation)
-    schemas = spec.output_schema, arrow_schema(declared)
-    return blobs.mapInArrow(on_executor(unpack_part, schemas), declared)
+    packed = with_numbered_columns(stream).mapInArrow(on_executor(pack_part, plan), PACKED_COLUMNS)
+    return join_by_bucket(
+        packed.union(tick_stream(stream.sparkSession, plan)),
+        BucketProcessor(_turn, plan, plan.table.buckets),
+        plan.spec(plan.table).output_schema,
+        plain_fields(declared),
+        observation,
+    )
 
 
 def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
@@ -87,7 +60,7 @@ def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
                 f"{option}={plan.options[option]!r} is not for completion='staggered': leave it out, a micro-batch has "
                 "no order, and Spark limits its size (maxFilesPerTrigger, maxOffsetsPerTrigger)"
             )
-    if plan.table.buckets > 1 and not plan.joins_on_table_key:
+    if plan.table.buckets > 1 and not plan.table.is_key(plan.on.values()):
         raise InvalidArgument(
             f"completion='staggered' joins on the table's key {list(plan.table.key)}, not on "
             f"{sorted(plan.on.values())}: stage the table with that key, or with buckets=1"
@@ -104,52 +77,29 @@ def _require_settings(stream: DataFrame, plan: JoinPlan) -> None:
 
 def pack_part(plan: JoinPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Pack the rows of one part of the stream; runs on executors."""
-    context = TaskContext.get()
-    assert context is not None
-    part = context.partitionId()
+    part = running_task().partition
     held_bytes, most_bytes = gathered_bytes(plan.task_bytes), blob_bytes(plan.task_bytes)
     bucketing = Bucketing(plan.spec(plan.table), plan.table, part, held_bytes, most_bytes)
     keys = state_keys(plan.table.buckets)
     relabelled = (relabel(batch, plan.stream_schema) for batch in batches)
     for number, (bucket, blob) in enumerate(bucketing.blobs(relabelled)):
-        columns = [pa.array([keys[bucket]], pa.int32()), pa.array([part], pa.int32()), pa.array([number])]
-        yield pa.RecordBatch.from_arrays([*columns, blob_array(blob)], ["key", "part", "number", "blob"])
+        yield packed_row(blob, number, key=keys[bucket], part=part)
 
 
-class _BucketProcessor(StatefulProcessor):
-    """Gives each bucket its turn."""
-
-    def __init__(self, plan: JoinPlan) -> None:
-        self._plan = plan
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._chunks = SparkChunks(handle)
-        self._identity = self._plan.identity()
-        self._bucket = {key: bucket for bucket, key in enumerate(state_keys(self._plan.table.buckets))}
-
-    def handleInputRows(  # noqa: N802
-        self, key: Any, rows: Iterator[_Frame], timerValues: object
-    ) -> Iterator[_Frame]:
-        plan, bucket = self._plan, self._bucket[key[0]]
-        turn = BucketTurn(
-            plan, bucket, BucketState(self._chunks, self._identity, ChunkFiles.of_bucket(plan.join_id, bucket))
-        )
-        ticks: list[Tick] = []
-        with closing(BlobOrder(gathered_bytes(plan.task_bytes))) as blobs:
-            for frame in rows:
-                for part, number, blob in zip(frame["part"], frame["number"], frame["blob"], strict=True):
-                    if part == TICK_PART:
-                        ticks.append(Tick.from_bytes(blob))
-                    else:
-                        blobs.add(part, number, blob)
-            for blob in pack(turn.run(ticks, unpack(blobs, plan.stream_schema)), blob_bytes(plan.task_bytes)):
-                yield turn_frame(blob.to_pybytes(), None)
-        context = TaskContext.get()
-        assert context is not None
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        assert batch is not None
-        PendingMarks(plan.query_files(), turn.marks).update(bucket, int(batch), turn.pending)
-        yield turn_frame(None, turn.metrics(context.partitionId()).to_json())
-
-    def close(self) -> None:
-        pass
+def _turn(plan: JoinPlan, bucket: int, chunks: ChunkStore, rows: Iterator[Frame]) -> Iterator[pa.Buffer | TaskMetrics]:
+    """Gather the ticks and blobs of a bucket, join them, and mark its pending tuples."""
+    state = BucketState(chunks, plan.identity(), ChunkFiles.of_bucket(plan.join_id, bucket))
+    turn = BucketTurn(plan, bucket, state)
+    ticks: list[Tick] = []
+    with closing(BlobOrder(gathered_bytes(plan.task_bytes))) as blobs:
+        for frame in rows:
+            for part, number, blob in zip(frame["part"], frame["number"], frame["blob"], strict=True):
+                if part == TICK_PART:
+                    ticks.append(Tick.from_bytes(blob))
+                else:
+                    blobs.add(part, number, blob)
+        yield from pack(turn.run(ticks, unpack(blobs, plan.stream_schema)), blob_bytes(plan.task_bytes))
+    task = running_task()
+    assert task.batch is not None
+    PendingMarks(plan.query_files(), turn.marks).update(bucket, task.batch, turn.pending)
+    yield turn.metrics(task.partition)

@@ -36,7 +36,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from semistream.core.errors import InvalidArgument, PinFailed, TableNotFound
 from semistream.runtime.spark.join.plan import JoinPlan, require_budget
 from semistream.runtime.spark.stateful.chunks import require_same_join
-from semistream.runtime.spark.stateful.packing import state_keys
+from semistream.runtime.spark.stateful.turns import state_keys
 from semistream.storage.files.store import PENDING, Store
 
 __all__ = ["PACKED_COLUMNS", "TICK_PART", "Epoch", "PendingMarks", "Tick", "TickReader", "tick_stream"]
@@ -63,7 +63,6 @@ class Epoch:
 
     @classmethod
     def of(cls, plan: JoinPlan, version: int) -> "Epoch":
-        """Return the epoch of a plan and a version of its table."""
         for option, value in plan.options.items():
             if not isinstance(value, str | int | float | bool | None):
                 raise InvalidArgument(
@@ -72,7 +71,7 @@ class Epoch:
         return cls(
             version=version,
             algorithm=plan.algorithm,
-            options=dict(plan.options),
+            options=plan.options,
             task_bytes=plan.task_bytes,
             cycle_batches=plan.cycle_batches,
         )
@@ -83,27 +82,19 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class Tick:
-    """One message to every bucket.
-
-    Attributes
-    ----------
-    number
-        Counts the ticks of the query.
-    marks
-        The folder of the query's `PendingMarks`.
-    """
+    """One message to every bucket."""
 
     number: int
     epoch: Epoch
-    marks: str
+    marks: str  # the folder of the query's `PendingMarks`
 
     def to_bytes(self) -> bytes:
-        return json.dumps({"number": self.number, "epoch": self.epoch.as_dict(), "marks": self.marks}).encode()
+        return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Tick":
         fields = json.loads(content)
-        return cls(number=fields["number"], epoch=Epoch(**fields["epoch"]), marks=fields["marks"])
+        return cls(**{**fields, "epoch": Epoch(**fields["epoch"])})
 
 
 class PendingMarks:
@@ -121,25 +112,21 @@ class PendingMarks:
     def update(self, bucket: int, batch: int, pending: int) -> None:
         """Record how many tuples a batch leaves pending in a bucket."""
         try:
-            self._update(bucket, batch, pending)
+            if self._store.names(self._folder) is None:
+                self._store.make_folder(self._folder)
+                self._write(_KNOWN)
+            if pending:
+                self._write(f"{bucket}.{batch}")
+            outdated = range(batch if pending else batch + 1)
+            for name in self._store.names(self._folder) or ():
+                marked, _, marked_batch = name.partition(".")
+                if marked == str(bucket) and marked_batch.isdecimal() and int(marked_batch) in outdated:
+                    self._store.remove(f"{self._folder}/{name}")
         except OSError as error:
             raise PinFailed(
                 f"cannot write to {self._store.locate(self._folder)}, which keeps a silent stream going while rows "
                 f"wait ({error.strerror}): give a folder that all executors can write with pins="
             ) from None
-
-    def _update(self, bucket: int, batch: int, pending: int) -> None:
-        if self._store.names(self._folder) is None:
-            self._store.make_folder(self._folder)
-            self._write(_KNOWN)
-        if pending:
-            self._write(f"{bucket}.{batch}")
-        for name in self._store.names(self._folder) or ():
-            marked, _, marked_batch = name.partition(".")
-            if marked == str(bucket) and marked_batch.isdecimal():
-                outdated = int(marked_batch) < batch or (int(marked_batch) == batch and not pending)
-                if outdated:
-                    self._store.remove(f"{self._folder}/{name}")
 
     def _write(self, name: str) -> None:
         with suppress(FileExistsError):
@@ -147,7 +134,6 @@ class PendingMarks:
 
 
 def tick_stream(spark: SparkSession, plan: JoinPlan) -> DataFrame:
-    """Return the ticks of a join as a stream."""
     spark.dataSource.register(_TickSource)
     content = base64.b64encode(pickle.dumps(plan)).decode("ascii")
     return spark.readStream.format(_SOURCE).option("plan", content).load()
@@ -199,17 +185,18 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._has_ticked and not self._is_time_to_look():
             return start
         epoch = self._epoch(start)
-        if self._has_ticked and epoch == start["epoch"] and not self._is_pending(start):
+        goes_on = self._has_ticked and epoch == start["epoch"]
+        if goes_on and not PendingMarks(self._plan.query_files(), start["marks"]).any():
             return start
         self._has_ticked = True
         return {**start, "number": start["number"] + 1, "epoch": epoch}
 
     def _is_time_to_look(self) -> bool:
         now_s = time.monotonic()
-        if self._looks_always or now_s - self._looked_s >= _POLL_S:
+        is_time = self._looks_always or now_s - self._looked_s >= _POLL_S
+        if is_time:
             self._looked_s = now_s
-            return True
-        return False
+        return is_time
 
     def _epoch(self, start: dict[str, Any]) -> dict[str, Any]:
         table = self._plan.table
@@ -232,9 +219,6 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return versions[-1]
 
-    def _is_pending(self, start: dict[str, Any]) -> bool:
-        return PendingMarks(self._plan.query_files(), start["marks"]).any()
-
     # --- ticking ----------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -248,9 +232,3 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         number, content, keys = partition.value
         for key in keys:
             yield key, TICK_PART, number, content
-
-    def commit(self, end: dict[str, Any]) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass

@@ -1,26 +1,123 @@
-"""Metrics of joins as Python objects, read from a query's progress."""
+"""Counters of a task, on their way from the worker to the query's progress, and metrics of joins, read there.
 
-from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+Counters travel as text in a column of their own, in one extra row per task: columns of numbers would widen every
+joined row.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.metrics.task_metrics import COUNTERS, TaskMetrics
+from semistream.core.metrics import Metrics
 from semistream.stream_joins.parts.stream_metrics import StreamMetrics
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["STATE_COUNTERS", "JoinMetrics", "StreamJoinMetrics"]
+__all__ = [
+    "COUNTERS",
+    "METRICS_COLUMN",
+    "STATE_COUNTERS",
+    "JoinMetrics",
+    "MemoryPeak",
+    "StreamJoinMetrics",
+    "TaskMetrics",
+    "count_null_keys",
+]
 
+METRICS_COLUMN = "__semistream"  # NULL in joined rows
+COUNTERS = (*Metrics().as_dict(), "null_keys", "pending")
 STATE_COUNTERS = ("left_held", "right_held", "state_bytes")
-_STREAM_COUNTERS = (*StreamMetrics().as_dict(), *STATE_COUNTERS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskMetrics:
+    """Counters of one task.
+
+    Attributes
+    ----------
+    partition, bucket
+        The part of the stream; the bucket is None when the stream was not shuffled.
+    version
+        The version of the table; 0 when the task had nothing to do.
+    counters
+        As in `semistream.Metrics`, of this task alone; with ``null_keys``, the tuples whose key was NULL, and
+        ``pending``, those left for a later micro-batch.
+    budget_bytes, memory_bytes, memory
+        The budget of its operator, the most that this held at once, and the most of each component.
+    """
+
+    partition: int
+    bucket: int | None
+    version: int
+    counters: dict[str, int]
+    budget_bytes: int
+    memory_bytes: int
+    memory: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "TaskMetrics":
+        return cls(**json.loads(text))
+
+
+class MemoryPeak:
+    """The most bytes held, in total and by component, as in `TaskMetrics`."""
+
+    def __init__(self) -> None:
+        self.memory_bytes = 0
+        self.memory: dict[str, int] = {}
+
+    def note(self, components: dict[str, int]) -> None:
+        self.memory_bytes = max(self.memory_bytes, sum(components.values()))
+        for name, size in components.items():
+            self.memory[name] = max(self.memory.get(name, 0), size)
+
+
+def count_null_keys(batch: pa.RecordBatch, keys: Sequence[str]) -> int:
+    """Return how many rows have a NULL in any of the key columns.
+
+    >>> count_null_keys(pa.record_batch({"a": [1, None, None], "b": [None, None, 2]}), ["a", "b"])
+    3
+    """
+    columns = [column for column in map(batch.column, keys) if column.null_count]
+    if len(columns) <= 1:
+        return sum(column.null_count for column in columns)
+    return int(
+        np.count_nonzero(np.any([column.is_null().to_numpy(zero_copy_only=False) for column in columns], axis=0))
+    )
+
+
+# --- read from the progress -------------------------------------------------------------------------------------------
+
+
+def _total(doc: str, *counters: str) -> "cached_property[int]":
+    """Return a property with the sum of some counters."""
+
+    def total(metrics: "_ObservedMetrics") -> int:
+        return sum(metrics._totals[name] for name in counters)
+
+    total.__doc__ = doc
+    return cached_property(total)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _ObservedMetrics:
     """Metrics of one kind of join, in one micro-batch."""
+
+    name: str
+    batch_id: int | None
+
+    _parts_column: ClassVar[str]  # also the field that holds the metrics of the tasks or buckets
+    _counter_names: ClassVar[tuple[str, ...]]
 
     @classmethod
     def from_progress(cls, progress: object, name: str | None = None) -> "Self | None":
@@ -48,14 +145,62 @@ class _ObservedMetrics:
     @classmethod
     def all_from_progress(cls, progress: object) -> "dict[str, Self]":
         """Return the metrics of all joins of this kind of a query in one micro-batch, by name."""
-        batch_id, observed = _observed_in(progress)
-        found = {name: cls.from_observed(name, row, batch_id) for name, row in observed.items()}
+        field = progress.__getitem__ if isinstance(progress, Mapping) else partial(getattr, progress)
+        observed = field("observedMetrics") or {}
+        found = {name: cls.from_observed(name, row, field("batchId")) for name, row in observed.items()}
         return {name: metrics for name, metrics in found.items() if metrics is not None}
 
     @classmethod
-    @abstractmethod
     def from_observed(cls, name: str, fields: object, batch_id: int | None = None) -> "Self | None":
         """Return the metrics in a row that Spark observed; None when it belongs to no such join."""
+        row = _row_by_name(fields)
+        if row.keys() != {"totals", cls._parts_column}:
+            return None
+        parts = map(TaskMetrics.from_json, row[cls._parts_column])
+        in_order = tuple(sorted(parts, key=lambda part: (part.bucket or 0, part.partition)))
+        own: dict[str, Any] = {cls._parts_column: in_order}
+        return cls(name=name, batch_id=batch_id, **own)
+
+    @classmethod
+    def latest(cls, query: object, name: str | None = None) -> "Self | None":
+        """Return the counters of a query's last micro-batch with rows; None before the first.
+
+        Parameters
+        ----------
+        query
+            A streaming query.
+        name
+            The join's name, needed when the query has several.
+        """
+        progresses: Any = getattr(query, "recentProgress", None)
+        if progresses is None:
+            raise InvalidArgument(f"metrics of a {type(query).__name__}: give a streaming query")
+        every = (cls.from_progress(progress, name) for progress in reversed(progresses))
+        return next((found for found in every if found is not None and found._parts), None)
+
+    @property
+    def _parts(self) -> tuple[TaskMetrics, ...]:
+        parts: tuple[TaskMetrics, ...] = getattr(self, self._parts_column)
+        return parts
+
+    @cached_property
+    def _totals(self) -> dict[str, int]:
+        return {name: sum(part.counters[name] for part in self._parts) for name in self._counter_names}
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """All counters, added up; for a join with a table the names are those of `semistream.Metrics`."""
+        return dict(self._totals)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most bytes that any task or bucket held in memory at once."""
+        return max((part.memory_bytes for part in self._parts), default=0)
+
+    @property
+    def budget_bytes(self) -> int:
+        """The budget of one operator, a share of a task's memory; 0 when no task had rows."""
+        return max((part.budget_bytes for part in self._parts), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,68 +218,21 @@ class JoinMetrics(_ObservedMetrics):
         The counters of each partition that had rows, or of each bucket.
     """
 
-    name: str
-    batch_id: int | None
     tasks: tuple[TaskMetrics, ...]
 
-    @cached_property
-    def _totals(self) -> dict[str, int]:
-        return {name: sum(task.counters[name] for task in self.tasks) for name in COUNTERS}
+    _parts_column = "tasks"
+    _counter_names = COUNTERS
 
-    @property
-    def counters(self) -> dict[str, int]:
-        """All counters of all tasks, added up; the names are those of `semistream.Metrics`."""
-        return dict(self._totals)
-
-    @property
-    def tuples_in(self) -> int:
-        """Stream rows that came in."""
-        return self._totals["tuples_in"]
-
-    @property
-    def tuples_answered(self) -> int:
-        """Stream rows whose results are all out."""
-        return self._totals["tuples_answered"]
-
-    @property
-    def rows_out(self) -> int:
-        """Rows that left the join."""
-        return self._totals["rows_out"]
-
-    @property
-    def hits(self) -> int:
-        """Stream rows that a cache answered, also those of keys that it knows to have no row."""
-        return self._totals["tuples_through_cache"]
-
-    @property
-    def misses(self) -> int:
-        """Stream rows that pages of the table answered."""
-        return self._totals["tuples_through_disk"]
-
-    @property
-    def without_match(self) -> int:
-        """Stream rows without a matching row, also those with a NULL key."""
-        return self._totals["tuples_without_match"]
-
-    @property
-    def null_keys(self) -> int:
-        """Stream rows whose key was NULL."""
-        return self._totals["null_keys"]
-
-    @property
-    def pending(self) -> int:
-        """Stream rows left for a later micro-batch; none with ``completion="batch"``."""
-        return self._totals["pending"]
-
-    @property
-    def pages_read(self) -> int:
-        """Pages of the table that were read."""
-        return self._totals["pages_read"]
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of those pages."""
-        return self._totals["bytes_read"]
+    tuples_in = _total("Stream rows that came in.", "tuples_in")
+    tuples_answered = _total("Stream rows whose results are all out.", "tuples_answered")
+    rows_out = _total("Rows that left the join.", "rows_out")
+    hits = _total("Stream rows that a cache answered, also of keys known to have no row.", "tuples_through_cache")
+    misses = _total("Stream rows that pages of the table answered.", "tuples_through_disk")
+    without_match = _total("Stream rows without a match, also those with a NULL key.", "tuples_without_match")
+    null_keys = _total("Stream rows whose key was NULL.", "null_keys")
+    pending = _total("Stream rows left for a later micro-batch; none with ``completion='batch'``.", "pending")
+    pages_read = _total("Pages of the table that were read.", "pages_read")
+    bytes_read = _total("Bytes of those pages.", "bytes_read")
 
     @property
     def hit_ratio(self) -> float:
@@ -154,28 +252,9 @@ class JoinMetrics(_ObservedMetrics):
         return {name: max(task.memory.get(name, 0) for task in self.tasks) for name in names}
 
     @property
-    def memory_bytes(self) -> int:
-        """The most bytes that any task held at once."""
-        return max((task.memory_bytes for task in self.tasks), default=0)
-
-    @property
-    def budget_bytes(self) -> int:
-        """The budget of one operator, a share of a task's memory; 0 when no task had rows."""
-        return max((task.budget_bytes for task in self.tasks), default=0)
-
-    @property
     def version(self) -> int | None:
         """The newest version of the table that a task used; None when no task had rows."""
         return max((task.version for task in self.tasks if task.version), default=None)
-
-    @classmethod
-    def from_observed(cls, name: str, fields: object, batch_id: int | None = None) -> "JoinMetrics | None":
-        """Return the metrics in a row that Spark observed; None when it belongs to no such join."""
-        row = _row_by_name(fields)
-        if row.keys() != {"totals", "tasks"}:
-            return None
-        tasks = map(TaskMetrics.from_json, row["tasks"])
-        return cls(name=name, batch_id=batch_id, tasks=tuple(sorted(tasks, key=lambda task: task.partition)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,110 +271,22 @@ class StreamJoinMetrics(_ObservedMetrics):
         The counters of each bucket that had tuples or punctuations.
     """
 
-    name: str
-    batch_id: int | None
     buckets: tuple[TaskMetrics, ...]
 
-    @cached_property
-    def _totals(self) -> dict[str, int]:
-        return {name: sum(bucket.counters[name] for bucket in self.buckets) for name in _STREAM_COUNTERS}
+    _parts_column = "buckets"
+    _counter_names = (*StreamMetrics().as_dict(), *STATE_COUNTERS)
 
-    @property
-    def counters(self) -> dict[str, int]:
-        """All counters of all buckets, added up."""
-        return dict(self._totals)
-
-    @property
-    def left_in(self) -> int:
-        """Tuples of the left stream that came."""
-        return self._totals["left_in"]
-
-    @property
-    def right_in(self) -> int:
-        """Tuples of the right stream that came."""
-        return self._totals["right_in"]
-
-    @property
-    def rows_out(self) -> int:
-        """Rows that left the join."""
-        return self._totals["rows_out"]
-
-    @property
-    def punctuations_in(self) -> int:
-        """Punctuations that came; one for a range of keys counts in every bucket with such keys."""
-        return self._totals["punctuations_in"]
-
-    @property
-    def dropped(self) -> int:
-        """Tuples that never entered the state because nothing can match them any more."""
-        return self._totals["dropped"]
-
-    @property
-    def purged(self) -> int:
-        """Tuples that left the state for the same reason."""
-        return self._totals["purged"]
-
-    @property
-    def contradicting(self) -> int:
-        """Tuples that came although a punctuation had excluded them."""
-        return self._totals["contradicting"]
-
-    @property
-    def rows_held(self) -> int:
-        """Tuples in the state of these buckets; they may still match."""
-        return self._totals["left_held"] + self._totals["right_held"]
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of these buckets in the state store."""
-        return self._totals["state_bytes"]
-
-    @property
-    def memory_bytes(self) -> int:
-        """The most bytes that any bucket held in memory at once."""
-        return max((bucket.memory_bytes for bucket in self.buckets), default=0)
-
-    @property
-    def budget_bytes(self) -> int:
-        """The budget of one bucket."""
-        return max((bucket.budget_bytes for bucket in self.buckets), default=0)
-
-    @classmethod
-    def latest(cls, query: object, name: str | None = None) -> "StreamJoinMetrics | None":
-        """Return the counters of a query's last micro-batch with rows; None before the first.
-
-        Parameters
-        ----------
-        query
-            A streaming query.
-        name
-            The join's name, needed when the query has several.
-        """
-        progresses: Any = getattr(query, "recentProgress", None)
-        if progresses is None:
-            raise InvalidArgument(f"metrics of a {type(query).__name__}: give a streaming query")
-        for progress in reversed(progresses):
-            found = cls.from_progress(progress, name)
-            if found is not None and found.buckets:
-                return found
-        return None
-
-    @classmethod
-    def from_observed(cls, name: str, fields: object, batch_id: int | None = None) -> "StreamJoinMetrics | None":
-        """Return the metrics in a row that Spark observed; None when it belongs to no such join."""
-        row = _row_by_name(fields)
-        if row.keys() != {"totals", "buckets"}:
-            return None
-        buckets = map(TaskMetrics.from_json, row["buckets"])
-        return cls(name=name, batch_id=batch_id, buckets=tuple(sorted(buckets, key=lambda bucket: bucket.bucket or 0)))
-
-
-def _observed_in(progress: object) -> tuple[int, dict[str, Any]]:
-    """Return the number of the micro-batch and its observed rows by name."""
-    fields: Any = progress
-    if isinstance(fields, Mapping):
-        return fields["batchId"], dict(fields["observedMetrics"] or {})
-    return fields.batchId, dict(fields.observedMetrics or {})
+    left_in = _total("Tuples of the left stream that came.", "left_in")
+    right_in = _total("Tuples of the right stream that came.", "right_in")
+    rows_out = _total("Rows that left the join.", "rows_out")
+    punctuations_in = _total(
+        "Punctuations that came; one for a range of keys counts in every bucket with such keys.", "punctuations_in"
+    )
+    dropped = _total("Tuples that never entered the state because nothing can match them any more.", "dropped")
+    purged = _total("Tuples that left the state for the same reason.", "purged")
+    contradicting = _total("Tuples that came although a punctuation had excluded them.", "contradicting")
+    rows_held = _total("Tuples in the state of these buckets; they may still match.", "left_held", "right_held")
+    state_bytes = _total("Bytes of these buckets in the state store.", "state_bytes")
 
 
 def _row_by_name(row: Any) -> dict[str, Any]:

@@ -7,15 +7,13 @@ would cost each joined row much more. The columns are plain because Spark Connec
 
 import threading
 from collections import Counter
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
 
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
-from semistream.runtime.spark.metrics.task_metrics import COUNTERS_IN_TEXT, METRICS_COLUMN
+from semistream.runtime.spark.metrics.join_metrics import METRICS_COLUMN, JoinMetrics
 
 __all__ = ["metrics", "observation_name", "observed", "remember"]
 
@@ -34,16 +32,16 @@ def observation_name(join_id: str) -> str:
     return name if count == 1 else f"{name}-{count}"
 
 
-def observed(joined: DataFrame, observation: str | Observation, texts: str = "tasks") -> DataFrame:
+def observed(joined: DataFrame, observation: str | Observation, parts_column: str = "tasks") -> DataFrame:
     """Return the joined rows without those of metrics, which Spark observes under ``observation``."""
     tasks = F.collect_list(METRICS_COLUMN)
     totals = F.aggregate(tasks, F.create_map().cast("map<string, bigint>"), _added)
-    watched = joined.observe(observation, totals.alias("totals"), tasks.alias(texts))
+    watched = joined.observe(observation, totals.alias("totals"), tasks.alias(parts_column))
     return watched.where(F.col(METRICS_COLUMN).isNull()).drop(METRICS_COLUMN)
 
 
 def _added(totals: Column, text: Column) -> Column:
-    counters = F.from_json(text, COUNTERS_IN_TEXT)["counters"]
+    counters = F.from_json(text, "counters map<string, bigint>")["counters"]
     return F.map_zip_with(
         totals, counters, lambda _, one, other: F.coalesce(one, F.lit(0)) + F.coalesce(other, F.lit(0))
     )
@@ -77,11 +75,6 @@ def metrics(source: object, name: str | None = None) -> JoinMetrics | None:
                 "this DataFrame was not returned by semistream.join of a batch DataFrame: pass that one"
             )
         return JoinMetrics.from_observed(name or str(observation._name), observation.get)
-    progresses: Any = getattr(source, "recentProgress", None)
-    if progresses is None:
+    if not hasattr(source, "recentProgress"):
         raise InvalidArgument(f"metrics of a {type(source).__name__}: give a streaming query or a joined DataFrame")
-    for progress in reversed(progresses):
-        found = JoinMetrics.from_progress(progress, name)
-        if found is not None and found.tasks:
-            return found
-    return None
+    return JoinMetrics.latest(source, name)

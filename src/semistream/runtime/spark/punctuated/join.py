@@ -9,43 +9,25 @@
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
-from typing import Any, TypeAlias
+from collections.abc import Mapping
 
-import pyarrow as pa
 import xxhash
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructField, StructType
 
 from semistream.core.arguments import require_count
-from semistream.core.errors import BudgetTooSmall, InvalidArgument
+from semistream.core.errors import InvalidArgument
 from semistream.core.semantics import On
-from semistream.core.sizes import format_bytes, parse_bytes
-from semistream.runtime.spark.columns import arrow_schema, with_numbered_columns
-from semistream.runtime.spark.metrics.observed import observation_name, observed
+from semistream.core.sizes import parse_bytes
+from semistream.runtime.spark.columns import all_nullable, arrow_schema, plain_fields, quoted, with_numbered_columns
+from semistream.runtime.spark.metrics.observed import observation_name
 from semistream.runtime.spark.on_executor import on_executor
-from semistream.runtime.spark.punctuated.aside import AsideFiles
-from semistream.runtime.spark.punctuated.packing import MARKS, PACKED_COLUMNS, TUPLES, Marks, kind_of, pack_part
+from semistream.runtime.spark.punctuated.packing import PACKED_COLUMNS, Marks, pack_part
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.punctuated.punctuated_rows import PunctuatedRows, rows_by_side
-from semistream.runtime.spark.punctuated.state import PunctuatedState
-from semistream.runtime.spark.punctuated.turn import PunctuatedTurn
-from semistream.runtime.spark.session import require_distinct_names, require_rocksdb, task_slots
-from semistream.runtime.spark.stateful.blob_order import BlobOrder
-from semistream.runtime.spark.stateful.chunks import ChunkFiles, SparkChunks
-from semistream.runtime.spark.stateful.packing import (
-    TURN_COLUMNS,
-    blob_bytes,
-    gathered_bytes,
-    pack,
-    state_keys,
-    task_bytes_for,
-    turn_frame,
-    unpack_part,
-)
+from semistream.runtime.spark.punctuated.turn import turn_of_bucket
+from semistream.runtime.spark.session import require_distinct_names, require_rocksdb, task_slots, telling_least_memory
+from semistream.runtime.spark.stateful.turns import BucketProcessor, join_by_bucket
 from semistream.stream_joins.metadata.arrival import Arrival
 from semistream.stream_joins.mjoin import Goal, Relation
 from semistream.stream_joins.parts.contradicting_tuples import Contradiction
@@ -54,11 +36,7 @@ from semistream.stream_joins.parts.joined_rows import StreamHow
 
 __all__ = ["punctuated_join"]
 
-_PARTITIONS = "spark.sql.shuffle.partitions"
 _ARRIVALS = ("any", "ascending", "descending")
-_KINDS = [kind_of(side, content) for side in SIDES for content in (TUPLES, MARKS)]
-
-_Frame: TypeAlias = Any  # a pandas.DataFrame, which has no types
 
 
 def punctuated_join(
@@ -125,7 +103,9 @@ def punctuated_join(
     SemistreamError
         Before any job runs, when the arguments contradict each other or do not fit the streams or the budget.
     """
-    streams = _streaming(left, right)
+    for side_name, data in (("left", left), ("right", right)):
+        _require_stream(side_name, data)
+    streams = left, right
     marked = rows_by_side(punctuations)
     require_count("buckets", buckets)
     for option, arrival in (("left_arrival", left_arrival), ("right_arrival", right_arrival)):
@@ -139,62 +119,56 @@ def punctuated_join(
     names = JoinKey(arrow_schema(left.schema), arrow_schema(right.schema), on).names
     for side, rows in marked.items():
         rows.require_columns(streams[side], names[side], "left" if side == LEFT else "right")
-    tuples = tuple(_tuple_fields(streams[side], marked.get(side), names[side]) for side in SIDES)
-    schemas = tuple(_nullable(arrow_schema(fields)) for fields in tuples)
-    at_once = task_slots(left.sparkSession, slots)
+    tuples = [_tuple_fields(streams[side], marked.get(side), names[side]) for side in SIDES]
+    schemas = all_nullable(arrow_schema(tuples[LEFT])), all_nullable(arrow_schema(tuples[RIGHT]))
+    slots = task_slots(left.sparkSession, slots)
     plan = PunctuatedPlan(
         join_id=xxhash.xxh3_64_hexdigest(repr((schemas, names, how, relation, buckets, name)).encode()),
-        schemas=(schemas[LEFT], schemas[RIGHT]),
+        schemas=schemas,
         on=names,
         how=how,
         relation=relation,
         arrivals=(left_arrival, right_arrival),
         buckets=buckets,
-        task_bytes=parse_bytes(memory, "memory") // at_once,
+        task_bytes=parse_bytes(memory, "memory") // slots,
         contradiction=contradiction,
         aside=None if aside is None else os.path.abspath(os.fspath(aside)),
         goal=goal,
     )
-    output_schema = _require_fit(plan, at_once)
+    with telling_least_memory(plan.task_bytes, slots, "this join", with_blobs=True):
+        op = plan.make(0)  # raises on wrong arguments
+    op.close()
     declared = _declared(tuples, names, how)
     require_distinct_names(left.sparkSession, declared)
     require_rocksdb(left.sparkSession, "punctuated_join")
     packed = [_packed(streams[side], plan, side, marked.get(side)) for side in SIDES]
-    by_bucket = packed[LEFT].union(packed[RIGHT]).groupBy("key")
-    turns = by_bucket.transformWithStateInPandas(_Processor(plan), TURN_COLUMNS, "Append", "None")
-    called = observation_name(plan.join_id) if name is None else name
-    blobs = observed(turns, called, "buckets")
-    unpacked = on_executor(unpack_part, (output_schema, arrow_schema(declared)))
-    return blobs.mapInArrow(unpacked, declared)
-
-
-def _streaming(left: object, right: object) -> tuple[DataFrame, DataFrame]:
-    for side, data in (("left", left), ("right", right)):
-        if not isinstance(data, DataFrame):
-            raise InvalidArgument(f"{side} is a {type(data).__name__}, not a Spark DataFrame")
-        if not data.isStreaming:
-            raise InvalidArgument(
-                f"{side} is a batch DataFrame: punctuated_join is for two streams; join a stream with a table by "
-                "semistream.join, and two batch DataFrames by DataFrame.join"
-            )
-    assert isinstance(left, DataFrame)
-    assert isinstance(right, DataFrame)
-    return left, right
-
-
-def _tuple_fields(data: DataFrame, marked: PunctuatedRows | None, key: str) -> StructType:
-    """Return the columns of a stream without those for punctuations alone, and without metadata."""
-    own = set() if marked is None else marked.own_columns(key)
-    return StructType(
-        [StructField(field.name, field.dataType, field.nullable) for field in data.schema if field.name not in own]
+    return join_by_bucket(
+        packed[LEFT].union(packed[RIGHT]),
+        BucketProcessor(turn_of_bucket, plan, buckets),
+        op.output_schema,
+        declared,
+        observation_name(plan.join_id) if name is None else name,
+        "buckets",
     )
 
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_nullable(True) for field in schema])
+def _require_stream(side: str, data: object) -> None:
+    if not isinstance(data, DataFrame):
+        raise InvalidArgument(f"{side} is a {type(data).__name__}, not a Spark DataFrame")
+    if not data.isStreaming:
+        raise InvalidArgument(
+            f"{side} is a batch DataFrame: punctuated_join is for two streams; join a stream with a table by "
+            "semistream.join, and two batch DataFrames by DataFrame.join"
+        )
 
 
-def _declared(tuples: tuple[StructType, ...], names: tuple[str, str], how: StreamHow) -> StructType:
+def _tuple_fields(data: DataFrame, marked: PunctuatedRows | None, key: str) -> StructType:
+    """Return the columns of a stream without those for punctuations alone."""
+    own = set() if marked is None else marked.own_columns(key)
+    return StructType([field for field in plain_fields(data.schema) if field.name not in own])
+
+
+def _declared(tuples: list[StructType], names: tuple[str, str], how: StreamHow) -> StructType:
     shared = names[RIGHT] if names[LEFT] == names[RIGHT] else None
     of_right = [
         StructField(field.name, field.dataType, field.nullable or how == "left")
@@ -204,73 +178,10 @@ def _declared(tuples: tuple[StructType, ...], names: tuple[str, str], how: Strea
     return StructType([*tuples[LEFT].fields, *of_right])
 
 
-def _require_fit(plan: PunctuatedPlan, at_once: int) -> pa.Schema:
-    """Make the join of a bucket, which raises on wrong arguments; return its output schema."""
-    try:
-        op = plan.make(0)
-    except BudgetTooSmall as error:
-        if error.least_bytes is None:
-            raise
-        least_bytes = task_bytes_for(error.least_bytes) * at_once
-        raise BudgetTooSmall(
-            f"memory=, which {at_once} tasks of an executor share, leaves each {plan.task_bytes} bytes, too few for "
-            f"this join: give at least {least_bytes} bytes ({format_bytes(least_bytes)})",
-            error.least_bytes,
-        ) from None
-    op.close()
-    return op.output_schema
-
-
 def _packed(data: DataFrame, plan: PunctuatedPlan, side: Side, marked: PunctuatedRows | None) -> DataFrame:
-    wanted = [data[f"`{name.replace('`', '``')}`"] for name in plan.schemas[side].names]
+    wanted = [data[quoted(name)] for name in plan.schemas[side].names]
     if marked is not None:
         wanted.extend(marked.columns(data, plan.on[side]))
-    rows = with_numbered_columns(data.select(*wanted))
     marks: Marks = "none" if marked is None else "ranges" if marked.is_range else "keys"
-    task = (plan, side, marks)
-    return rows.mapInArrow(on_executor(pack_part, task), PACKED_COLUMNS)
-
-
-class _Processor(StatefulProcessor):
-    """Gives each bucket its turn."""
-
-    def __init__(self, plan: PunctuatedPlan) -> None:
-        self._plan = plan
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._chunks = SparkChunks(handle)
-        self._bucket = {key: bucket for bucket, key in enumerate(state_keys(self._plan.buckets))}
-
-    def handleInputRows(  # noqa: N802
-        self, key: Any, rows: Iterator[_Frame], timerValues: object
-    ) -> Iterator[_Frame]:
-        plan, bucket = self._plan, self._bucket[key[0]]
-        context = TaskContext.get()
-        assert context is not None
-        state = PunctuatedState(self._chunks, plan.identity(), ChunkFiles.of_bucket(plan.join_id, bucket))
-        with ExitStack() as opened:
-            aside = None
-            if plan.aside is not None:
-                aside = opened.enter_context(closing(AsideFiles(plan.aside, _aside_name(context, plan, bucket))))
-            held_bytes = gathered_bytes(plan.task_bytes) // len(_KINDS)
-            blobs = {kind: opened.enter_context(closing(BlobOrder(held_bytes))) for kind in _KINDS}
-            for frame in rows:
-                columns = (frame[column] for column in ("kind", "part", "number", "blob"))
-                for kind, part, number, blob in zip(*columns, strict=True):
-                    blobs[kind].add(part, number, blob)
-            turn = PunctuatedTurn(plan, bucket, state, aside)
-            for blob in pack(turn.run(blobs), blob_bytes(plan.task_bytes)):
-                yield turn_frame(blob.to_pybytes(), None)
-            if aside is not None:
-                aside.publish()
-        yield turn_frame(None, turn.metrics(context.partitionId()).to_json())
-
-    def close(self) -> None:
-        pass
-
-
-def _aside_name(context: TaskContext, plan: PunctuatedPlan, bucket: int) -> str:
-    query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
-    assert query is not None
-    assert batch is not None
-    return f"{query}-{plan.join_id[:8]}-{batch}-{bucket}"
+    task = on_executor(pack_part, (plan, side, marks))
+    return with_numbered_columns(data.select(*wanted)).mapInArrow(task, PACKED_COLUMNS)

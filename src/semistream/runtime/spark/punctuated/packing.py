@@ -10,22 +10,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark import TaskContext
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.runtime.spark.columns import relabel
+from semistream.runtime.spark.on_executor import running_task
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
-from semistream.runtime.spark.stateful.packing import (
-    blob_array,
-    blob_bytes,
-    gathered_bytes,
-    in_portions,
-    pack,
-    rows_by_bucket,
-    state_keys,
-)
+from semistream.runtime.spark.session import blob_bytes, gathered_bytes
+from semistream.runtime.spark.stateful.packing import cut_by_bucket, in_portions, pack, packed_row
+from semistream.runtime.spark.stateful.turns import state_keys
 from semistream.stream_joins.parts.bucket_key import Buckets
 from semistream.stream_joins.parts.join_key import Side
 
@@ -55,20 +49,11 @@ def kind_of(side: Side, content: int) -> int:
 def pack_part(task: tuple[PunctuatedPlan, Side, Marks], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Pack one part of a stream; its last columns hold the punctuations. Runs on executors."""
     plan, side, marks = task
-    context = TaskContext.get()
-    assert context is not None
-    part = context.partitionId()
+    part = running_task().partition
     packing = _Packing(plan, side, part, marks)
     keys = state_keys(plan.buckets)
     for number, (bucket, content, blob) in enumerate(packing.blobs(batches)):
-        columns = [
-            pa.array([keys[bucket]], pa.int32()),
-            pa.array([kind_of(side, content)], pa.int32()),
-            pa.array([part], pa.int32()),
-            pa.array([number]),
-            blob_array(blob),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, ["key", "kind", "part", "number", "blob"])
+        yield packed_row(blob, number, key=keys[bucket], kind=kind_of(side, content), part=part)
 
 
 class _Packing:
@@ -79,7 +64,7 @@ class _Packing:
         self._side = side
         self._key = plan.key()
         self._buckets = Buckets(plan.buckets)
-        self._null_bucket = part % plan.buckets  # NULL keys match nothing anywhere, and no bucket should get them all
+        self._part = part
         self._marks = marks
         self._arrival = plan.arrivals[side]
         self._furthest: int | None = None
@@ -88,26 +73,7 @@ class _Packing:
     def blobs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.Buffer]]:
         for batch in in_portions(batches, self._held_bytes):
             yield from self._cut(batch)
-        yield from self._cut_ranges(*self._promised_by_order())
-
-    def _note_order(self, codes: KeyCodes) -> None:
-        """Follow the furthest key of an ordered stream; within a micro-batch there is no order."""
-        here = codes.valid_codes()
-        if self._arrival != "any" and here.size:
-            ascends = self._arrival == "ascending"
-            furthest = int(here.max() if ascends else here.min())
-            before = furthest if self._furthest is None else self._furthest
-            self._furthest = max(before, furthest) if ascends else min(before, furthest)
-
-    def _promised_by_order(self) -> tuple[_Int64s, _Int64s]:
-        """Return the range of keys that no later micro-batch brings."""
-        ends: list[tuple[int, int]] = []
-        if self._furthest is not None and self._arrival == "ascending" and self._furthest > _LIMITS.min:
-            ends = [(_LIMITS.min, self._furthest - 1)]
-        elif self._furthest is not None and self._arrival == "descending" and self._furthest < _LIMITS.max:
-            ends = [(self._furthest + 1, _LIMITS.max)]
-        lows, highs = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-        return lows, highs
+        yield from self._cut_order()
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, pa.Buffer]]:
         columns = len(self._schema)
@@ -122,18 +88,14 @@ class _Packing:
         codes = self._key.codes(self._side, rows)
         self._note_order(codes)
         ids = self._buckets.of(codes.code)
-        if codes.valid is not None:
-            ids = np.where(codes.valid, ids, self._null_bucket)
-        for bucket, chosen in rows_by_bucket(ids, self._buckets.count):
-            for blob in pack([rows.take(pa.array(chosen))], self._most_bytes):
-                yield bucket, TUPLES, blob
+        for bucket, blob in cut_by_bucket(rows, codes, ids, self._buckets.count, self._part, self._most_bytes):
+            yield bucket, TUPLES, blob
 
     def _cut_marks(self, low: pa.Array, high: pa.Array) -> Iterator[tuple[int, int, pa.Buffer]]:
         if self._marks == "keys" and low.null_count:
             name = self._key.names[self._side]
             raise InvalidArgument(f"a punctuation row has NULL in {name!r}: give it the key that comes no more")
-        lows, highs = self._key.ranges(KeyMarks(np.zeros(len(low), dtype=np.int64), low, high))
-        yield from self._cut_ranges(lows, highs)
+        yield from self._cut_ranges(*self._key.ranges(KeyMarks(np.zeros(len(low), dtype=np.int64), low, high)))
 
     def _cut_ranges(self, lows: _Int64s, highs: _Int64s) -> Iterator[tuple[int, int, pa.Buffer]]:
         constant = lows == highs
@@ -145,3 +107,22 @@ class _Packing:
                 marks = pa.RecordBatch.from_arrays([lows[chosen], highs[chosen]], schema=MARK_SCHEMA)
                 for blob in pack([marks], self._most_bytes):
                     yield bucket, MARKS, blob
+
+    def _note_order(self, codes: KeyCodes) -> None:
+        """Follow the furthest key of an ordered stream; within a micro-batch there is no order."""
+        here = codes.valid_codes()
+        if self._arrival != "any" and here.size:
+            furthest = int(here.max() if self._arrival == "ascending" else here.min())
+            before = furthest if self._furthest is None else self._furthest
+            self._furthest = max(before, furthest) if self._arrival == "ascending" else min(before, furthest)
+
+    def _cut_order(self) -> Iterator[tuple[int, int, pa.Buffer]]:
+        """Exclude the keys that no later micro-batch of an ordered stream brings."""
+        if self._furthest is None:
+            return
+        if self._arrival == "ascending":
+            low, high = int(_LIMITS.min), self._furthest - 1
+        else:
+            low, high = self._furthest + 1, int(_LIMITS.max)
+        if low <= high:
+            yield from self._cut_ranges(np.array([low], dtype=np.int64), np.array([high], dtype=np.int64))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semistream.runtime.spark.stateful.packing import operator_bytes
+from semistream.runtime.spark.session import operator_bytes
 from semistream.stream_joins.metadata.arrival import Arrival
 from semistream.stream_joins.mjoin import Goal, Mjoin, Relation
 from semistream.stream_joins.parts.bucket_key import BucketKey, Buckets
@@ -19,36 +19,21 @@ __all__ = ["PunctuatedPlan"]
 
 @dataclass(frozen=True, kw_only=True)
 class PunctuatedPlan:
-    """A join of two streams, as tasks run it.
+    """A join of two streams, as tasks run it."""
 
-    Attributes
-    ----------
-    join_id
-        Names soft files of the join on executors.
-    schemas
-        The columns of both streams' tuples, without those for punctuations alone.
-    on
-        The name of the key in each stream.
-    task_bytes
-        The memory of one task: that of an executor over its task slots.
-    aside
-        The folder for tuples that contradict a punctuation.
-    """
-
-    join_id: str
-    schemas: tuple[pa.Schema, pa.Schema]
+    join_id: str  # names soft files of the join on executors
+    schemas: tuple[pa.Schema, pa.Schema]  # of both streams' tuples, without columns for punctuations alone
     on: tuple[str, str]
     how: StreamHow
     relation: Relation
     arrivals: tuple[Arrival, Arrival]
     buckets: int
-    task_bytes: int
+    task_bytes: int  # the memory of an executor over its task slots
     contradiction: Contradiction
-    aside: str | None
+    aside: str | None  # the folder for tuples that contradict a punctuation
     goal: Goal
 
     def key(self) -> JoinKey:
-        """Return the join attribute."""
         return JoinKey(*self.schemas, dict([self.on]))
 
     def make(self, bucket: int, part_store: PartStore | None = None) -> Mjoin:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
 from pyspark.sql.types import BooleanType
 
 from semistream.core.casts import casts_without_loss
 from semistream.core.errors import InvalidArgument, KeyTypeMismatch, UnknownColumn
-from semistream.runtime.spark.columns import arrow_schema
+from semistream.runtime.spark.columns import arrow_schema, quoted
 from semistream.stream_joins.parts.join_key import LEFT, RIGHT, Side
 
 __all__ = ["PunctuatedRows", "rows_by_side"]
@@ -54,7 +55,6 @@ class PunctuatedRows:
         return self.low is not None or self.high is not None
 
     def own_columns(self, key: str) -> set[str]:
-        """Return the columns that are for the punctuations alone."""
         return {given for given in (self.when, self.low, self.high) if isinstance(given, str)} - {key}
 
     def require_columns(self, data: DataFrame, key: str, side: str) -> None:
@@ -67,10 +67,10 @@ class PunctuatedRows:
                 f"punctuations={{{side!r}: {self.when!r}}} must be a boolean column: give one that is true where a row "
                 "is a punctuation"
             )
-        key_type = arrow_schema(data.select(_column(data, key)).schema).field(0).type
+        key_type = _arrow_type(data, key)
         for what, given in (("low", self.low), ("high", self.high)):
             if given is not None:
-                found = arrow_schema(data.select(_column(data, given)).schema).field(0).type
+                found = _arrow_type(data, given)
                 if not casts_without_loss(found, key_type):
                     raise KeyTypeMismatch(
                         f"{what} of the punctuations of the {side} stream has type {found}, its key {key_type}: cast "
@@ -86,11 +86,14 @@ class PunctuatedRows:
 
 
 def _column(data: DataFrame, given: "str | Column") -> Column:
-    return data[f"`{given.replace('`', '``')}`"] if isinstance(given, str) else given
+    return data[quoted(given)] if isinstance(given, str) else given
+
+
+def _arrow_type(data: DataFrame, given: "str | Column") -> pa.DataType:
+    return arrow_schema(data.select(_column(data, given)).schema).field(0).type
 
 
 def rows_by_side(punctuations: object) -> dict[Side, PunctuatedRows]:
-    """Return the argument ``punctuations`` by stream."""
     if punctuations is None:
         return {}
     if not isinstance(punctuations, Mapping) or set(punctuations) - set(_SIDES):

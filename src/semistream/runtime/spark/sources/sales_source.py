@@ -30,39 +30,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import IntegerType, LongType, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 from semistream.core.errors import InvalidArgument
-from semistream.runtime.spark.sources.row_ranges import RowRange, check_schema, row_ranges
-from semistream.runtime.spark.sources.source_options import SourceOptions
-from semistream.workloads import Bursts, Sales
+from semistream.runtime.spark.sources.generated_source import (
+    ARROW_BATCH_ROWS,
+    GeneratedSource,
+    RowRange,
+    SourceOptions,
+    row_ranges,
+)
+from semistream.workloads import SALES_SCHEMA, Bursts, Sales
 
 __all__ = ["SalesOptions", "SalesSource", "SalesStreamReader"]
 
 _SOURCE = "semistream-sales"
-_COLUMNS = (
-    StructType()
-    .add("key", LongType())
-    .add("sale", LongType())
-    .add("quantity", IntegerType())
-    .add("time", TimestampType())
-)
-_ARROW_BATCH_ROWS = 16_384
 _NAMES = (
-    "rate",
-    "pacing",
-    "burstiness",
-    "burstPeriod",
-    "rowsPerBatch",
-    "rows",
-    "skew",
-    "keyDomain",
-    "missingShare",
-    "startTime",
-    "seed",
-    "partitions",
+    "rate, pacing, burstiness, burstPeriod, rowsPerBatch, rows, skew, keyDomain, missingShare, startTime, seed, "
+    "partitions"
 )
 _UNPACED_ROWS_PER_BATCH = 100_000
 _LARGEST_DOMAIN = 2**52
@@ -80,7 +67,6 @@ class SalesOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "SalesOptions":
-        """Check the texts that the user gave."""
         options = SourceOptions(_SOURCE, given, _NAMES)
         seed = options.count("seed", 0, least=0)
         missing_share = options.number("missingShare", 0.0)
@@ -106,6 +92,10 @@ class SalesOptions:
             partitions=options.count("partitions", 2, most=100_000),
         )
 
+    def batches(self, part: range) -> Iterator[pa.RecordBatch]:
+        for start in part[::ARROW_BATCH_ROWS]:
+            yield self.sales.part(start, min(ARROW_BATCH_ROWS, part.stop - start))
+
 
 def _arrivals(options: SourceOptions, seed: int) -> Bursts:
     rate = options.number("rate", 1000.0)
@@ -122,47 +112,18 @@ def _arrivals(options: SourceOptions, seed: int) -> Bursts:
     return Bursts(rate, burstiness=burstiness, period_s=period_s, seed=seed)
 
 
-class SalesSource(DataSource):
+class SalesSource(GeneratedSource):
     """The data source; its options are listed above."""
 
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return _SOURCE
+    format = _SOURCE
+    arrow_schema = SALES_SCHEMA
 
-    def schema(self) -> StructType:
-        """Return the columns, and check all options: a wrong one is an error when the source is loaded."""
-        SalesOptions.of(self.options)
-        return _COLUMNS
-
-    def reader(self, schema: StructType) -> "SalesReader":
-        """Return the reader of a batch query."""
-        check_schema(_SOURCE, schema, _COLUMNS)
-        return SalesReader(SalesOptions.of(self.options))
+    def checked_options(self) -> SalesOptions:
+        return SalesOptions.of(self.options)
 
     def streamReader(self, schema: StructType) -> "SalesStreamReader":  # noqa: N802
-        """Return the reader of a stream."""
-        check_schema(_SOURCE, schema, _COLUMNS)
-        return SalesStreamReader(SalesOptions.of(self.options))
-
-
-class SalesReader(DataSourceReader):
-    """Reads the first ``rows`` rows."""
-
-    def __init__(self, options: SalesOptions) -> None:
-        if options.rows is None:
-            raise InvalidArgument(f"{_SOURCE} needs the option rows in a batch query: say how many rows to read")
-        self._options = options
-        self._rows = options.rows
-
-    def partitions(self) -> list[RowRange]:
-        """Return the ranges that tasks read."""
-        return row_ranges(0, self._rows, self._options.partitions)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Generate the rows of a range."""
-        assert isinstance(partition, RowRange)
-        return _batches(self._options.sales, partition)
+        self.require_own(schema)
+        return SalesStreamReader(self.checked_options())
 
 
 class SalesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -174,22 +135,18 @@ class SalesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock_began_s: float | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Return the offset before the first row."""
         return {"rows": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit of a micro-batch."""
         most_rows = self._options.rows_per_batch
         return ReadAllAvailable() if most_rows is None else ReadMaxRows(most_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Make all rows available; there has to be a last one."""
         if self._options.rows is None:
             raise _never_ends()
         self._stands_at_end = True
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Return where the next micro-batch ends."""
         begin = start["rows"]
         ends = [self._available(begin), begin + limit.max_rows if isinstance(limit, ReadMaxRows) else None]
         known = [end for end in ends if end is not None]
@@ -198,18 +155,15 @@ class SalesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"rows": max(begin, min(known))}
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
-        """Return how many rows are available, for the query's progress."""
         available = None if self._options.paced and self._clock_began_s is None else self._available(0)
         return None if available is None else {"rows": available}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[RowRange]:
-        """Return the ranges that the tasks of a micro-batch read."""
         return row_ranges(start["rows"], end["rows"], self._options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Generate the rows of a range."""
         assert isinstance(partition, RowRange)
-        return _batches(self._options.sales, partition)
+        return self._options.batches(range(partition.start, partition.stop))
 
     def _available(self, begin: int) -> int | None:
         """Return how many rows are available; None if they never end."""
@@ -226,8 +180,3 @@ class SalesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _never_ends() -> InvalidArgument:
     return InvalidArgument(f"{_SOURCE} never ends: give the option rows, or use another trigger")
-
-
-def _batches(sales: Sales, rows: RowRange) -> Iterator[pa.RecordBatch]:
-    for start in range(rows.start, rows.stop, _ARROW_BATCH_ROWS):
-        yield sales.part(start, min(_ARROW_BATCH_ROWS, rows.stop - start))

@@ -10,31 +10,39 @@ Spark's sort spills, and a task writes page by page, so no process holds a bucke
 successful tasks report; other attempts' files are removed.
 """
 
+import json
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
 
 from semistream.core.errors import UnsupportedType
+from semistream.kernels.keys.key_codes import bucket_ids
 from semistream.runtime.spark.buckets import arrow_hash_column, bucket_of_hash, hash_column
 from semistream.runtime.spark.columns import (
     BINARY_COLLATION,
     arrow_schema,
     column_name,
     other_collation,
+    relabel,
     with_numbered_columns,
 )
 from semistream.runtime.spark.on_executor import clear_errors, on_executor
-from semistream.runtime.spark.staging.bucket_writer import REPORT_SCHEMA, WriteTask, parse_report, write_buckets
 from semistream.storage.files.manifest import DataFile, TableForm
-from semistream.storage.writing.page_writer import key_coder
+from semistream.storage.writing.page_writer import key_coder, write_data_file
+from semistream.storage.writing.schema_match import conformer
 from semistream.storage.writing.write_job import WriteJob
 
-__all__ = ["DataFrameSource"]
+__all__ = ["DataFrameSource", "WriteTask", "write_buckets"]
 
 _ONE_BUCKET_TASKS = 64  # up to here a task per bucket, even if Spark is set to fewer shuffle partitions
 _HASH = "hash"
@@ -53,14 +61,14 @@ class DataFrameSource:
         self._require_binary_collation(form)
         write = on_executor(write_buckets, WriteTask(job, form, self.schema))
         with clear_errors(f"staging to {job.store.locate()}"):
-            return self._run(self._arranged(form).mapInArrow(write, REPORT_SCHEMA))
+            return self._run(self._arranged(form).mapInArrow(write, "file string"))
 
     def _run(self, reports: DataFrame) -> list[DataFile]:
         session = reports.sparkSession
         tag = f"semistream-{uuid.uuid4().hex}"
         session.addTag(tag)
         try:
-            files = [parse_report(row[0]) for row in reports.collect()]
+            files = [DataFile(**json.loads(row[0])) for row in reports.collect()]
         except BaseException:
             with suppress(PySparkException):
                 session.interruptTag(tag)  # interrupting the driver does not stop the tasks
@@ -110,3 +118,42 @@ class DataFrameSource:
                     f"key column {name!r} has collation {collation}, and keys are compared byte by byte: "
                     f"give it collation {BINARY_COLLATION}"
                 )
+
+
+# --- on executors -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """The input of every task of a job: ``source_schema`` is the DataFrame's, ``form`` holds the table's."""
+
+    job: WriteJob
+    form: TableForm
+    source_schema: pa.Schema
+
+
+def write_buckets(task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write a file for each bucket of a partition, whose rows lie together by bucket; yield a record of each file."""
+    task.job.require_visible()
+    conform = conformer(task.source_schema, task.form.schema)
+    rows = (conform(relabel(batch, task.source_schema)) for batch in batches if batch.num_rows)
+    done: set[int] = set()
+    for bucket, pieces in groupby(_one_bucket_pieces(task.form, rows), key=itemgetter(0)):
+        assert bucket not in done, "rows of a bucket do not lie together"
+        done.add(bucket)
+        bucket_rows = (piece for _, piece in pieces)
+        file = write_data_file(task.job, task.form, bucket, bucket_rows)
+        if file is not None:
+            yield pa.RecordBatch.from_pylist([{"file": json.dumps(asdict(file))}])
+
+
+def _one_bucket_pieces(form: TableForm, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    coder = key_coder(form)
+    for batch in batches:
+        if form.buckets == 1:
+            yield 0, batch
+            continue
+        buckets = bucket_ids(coder, coder.codes([batch.column(name) for name in form.key]), form.buckets)
+        starts = np.flatnonzero(np.diff(buckets, prepend=-1)).tolist()
+        for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+            yield int(buckets[start]), batch.slice(start, stop - start)

@@ -10,6 +10,7 @@ came and went, and a cache hardly at all. It is read from the executor's own dis
 large, because every call to the state store crosses a socket.
 """
 
+import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -20,10 +21,10 @@ import xxhash
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from semistream.core.errors import SnapshotMismatch
-from semistream.core.saved_state import Array, empty_array
+from semistream.core.saved_state import FORMAT, Array, SavedState, empty_array
 from semistream.runtime.spark.on_executor import executor_folder
 
-__all__ = ["ChunkFiles", "ChunkStore", "SparkChunks", "StoredArrays", "chunk_name", "require_same_join"]
+__all__ = ["ChunkFiles", "ChunkStore", "SparkChunks", "StoredState", "chunk_name", "require_same_join"]
 
 _CHUNK_BYTES = 512 << 10
 
@@ -104,7 +105,6 @@ class ChunkFiles:
         return None if folder is None else cls(os.path.join(folder, f"bucket-{bucket}"))
 
     def get(self, name: str) -> bytes | None:
-        """Return the chunk, or None."""
         with suppress(OSError), open(os.path.join(self._folder, name), "rb") as file:
             content = file.read()
             if chunk_name(content) == name:
@@ -127,62 +127,61 @@ class ChunkFiles:
                 os.remove(os.path.join(self._folder, other))
 
 
-class StoredArrays(Mapping[str, Array]):
-    """The arrays of a bucket's state, each read when it is asked for.
+class StoredState(Mapping[str, Array]):
+    """The fields of a bucket's header, and the arrays of its state, each read when it is asked for.
 
-    Parameters
-    ----------
-    files
-        Where chunks are looked for first.
-    places
-        From the header: name, type, shape and chunks of each array.
-
-    Attributes
-    ----------
-    places
-        For the header, after `replace`.
+    The state of a join with another identity is refused; `is_readable` is for its user to ask.
     """
 
-    def __init__(
-        self, store: ChunkStore, files: ChunkFiles | None, places: list[tuple[str, str, list[int], list[str]]]
-    ) -> None:
+    def __init__(self, store: ChunkStore, identity: dict[str, Any], files: ChunkFiles | None) -> None:
         self._store = store
-        self._files = files
-        self.places = places
+        self._identity = identity
+        self._files = files  # where chunks are looked for first
+        content = store.header()
+        self.fields: dict[str, Any] = {} if content is None else json.loads(content)
+        if self.fields:
+            require_same_join(self.fields["identity"], identity)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it is in the form of this release."""
+        return self.fields.get("format") == FORMAT
+
+    @property
+    def _places(self) -> list[tuple[str, str, list[int], list[str]]]:
+        """Name, type, shape and chunks of each array."""
+        return self.fields["arrays"] if self.is_readable else []
+
+    @property
+    def _chunk_names(self) -> set[str]:
+        return {chunk for *_, chunks in self._places for chunk in chunks}
 
     @property
     def nbytes(self) -> int:
-        """Their size in the state store."""
-        return sum(map(_named_bytes, self._chunks))
-
-    @property
-    def _chunks(self) -> set[str]:
-        return {chunk for *_, chunks in self.places for chunk in chunks}
-
-    def __getitem__(self, name: str) -> Array:
-        _, dtype, shape, chunks = {place[0]: place for place in self.places}[name]
-        array = empty_array(name, dtype, shape, sum(map(_named_bytes, chunks)))
-        self._fill(array, chunks)
-        return array
+        """The size of the arrays in the state store."""
+        return sum(map(_named_bytes, self._chunk_names))
 
     def __contains__(self, name: object) -> bool:
-        return any(found == name for found, *_ in self.places)
+        return any(found == name for found in self)  # without reading it
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name, *_ in self.places)
+        return (name for name, *_ in self._places)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self._places)
 
-    def _fill(self, array: Array, chunks: list[str]) -> None:
+    def __getitem__(self, name: str) -> Array:
+        _, dtype, shape, chunks = {place[0]: place for place in self._places}[name]
+        array = empty_array(name, dtype, shape, sum(map(_named_bytes, chunks)))
         content = array.reshape(-1).view(np.uint8).data
         at = 0
-        for name in chunks:
-            chunk = self._chunk(name)
-            if len(chunk) != _named_bytes(name):
-                raise SnapshotMismatch(f"chunk {name} has {len(chunk)} bytes: start from a new checkpoint")
+        for chunk_named in chunks:
+            chunk = self._chunk(chunk_named)
+            if len(chunk) != _named_bytes(chunk_named):
+                raise SnapshotMismatch(f"chunk {chunk_named} has {len(chunk)} bytes: start from a new checkpoint")
             content[at : at + len(chunk)] = chunk
             at += len(chunk)
+        return array
 
     def _chunk(self, name: str) -> bytes:
         if self._files is None:
@@ -193,18 +192,22 @@ class StoredArrays(Mapping[str, Array]):
             self._files.put(name, chunk)
         return chunk
 
-    def replace(self, arrays: Mapping[str, Array]) -> None:
-        """Write the chunks of other arrays that are not there yet, and remove those that are no longer needed."""
-        before = self._chunks
+    def save(self, saved: SavedState, **fields: Any) -> None:
+        """Write a state and more fields of the header; chunks that are there are kept, others removed."""
+        if self.fields and not self.is_readable:
+            self._store.clear_chunks()
+        before = self._chunk_names
         written = set(before)
-        self.places = [
-            (name, array.dtype.str, list(array.shape), self._put(array, written)) for name, array in arrays.items()
+        places = [
+            (name, array.dtype.str, list(array.shape), self._put(array, written))
+            for name, array in saved.arrays.items()
         ]
-        after = self._chunks
-        for chunk in before - after:
+        self.fields = {"format": FORMAT, "identity": self._identity, **fields, "state": saved.header, "arrays": places}
+        for chunk in before - self._chunk_names:
             self._store.remove_chunk(chunk)
         if self._files is not None:
-            self._files.keep_only(after)
+            self._files.keep_only(self._chunk_names)
+        self._store.set_header(json.dumps(self.fields).encode())
 
     def _put(self, array: Array, written: set[str]) -> list[str]:
         content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
