@@ -15,6 +15,7 @@ option                  meaning (default)
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,31 +34,24 @@ class ProductsOptions:
     """The checked options."""
 
     rows: int
-    rows_per_key: int
-    permuted: bool
-    seed: int
     partitions: int
+    of_table: dict[str, Any]  # more arguments of `master_table`
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "ProductsOptions":
         options = SourceOptions(_SOURCE, given, "rows, rowsPerKey, keyOrder, seed, partitions")
         return cls(
             rows=options.count("rows", 1_000_000),
-            rows_per_key=options.count("rowsPerKey", 1),
-            permuted=options.choice("keyOrder", ("permuted", "sequential")) == "permuted",
-            seed=options.count("seed", 0, least=0),
             partitions=options.count("partitions", 2, most=100_000),
+            of_table={
+                "rows_per_key": options.count("rowsPerKey", 1),
+                "key_order": options.choice("keyOrder", ("permuted", "sequential")),
+                "seed": options.count("seed", 0, least=0),
+            },
         )
 
     def batches(self, part: range) -> Iterator[pa.RecordBatch]:
-        reader = master_table(
-            self.rows,
-            key_order="permuted" if self.permuted else "sequential",
-            rows_per_key=self.rows_per_key,
-            part=part,
-            seed=self.seed,
-            batch_rows=ARROW_BATCH_ROWS,
-        )
+        reader = master_table(self.rows, part=part, batch_rows=ARROW_BATCH_ROWS, **self.of_table)
         return (batch.cast(_ARROW_SCHEMA) for batch in reader)
 
 

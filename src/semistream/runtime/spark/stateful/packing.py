@@ -52,17 +52,17 @@ class Bucketing:
             yield from cut_by_bucket(rows, codes, ids, self._buckets, self._part, self._most_bytes)
 
 
-def in_portions(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all batches in larger ones of at most ``most_bytes``, unless a single batch is larger."""
+def in_portions(batches: Iterable[pa.RecordBatch], held_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all batches in larger ones, of ``held_bytes`` or somewhat more."""
     gathered: list[pa.RecordBatch] = []
-    held_bytes = 0
+    gathered_bytes = 0
     for batch in batches:
-        if gathered and held_bytes + batch.nbytes > most_bytes:
-            yield pa.concat_batches(gathered)
-            gathered, held_bytes = [], 0
         if batch.num_rows:
             gathered.append(batch)
-            held_bytes += batch.nbytes
+            gathered_bytes += batch.nbytes
+        if gathered and gathered_bytes >= held_bytes:
+            yield pa.concat_batches(gathered)
+            gathered, gathered_bytes = [], 0
     if gathered:
         yield pa.concat_batches(gathered)
 
@@ -87,13 +87,22 @@ def cut_by_bucket(
 
 def pack(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.Buffer]:
     """Yield the rows of all batches in blobs of at most ``most_bytes``, unless a single row is larger."""
-    portions = (portion for batch in batches for portion in _portions(batch, most_bytes))
-    return (rows.serialize() for rows in in_portions(portions, most_bytes))
+    gathered: list[pa.RecordBatch] = []
+    gathered_bytes = 0
+    for batch in batches:
+        for portion in _portions(batch, most_bytes):
+            if gathered and gathered_bytes + portion.nbytes > most_bytes:
+                yield pa.concat_batches(gathered).serialize()
+                gathered, gathered_bytes = [], 0
+            gathered.append(portion)
+            gathered_bytes += portion.nbytes
+    if gathered:
+        yield pa.concat_batches(gathered).serialize()
 
 
 def _portions(batch: pa.RecordBatch, most_bytes: int) -> list[pa.RecordBatch]:
     if batch.nbytes <= most_bytes:
-        return [batch]
+        return [batch] if batch.num_rows else []
     portions = byte_portions(row_bits(batch) // 8, most_bytes)
     return [batch.slice(portion.start, portion.stop - portion.start) for portion in portions]
 
