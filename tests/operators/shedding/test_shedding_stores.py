@@ -67,7 +67,7 @@ def test_tuples_that_callables_carry_away_come_back_in_any_order(
     network = Network()
     shedding = ss.SheddingConfig(strategy=strategy, to=(network.put, network.take))
     op = operator(name, table, LOAD.stream.schema, shedding, how="left", order=order)
-    buffer_bytes = inside(op).stream._buffer.capacity_bytes
+    buffer_bytes = inside(op).stream.buffer.capacity_bytes
     results = list(drive(op, LOAD.stream))
     op.close()
     check_rows(results, LOAD.expected("left"), order)

@@ -214,7 +214,7 @@ def test_tuples_are_removed_at_any_position(sizes: list[int], consumed: int, dat
     waiting = [number for at, number in enumerate(waiting) if at not in set(chosen)]
     assert buffer.nbytes <= before
     assert buffer.num_rows == len(waiting)
-    assert buffer.oldest_number == (waiting[0] if waiting else None)
+    assert buffer.oldest_number == (waiting[0] if waiting else buffer.next_number)
     rest = buffer.peek(1000)
     assert ([] if rest is None else rest.number.tolist()) == waiting
     assert ([] if rest is None else rest.batch.column("k").to_pylist()) == waiting

@@ -60,7 +60,7 @@ class Admission(Part):
 
     def _read_portion(self, most: int) -> Generator[pa.RecordBatch, None, tuple[int, int]]:
         """Return how many tuples were read, and how many of them entered."""
-        arrivals = self._stream.waiting(self._portion(most))
+        arrivals = self._stream.buffer.peek(self._portion(most))
         if arrivals is None:
             return 0, 0
         enters = np.ones(len(arrivals), dtype=np.bool_) if arrivals.valid is None else arrivals.valid.copy()
@@ -74,14 +74,16 @@ class Admission(Part):
             enters &= window_codes.valid
         position = np.flatnonzero(enters)
         entering = arrivals.where(enters).first(most)
-        fitting = self._stream.fitting(entering) if len(entering) else 0
+        fitting = self._stream.window.fitting_rows(entering.batch) if len(entering) else 0
+        assert fitting or not len(entering) or self._stream.tuples_in_window, "an empty window takes any accepted tuple"
         # What comes after the first tuple without room waits, whatever it is: the stream is read in its order.
         stop = int(position[fitting]) if fitting < position.size else len(arrivals)
         if stop == 0:
             return 0, 0
         arrivals, enters, position = arrivals.first(stop), enters[:stop], position[:fitting]
-        self._stream.consume(stop)
-        self._stream.insert(entering.first(fitting), window_codes.code[position])
+        self._stream.buffer.consume(stop)
+        entering = entering.first(fitting)
+        self._stream.window.insert(window_codes.code[position], entering.batch, entering.number)
         cached = np.zeros(stop, dtype=np.bool_)
         if self._front_stage is not None and entries is not None:
             entries = entries[:stop]

@@ -109,13 +109,13 @@ class Overload(Part):
         positions = self._shedding.choose(count, self._stream.buffered, arrived)
         taken = 0
         try:
-            for part in self._stream.buffered_at(positions):
+            for part in self._stream.buffer.at(positions):
                 taken_of_part = self._shedding.shed(part.batch, part.number)
                 taken += taken_of_part
                 if taken_of_part < len(part):
                     break
         finally:
-            self._stream.remove_buffered(positions[:taken])
+            self._stream.buffer.remove(positions[:taken])
 
     def oldest_pending(self) -> int:
         """Return the arrival number before which every tuple is answered."""

@@ -14,7 +14,7 @@ from semistream.core.saved_state import SavedState
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.join import Part
 
-__all__ = ["Arrivals", "StreamBuffer"]
+__all__ = ["Arrivals", "StreamBuffer", "too_small_for_snapshot"]
 
 # An offered batch is kept in pieces, so that its memory comes free while it is being read.
 _PIECES = 8
@@ -25,17 +25,11 @@ _Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Tuples of the stream, with the codes of their keys and their arrival numbers.
-
-    Attributes
-    ----------
-    valid
-        Which tuples have a code at all, a NULL key has none; None when all have.
-    """
+    """Tuples of the stream, with the codes of their keys and their arrival numbers."""
 
     batch: pa.RecordBatch
     code: _Int64s
-    valid: npt.NDArray[np.bool_] | None
+    valid: npt.NDArray[np.bool_] | None  # which tuples have a code: a NULL key has none; None when all have
     number: _Int64s
 
     def __len__(self) -> int:
@@ -74,6 +68,13 @@ class Arrivals:
         )
 
 
+def too_small_for_snapshot(tuples: int) -> BudgetTooSmall:
+    return BudgetTooSmall(
+        f"memory= leaves no room for the {tuples} tuples that are pending in the snapshot: "
+        "give at least the memory it was taken with"
+    )
+
+
 @dataclass
 class _Piece:
     tuples: Arrivals
@@ -90,26 +91,13 @@ class _Piece:
 
 
 class StreamBuffer(Part):
-    """Tuples in the order in which they came, with key codes and arrival numbers, in at most ``capacity_bytes``.
-
-    Parameters
-    ----------
-    code
-        Returns the key codes of tuples.
-    schema
-        Of the tuples, which a state must have; None for any.
-
-    Attributes
-    ----------
-    next_number
-        The arrival number of the next tuple that is offered without one.
-    """
+    """Tuples in the order in which they came, with key codes and arrival numbers, in at most ``capacity_bytes``."""
 
     def __init__(
         self, capacity_bytes: int, code: Callable[[pa.RecordBatch], KeyCodes], schema: pa.Schema | None = None
     ) -> None:
         self.capacity_bytes = capacity_bytes
-        self.next_number = 0
+        self.next_number = 0  # of the next tuple that is offered without a number
         self._code = code
         self._schema = schema
         self._pieces: deque[_Piece] = deque()
@@ -240,9 +228,10 @@ class StreamBuffer(Part):
             yield piece, chosen
 
     @property
-    def oldest_number(self) -> int | None:
-        """The smallest arrival number of all tuples; None when there are none."""
-        return min((int(piece.unread.number.min()) for piece in self._pieces), default=None)
+    def oldest_number(self) -> int:
+        """The smallest arrival number of all tuples; that of the next one when there are none."""
+        numbers = (int(piece.tuples.number[piece.read_rows :].min()) for piece in self._pieces)
+        return min(numbers, default=self.next_number)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all tuples in the pieces in which they lie."""
@@ -275,10 +264,7 @@ class StreamBuffer(Part):
             if saved.exact:
                 nbytes, rows = saved.header["pieces"][at]
             elif self.nbytes + nbytes > self.capacity_bytes + spare_bytes:
-                raise BudgetTooSmall(
-                    f"memory= leaves no room for the {tuples.num_rows} tuples that are pending in the snapshot: "
-                    "give at least the memory it was taken with"
-                )
+                raise too_small_for_snapshot(tuples.num_rows)
             number = numbers[start : start + batch.num_rows].copy()
             piece = self._piece(pa.ipc.read_record_batch(message, batch.schema), number, nbytes)
             self._append(piece)

@@ -5,17 +5,17 @@ change while tuples wait in it. A window above its share shrinks as tuples leave
 far as they will fit the window of the new size.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.errors import BudgetTooSmall, InvalidArgument, TupleTooLarge
+from semistream.core.errors import InvalidArgument, TupleTooLarge
 from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
 from semistream.operators.join import Part
-from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
+from semistream.operators.window.stream_buffer import StreamBuffer, too_small_for_snapshot
 from semistream.state.tuple_store import TupleStore
 from semistream.state.tuple_window import LiveTuples, TupleWindow, VarlenSizes, WindowCodes, WindowShape
 from semistream.state.varlen_columns import varlen_bytes
@@ -29,39 +29,25 @@ _EXACT_FIELDS = ("_window_bytes", "_max_tuples", "_spare_bytes", "_is_within_sha
 
 
 class StreamSide(Part):
-    """Stream buffer and window, each in its share of memory.
-
-    Parameters
-    ----------
-    ordered
-        Whether arrival numbers are kept, for output in stream order.
-    buffer_bytes, window_bytes
-        The shares.
-    max_tuples
-        The most tuples that the window need hold, where that is known; None for as many as fit.
-    max_window_bytes
-        The most that `resize` can make of the window in place; None for a window whose tuples `resize` copies.
-    reclaim
-        Frees memory for a tuple too large for the empty window, and returns whether it did; None if nothing can be.
-    """
+    """Stream buffer and window, each in its share of memory."""
 
     def __init__(
         self,
         spec: JoinSpec,
         matching: WindowCodes,
         *,
-        ordered: bool,
+        ordered: bool,  # whether arrival numbers are kept, for output in stream order
         buffer_bytes: int,
         window_bytes: int,
-        max_tuples: int | None = None,
-        max_window_bytes: int | None = None,
-        reclaim: Callable[[], bool] | None = None,
+        max_tuples: int | None = None,  # the most that the window need hold; None for as many as fit
+        max_window_bytes: int | None = None,  # `resize` works in place up to this size; None: it copies
+        reclaim: Callable[[], bool] | None = None,  # frees memory for a tuple too large, and returns whether it did
     ) -> None:
         self._spec = spec
         self._matching = matching
         self._ordered = ordered
         self._has_text = TupleStore.num_varlen_columns(spec.stream_schema) > 0
-        self._buffer = StreamBuffer(buffer_bytes, matching.stream_codes, spec.stream_schema)
+        self.buffer = StreamBuffer(buffer_bytes, matching.stream_codes, spec.stream_schema)
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
         self._max_window_bytes = max_window_bytes
@@ -86,7 +72,7 @@ class StreamSide(Part):
     @property
     def buffered(self) -> int:
         """How many tuples wait in the stream buffer."""
-        return self._buffer.num_rows
+        return self.buffer.num_rows
 
     @property
     def tuples_in_window(self) -> int:
@@ -105,12 +91,11 @@ class StreamSide(Part):
     @property
     def has_matched(self) -> bool:
         """Whether any tuple of the window has met a matching row."""
-        oldest_first = self.window.codes.oldest(self.tuples_in_window) if self._window is not None else ()
-        return bool(len(oldest_first) and self.window.matched[oldest_first].any())
+        return self._window is not None and bool(self.window.matched[self.window.codes.oldest(len(self.window))].any())
 
     def components(self) -> dict[str, int]:
         hash_bytes, queue_bytes = (0, 0) if self._window is None else (self.window.hash_bytes, self.window.queue_bytes)
-        return {"stream buffer": self._buffer.nbytes, "H_S": hash_bytes, "queue": queue_bytes}
+        return {"stream buffer": self.buffer.nbytes, "H_S": hash_bytes, "queue": queue_bytes}
 
     @property
     def bytes_per_tuple(self) -> float:
@@ -121,21 +106,13 @@ class StreamSide(Part):
 
     def oldest_pending(self) -> int:
         """Return the arrival number before which all tuples that left the buffer are answered."""
-        if self._out_of_order:
-            return self._smallest_number()
-        if self.tuples_in_window:
+        if not self.tuples_in_window:
+            return self.buffer.oldest_number
+        if not self._out_of_order:
             return int(self.window.number[self.window.codes.oldest(1)[0]])
-        waiting = self._buffer.peek(1)
-        return self._buffer.next_number if waiting is None else int(waiting.number[0])
-
-    def _smallest_number(self) -> int:
-        """Look through all tuples: those that came back from load shedding are older than others before them."""
-        numbers = [self._buffer.next_number]
-        if self._buffer.oldest_number is not None:
-            numbers.append(self._buffer.oldest_number)
-        if self.tuples_in_window:
-            numbers.append(int(self.window.number[self.window.codes.oldest(self.tuples_in_window)].min()))
-        return min(numbers)
+        # Tuples that came back from load shedding are older than others before them.
+        in_window = self.window.number[self.window.codes.oldest(self.tuples_in_window)]
+        return min(self.buffer.oldest_number, int(in_window.min()))
 
     # --- tuples come in ---------------------------------------------------------------------------------------------
 
@@ -144,29 +121,23 @@ class StreamSide(Part):
 
         Tuples with ``numbers`` come back from load shedding.
         """
-        try:
-            return self._accept(batch, numbers)
-        except TupleTooLarge:
-            if self.pending or self._reclaim is None or not self._reclaim():
-                raise
-            return self._accept(batch, numbers)
-
-    def _accept(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64] | None) -> int:
         self._out_of_order = numbers is not None or (self._out_of_order and self.pending > 0)
         before = None if self._window is None else self._varlen
         try:
             if self._window is None:
                 self._shape_window(VarlenSizes.of(batch))
-            if self._has_text:
-                batch = self._rows_that_fit_the_ring(batch)
-            return self._buffer.accept(batch, numbers) if batch.num_rows else 0
+            fitting = self._rows_that_fit_the_ring(batch) if self._has_text else batch
+            return self.buffer.accept(fitting, numbers) if fitting.num_rows else 0
         except TupleTooLarge:
-            if self.pending == 0:
-                # It may have been shaped for the tuple that is refused, and others are to come.
-                self._window = None
-                if before is not None:
-                    self._shape_window(before)
-            raise
+            if self.pending:
+                raise
+            # The window may have been shaped for the tuple that is refused, and others are to come.
+            self._window = None
+            if before is not None:
+                self._shape_window(before)
+            if self._reclaim is None or not self._reclaim():
+                raise
+            return self.accept(batch, numbers)
 
     def _rows_that_fit_the_ring(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows before the first whose text exceeds the whole ring of the window.
@@ -183,10 +154,10 @@ class StreamSide(Part):
             self._varlen = VarlenSizes(self._varlen.mean, max(self._varlen.largest, int(sizes[:fitting].max())))
         return batch.slice(0, fitting)
 
-    def _shape_window(self, varlen: VarlenSizes, tuples: int = 1, text_bytes: int = 0) -> None:
-        """Make an empty window with room for so many tuples and so much text at once."""
+    def _shape_window(self, varlen: VarlenSizes) -> None:
+        """Make an empty window for tuples with text of these sizes."""
         self._window = None
-        shape = self._shape_for(varlen, self._window_bytes, self._max_tuples, tuples, text_bytes)
+        shape = self._shape_for(varlen, self._window_bytes, self._max_tuples)
         if shape.capacity == 0:
             raise TupleTooLarge(
                 f"a stream tuple with {varlen.largest} bytes of text does not fit the {self._window_bytes} bytes "
@@ -200,67 +171,55 @@ class StreamSide(Part):
         max_shape = None
         if self._max_window_bytes is not None:
             # Text may grow and shrink: all tuples and no text, or one tuple and all text.
-            tuples = WindowShape.fitting(
-                self._matching, self._spec.stream_schema, self._ordered, VarlenSizes(0.0, 0), self._max_window_bytes
-            )
+            tuples = self._largest_shape(VarlenSizes(0.0, 0), self._max_window_bytes)
             max_shape = WindowShape(max(tuples.capacity, shape.capacity), max(self._max_window_bytes, shape.ring_bytes))
         return TupleWindow(self._spec.stream_schema, self._matching, shape, self._ordered, max_shape)
-
-    def _shape_for(
-        self, varlen: VarlenSizes, window_bytes: int, max_tuples: int | None, least_tuples: int, text_bytes: int
-    ) -> WindowShape:
-        """Return the shape of a window that takes in so many tuples and so much text at once.
-
-        Its capacity is 0 when that cannot be.
-        """
-        least_ring_bytes = max(varlen.largest, text_bytes)
-        shape = WindowShape.fitting(
-            self._matching,
-            self._spec.stream_schema,
-            self._ordered,
-            VarlenSizes(varlen.mean, least_ring_bytes),
-            window_bytes,
-        )
-        if max_tuples is None or shape.capacity <= max(max_tuples, least_tuples):
-            return shape
-        capacity = max(max_tuples, least_tuples)
-        return WindowShape(capacity, max(least_ring_bytes, shape.ring_bytes * capacity // shape.capacity))
-
-    # --- the stream buffer, and the way into the window -------------------------------------------------------------
-
-    def waiting(self, count: int) -> Arrivals | None:
-        """Return up to ``count`` of the oldest tuples in the stream buffer, which stay there, or None."""
-        return self._buffer.peek(count)
 
     @property
     def room_tuples(self) -> int:
         """About how many more tuples the stream buffer has room for, going by those that are there."""
-        if not self._buffer.num_rows:
-            return self._buffer.capacity_bytes
-        free_bytes = max(0, self._buffer.capacity_bytes - self._buffer.nbytes)
-        return free_bytes * self._buffer.num_rows // self._buffer.nbytes
+        if not self.buffer.num_rows:
+            return self.buffer.capacity_bytes
+        free_bytes = max(0, self.buffer.capacity_bytes - self.buffer.nbytes)
+        return free_bytes * self.buffer.num_rows // self.buffer.nbytes
 
-    def buffered_at(self, positions: npt.NDArray[np.int64]) -> Iterator[Arrivals]:
-        """Yield the tuples at these positions of the stream buffer, the oldest being at 0, a few at a time."""
-        return self._buffer.at(positions)
+    # --- shapes -----------------------------------------------------------------------------------------------------
 
-    def remove_buffered(self, positions: npt.NDArray[np.int64]) -> None:
-        """Remove the tuples at these positions from the stream buffer."""
-        self._buffer.remove(positions)
+    def _largest_shape(self, varlen: VarlenSizes, window_bytes: int) -> WindowShape:
+        return WindowShape.fitting(self._matching, self._spec.stream_schema, self._ordered, varlen, window_bytes)
 
-    def consume(self, count: int) -> None:
-        """Remove the ``count`` oldest tuples from the stream buffer."""
-        self._buffer.consume(count)
+    def _shape_for(
+        self, varlen: VarlenSizes, window_bytes: int, max_tuples: int | None, live: WindowShape | None = None
+    ) -> WindowShape:
+        """Return the shape of a window for ``live``, or one tuple; its capacity is less if the shares do not do."""
+        live = live or WindowShape(1, varlen.largest)
+        shape = self._largest_shape(VarlenSizes(varlen.mean, live.ring_bytes), window_bytes)
+        most = shape.capacity if max_tuples is None else max(max_tuples, live.capacity)
+        if shape.capacity <= most:
+            return shape
+        return WindowShape(most, max(live.ring_bytes, shape.ring_bytes * most // shape.capacity))
 
-    def fitting(self, arrivals: Arrivals) -> int:
-        """Return how many of these tuples, from the first on, the window has room for."""
-        rows = self.window.fitting_rows(arrivals.batch)
-        assert rows or len(self.window), "an empty window has room for any tuple that was accepted"
-        return rows
+    def _live_shape(self) -> WindowShape:
+        """Return the smallest shape that holds the tuples of the window."""
+        return WindowShape(max(1, len(self.window)), max(self._varlen.largest, self.window.store.live_ring_bytes))
 
-    def insert(self, arrivals: Arrivals, window_code: npt.NDArray[np.int64]) -> None:
-        """Put tuples into the window under these codes; the caller asked whether they fit."""
-        self.window.insert(window_code, arrivals.batch, arrivals.number)
+    def _bytes_of(self, shape: WindowShape) -> int:
+        return sum(shape.nbytes(self._matching, self._spec.stream_schema, self._ordered))
+
+    def _varlen_for(self, largest: int, window_bytes: int) -> VarlenSizes:
+        """Return the sizes to shape a window of so many bytes by: as measured, unless it would hold no tuple then."""
+        varlen = VarlenSizes(self._varlen.mean, largest)
+        if self._shape_for(varlen, window_bytes, None).capacity:
+            return varlen
+        return VarlenSizes(min(varlen.mean, largest / 2), largest)
+
+    def capacity_for(self, window_bytes: int) -> int:
+        """Return how many tuples like those in the window one of this size would hold; 0 when it cannot be."""
+        if self._window is None:
+            return 0
+        shape = self._shape_for(self._varlen, window_bytes, self._max_tuples)
+        text_bytes = self._window.store.live_ring_bytes
+        return min(shape.capacity, shape.ring_bytes * len(self._window) // text_bytes) if text_bytes else shape.capacity
 
     # --- changing size ----------------------------------------------------------------------------------------------
 
@@ -272,33 +231,23 @@ class StreamSide(Part):
         max_tuples: int | None = None,
         spare_bytes: int = 0,
     ) -> None:
-        """Change the shares while tuples are pending.
+        """Change the shares while tuples are pending; without ``buffer_bytes`` only that of the window.
 
-        Parameters
-        ----------
-        buffer_bytes
-            None leaves the share of the stream buffer as it is.
-        spare_bytes
-            How much more than the new shares the pending tuples may hold until enough of them have left:
-            `shrink_to_share` gives it back.
-
-        Raises
-        ------
-        InvalidArgument
-            When they do not fit the new shares and ``spare_bytes``, or have to be copied and that would take more than
-            the larger of both; nothing is changed.
+        Pending tuples may hold ``spare_bytes`` more than the new shares until enough of them have left:
+        `shrink_to_share` gives it back. If that is not enough, or they have to be copied and there is no room for both
+        copies, `InvalidArgument` is raised and nothing is changed.
         """
-        buffer_bytes = self._buffer.capacity_bytes if buffer_bytes is None else buffer_bytes
-        waiting_bytes = max(0, self._buffer.nbytes - buffer_bytes)
+        buffer_bytes = self.buffer.capacity_bytes if buffer_bytes is None else buffer_bytes
+        waiting_bytes = max(0, self.buffer.nbytes - buffer_bytes)
         if waiting_bytes > spare_bytes:
             raise InvalidArgument(
-                f"{self._buffer.num_rows} tuples wait in the stream buffer, more than {buffer_bytes} bytes hold: "
+                f"{self.buffer.num_rows} tuples wait in the stream buffer, more than {buffer_bytes} bytes hold: "
                 "step before"
             )
         if self._window is not None:
             self._varlen = self._varlen_for(self._largest_pending(), window_bytes)
             self._resize_window(window_bytes, max_tuples, spare_bytes - waiting_bytes)
-        self._buffer.capacity_bytes = buffer_bytes
+        self.buffer.capacity_bytes = buffer_bytes
         self._window_bytes = window_bytes
         self._max_tuples = max_tuples
         self._spare_bytes = spare_bytes
@@ -307,64 +256,35 @@ class StreamSide(Part):
         """Return whether the tuples of the window allow it another share in place."""
         if self._window is None:
             return True
-        shape = self._new_shape(window_bytes, self._max_tuples)
-        return shape.capacity >= max(1, len(self._window)) and self._window.can_resize(shape)
+        live = self._live_shape()
+        shape = self._shape_for(self._varlen, window_bytes, self._max_tuples, live)
+        return shape.capacity >= live.capacity and self._window.can_resize(shape)
 
     def _largest_pending(self) -> int:
         """Return the most text of a tuple that is pending: one with more may have left long ago."""
         if not self._has_text:
             return 0
         in_window = self.window.store.sizes(self.window.codes.oldest(len(self.window)))
-        sizes = [*(varlen_bytes(batch) for batch in self._buffer.batches()), in_window]
+        sizes = [*(varlen_bytes(batch) for batch in self.buffer.batches()), in_window]
         return max((int(each.max()) for each in sizes if each is not None and each.size), default=0)
 
-    def _varlen_for(self, largest: int, window_bytes: int) -> VarlenSizes:
-        """Return the sizes to shape a window of so many bytes by: as measured, unless it would hold no tuple then."""
-        varlen = VarlenSizes(self._varlen.mean, largest)
-        if self._shape_for(varlen, window_bytes, None, 1, 0).capacity:
-            return varlen
-        return VarlenSizes(min(varlen.mean, largest / 2), largest)
-
-    def capacity_for(self, window_bytes: int) -> int:
-        """Return how many tuples like those in the window one of this size would hold; 0 when it cannot be."""
-        if self._window is None:
-            return 0
-        shape = self._shape_for(self._varlen, window_bytes, self._max_tuples, 1, 0)
-        text_bytes = self._window.store.live_ring_bytes
-        return min(shape.capacity, shape.ring_bytes * len(self._window) // text_bytes) if text_bytes else shape.capacity
-
-    def _new_shape(self, window_bytes: int, max_tuples: int | None) -> WindowShape:
-        text_bytes = self.window.store.live_ring_bytes
-        return self._shape_for(self._varlen, window_bytes, max_tuples, len(self.window), text_bytes)
-
     def _resize_window(self, window_bytes: int, max_tuples: int | None, spare_bytes: int) -> None:
-        tuples = len(self.window)
-        shape = self._new_shape(window_bytes, max_tuples)
-        if shape.capacity >= max(1, tuples) and self._reshape(shape, window_bytes):
+        live = self._live_shape()
+        shape = self._shape_for(self._varlen, window_bytes, max_tuples, live)
+        if shape.capacity >= live.capacity and self._reshape(shape, window_bytes):
             self._is_within_share = True
             return
-        between = self._least_shape()
-        held_bytes = self._bytes_of(between if self.window.can_resize(between) else self.window.shape)
-        if self._capacity_in(window_bytes, max_tuples) == 0 or held_bytes > window_bytes + spare_bytes:
+        held = live if self.window.can_resize(live) else self.window.shape
+        can_shrink = self._shape_for(self._varlen, window_bytes, max_tuples).capacity > 0
+        if not can_shrink or self._bytes_of(held) > window_bytes + spare_bytes:
             raise InvalidArgument(
-                f"{tuples} tuples are pending and the window would hold {shape.capacity}: "
+                f"{len(self.window)} tuples are pending and the window would hold {shape.capacity}: "
                 "step or drain before, or raise memory="
             )
-        if self.window.can_resize(between) and held_bytes < self._bytes_of(self.window.shape):
-            self.window.resize(between)
+        if self._bytes_of(held) < self._bytes_of(self.window.shape):
+            self.window.resize(held)
         self._is_within_share = False
         self._entered_before = self.window.entered
-
-    def _capacity_in(self, window_bytes: int, max_tuples: int | None) -> int:
-        """Return how many tuples the window will hold once those that are pending have left it."""
-        return self._shape_for(self._varlen, window_bytes, max_tuples, 1, 0).capacity
-
-    def _least_shape(self) -> WindowShape:
-        """Return the smallest shape that holds the tuples of the window."""
-        return WindowShape(max(1, len(self.window)), max(self._varlen.largest, self.window.store.live_ring_bytes))
-
-    def _bytes_of(self, shape: WindowShape) -> int:
-        return sum(shape.nbytes(self._matching, self._spec.stream_schema, self._ordered))
 
     def _reshape(self, shape: WindowShape, window_bytes: int) -> bool:
         """Bring the window into a shape that its tuples fit, in place or by copying, and return whether that can be."""
@@ -384,7 +304,7 @@ class StreamSide(Part):
     @property
     def is_within_share(self) -> bool:
         """Whether window and stream buffer hold no more than their shares."""
-        return self._is_within_share and self._buffer.nbytes <= self._buffer.capacity_bytes
+        return self._is_within_share and self.buffer.nbytes <= self.buffer.capacity_bytes
 
     @property
     def most_to_enter(self) -> int:
@@ -392,20 +312,18 @@ class StreamSide(Part):
         if self._is_within_share:
             return self.capacity_tuples
         entered = self.window.entered - self._entered_before
-        return max(0, self._capacity_in(self._window_bytes, self._max_tuples) - entered)
+        return max(0, self._shape_for(self._varlen, self._window_bytes, self._max_tuples).capacity - entered)
 
     def shrink_to_share(self) -> None:
         """Give back the memory of tuples that have left a window above its share."""
         if self._is_within_share:
             return
-        shape = self._new_shape(self._window_bytes, self._max_tuples)
-        if shape.capacity >= max(1, len(self.window)):
+        live, held = self._live_shape(), self.window.shape
+        shape = self._shape_for(self._varlen, self._window_bytes, self._max_tuples, live)
+        if shape.capacity >= live.capacity:
             self._is_within_share = self._reshape(shape, self._window_bytes)
-        else:
-            least = self._least_shape()
-            much = self._bytes_of(least) <= self._bytes_of(self.window.shape) * (1 - _LEAST_CHANGE)
-            if much and self.window.can_resize(least):
-                self.window.resize(least)
+        elif self._bytes_of(live) <= self._bytes_of(held) * (1 - _LEAST_CHANGE) and self.window.can_resize(live):
+            self.window.resize(live)
         if len(self.window) == 0:
             self._entered_before = self.window.entered  # a tuple may have come that needs more than the share
 
@@ -413,9 +331,9 @@ class StreamSide(Part):
 
     def state(self, *, exact: bool) -> SavedState:
         saved = SavedState({"out_of_order": self._out_of_order, "varlen": [self._varlen.mean, self._varlen.largest]})
-        saved.put_part("buffer", self._buffer.state(exact=exact))
+        saved.put_part("buffer", self.buffer.state(exact=exact))
         if exact:
-            saved.header["buffer_bytes"] = self._buffer.capacity_bytes
+            saved.header["buffer_bytes"] = self.buffer.capacity_bytes
             saved.header["shares"] = {name.lstrip("_"): getattr(self, name) for name in _EXACT_FIELDS}
             if self._window is not None:
                 saved.put_part("window", self._window.state())
@@ -433,8 +351,8 @@ class StreamSide(Part):
                 window = saved.part("window")
                 self._window = self._make_window(WindowShape(**window.header["shape"]))
                 self._window.set_state(window)
-            self._buffer.capacity_bytes = saved.header["buffer_bytes"]
-            self._buffer.set_state(saved.part("buffer"))
+            self.buffer.capacity_bytes = saved.header["buffer_bytes"]
+            self.buffer.set_state(saved.part("buffer"))
             return
         schema = self._spec.stream_schema
         if "tuples" in saved.arrays:
@@ -442,35 +360,25 @@ class StreamSide(Part):
         spare_bytes = self._spare_bytes
         if not self._is_within_share:
             spare_bytes -= self._bytes_of(self.window.shape) - self._window_bytes
-        self._buffer.set_state(saved.part("buffer"), spare_bytes)
+        self.buffer.set_state(saved.part("buffer"), spare_bytes)
 
     def _put_back(self, live: LiveTuples, buffered: SavedState) -> None:
         """Take the tuples of a snapshot into a window that has room for those in the buffer, too."""
         waiting = buffered.table("tuples").to_batches() if "tuples" in buffered.arrays else []
         largest = max((int(varlen_bytes(each).max()) for each in (live.batch, *waiting) if each.num_rows), default=0)
         varlen = self._varlen_for(largest, self._window_bytes)
-        tuples, text_bytes = live.batch.num_rows, int(varlen_bytes(live.batch).sum())
-        shape = self._shape_for(varlen, self._window_bytes, self._max_tuples, tuples, text_bytes)
-        least = WindowShape(max(1, tuples), max(varlen.largest, text_bytes))
-        if shape.capacity >= max(1, tuples):
-            self._shape_window(varlen, tuples, text_bytes)
-        elif (
-            self._bytes_of(least) > self._window_bytes + self._spare_bytes
-            or self._shape_for(varlen, self._window_bytes, self._max_tuples, 1, 0).capacity == 0
-        ):
-            raise _too_small_for_snapshot(tuples)
-        else:
-            self._varlen = varlen
-            self._window = self._make_window(least)
-            self._is_within_share = False
+        tuples = live.batch.num_rows
+        least = WindowShape(max(1, tuples), max(largest, int(varlen_bytes(live.batch).sum())))
+        shape = self._shape_for(varlen, self._window_bytes, self._max_tuples, least)
+        self._is_within_share = shape.capacity >= least.capacity
+        if not self._is_within_share:
+            can_shrink = self._shape_for(varlen, self._window_bytes, self._max_tuples).capacity > 0
+            if not can_shrink or self._bytes_of(least) > self._window_bytes + self._spare_bytes:
+                raise too_small_for_snapshot(tuples)
+            shape = least
             self._entered_before = tuples  # those of the snapshot are about to be put back
-        if self.window.fitting_rows(live.batch) < tuples:
-            raise _too_small_for_snapshot(tuples)
-        self.window.put_back(live)
-
-
-def _too_small_for_snapshot(tuples: int) -> BudgetTooSmall:
-    return BudgetTooSmall(
-        f"memory= leaves no room for the {tuples} tuples that are pending in the snapshot: "
-        "give at least the memory it was taken with"
-    )
+        self._varlen = varlen
+        self._window = self._make_window(shape)
+        if self._window.fitting_rows(live.batch) < tuples:
+            raise too_small_for_snapshot(tuples)
+        self._window.put_back(live)
