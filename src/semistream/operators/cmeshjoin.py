@@ -59,15 +59,14 @@ from semistream.operators.cache.scan_collector import ScanCollector
 from semistream.operators.config import WindowConfig
 from semistream.operators.join import Join, JoinInputs
 from semistream.operators.phases.admission import Admission
+from semistream.operators.phases.memory_plan import MemoryPlanner
 from semistream.operators.phases.scan_phase import ScanPhase
-from semistream.operators.phases.scan_plan import PageSizes, ScanPlanner
 from semistream.operators.registry import register
 from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES
 from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter
 from semistream.operators.window.stream_side import StreamSide
-from semistream.storage import PageReader
 
 __all__ = ["Cmeshjoin", "CmeshjoinConfig"]
 
@@ -88,27 +87,13 @@ class Cmeshjoin(Join):
         spec, metrics = inputs.spec, inputs.metrics
         self._keys = EqualityMatching(spec)
         pair_filter = PairFilter(spec)
-        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="scan")
-        inputs.opened.callback(reader.close)
+        reader = inputs.open_reader(config.io, "scan")
         shedding = shedding_of(inputs, config.shedding, UPFRONT_STRATEGIES)
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
-        self._plan = ScanPlanner(
-            PageSizes.of(reader),
-            spec,
-            self._keys,
-            budget_bytes=inputs.budget_bytes,
-            other_bytes=self._delivery.reserved_bytes + (0 if shedding is None else shedding.memory_bytes),
-            ordered=self._delivery.ordered,
-            what=str(inputs),
-            cache_share=config.cache_share,
-            sheds=shedding is not None,
-        ).plan(config.b)
+        planner = MemoryPlanner.of(inputs, reader, self._keys, self._delivery, shedding, config.cache_share)
+        self._plan = plan = planner.plan(config.b)
         self.stream = stream = StreamSide(
-            spec,
-            self._keys,
-            ordered=self._delivery.ordered,
-            buffer_bytes=self._plan.stream_buffer_bytes,
-            window_bytes=self._plan.window_bytes,
+            spec, self._keys, self._delivery.ordered, plan.stream_buffer_bytes, plan.window_bytes
         )
         self.front_stage = FrontStage(
             spec,

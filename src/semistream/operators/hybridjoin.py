@@ -57,9 +57,7 @@ from semistream.operators.registry import register
 from semistream.operators.shedding.load_shedding import ALL_STRATEGIES
 from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
-from semistream.operators.window.matching import PairFilter
 from semistream.operators.window.stream_side import StreamSide
-from semistream.storage import PageReader
 
 __all__ = ["Hybridjoin", "HybridjoinConfig"]
 
@@ -78,26 +76,12 @@ class Hybridjoin(Join):
 
     def __init__(self, inputs: JoinInputs, config: HybridjoinConfig) -> None:
         spec, metrics = inputs.spec, inputs.metrics
-        pair_filter = PairFilter(spec)
-        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="lookup")
-        inputs.opened.callback(reader.close)
         shedding = shedding_of(inputs, config.shedding, ALL_STRATEGIES)
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
-        self.disk = PartitionPhase(
-            inputs,
-            reader,
-            pair_filter,
-            self._delivery,
-            reserved_bytes=self._delivery.reserved_bytes + (0 if shedding is None else shedding.memory_bytes),
-            b=config.b,
-            shedding=shedding,
-        )
+        self.disk = PartitionPhase(inputs, self._delivery, io=config.io, b=config.b, shedding=shedding)
+        plan = self.disk.plan
         self.stream = stream = StreamSide(
-            spec,
-            self.disk.codes,
-            ordered=self._delivery.ordered,
-            buffer_bytes=self.disk.plan.stream_buffer_bytes,
-            window_bytes=self.disk.plan.window_bytes,
+            spec, self.disk.codes, self._delivery.ordered, plan.stream_buffer_bytes, plan.window_bytes
         )
         self._admission = Admission(self.stream, self.disk.codes, self._delivery, metrics)
         self.parts = {

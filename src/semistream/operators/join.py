@@ -20,7 +20,7 @@ import pyarrow as pa
 from semistream.core.metrics import Metrics
 from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
-from semistream.storage import MasterTable
+from semistream.storage import Access, Io, MasterTable, PageReader
 
 __all__ = ["Join", "JoinInputs", "Part", "Relief", "StreamInput"]
 
@@ -94,6 +94,12 @@ class JoinInputs:
     budget_bytes: int
     metrics: Metrics
     opened: ExitStack
+
+    def open_reader(self, io: Io, access: Access) -> PageReader:
+        """Return a reader of the columns that the join needs."""
+        reader = PageReader(self.table, columns=self.spec.needed_master_columns, io=io, access=access)
+        self.opened.callback(reader.close)
+        return reader
 
     def __str__(self) -> str:
         return f"{self.name} on {self.table.path}"

@@ -52,7 +52,7 @@ D8  For output in stream order results wait in memory and, beyond a share of the
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from weakref import proxy
 
 import pyarrow as pa
@@ -64,15 +64,14 @@ from semistream.core.sizes import parse_bytes
 from semistream.operators.config import WindowConfig
 from semistream.operators.join import Join, JoinInputs, Part
 from semistream.operators.phases.admission import Admission
+from semistream.operators.phases.memory_plan import MemoryPlanner
 from semistream.operators.phases.scan_phase import ScanPhase
-from semistream.operators.phases.scan_plan import PageSizes, ScanPlanner
 from semistream.operators.registry import register
 from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES
 from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter, matching_for
 from semistream.operators.window.stream_side import StreamSide
-from semistream.storage import PageReader
 
 __all__ = ["Meshjoin", "MeshjoinConfig"]
 
@@ -104,29 +103,18 @@ class Meshjoin(Join):
     def __init__(self, inputs: JoinInputs, config: MeshjoinConfig) -> None:
         spec, self._budget_bytes = inputs.spec, inputs.budget_bytes
         matching = matching_for(spec)
-        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="scan")
-        inputs.opened.callback(reader.close)
+        reader = inputs.open_reader(config.io, "scan")
         shedding = shedding_of(inputs, config.shedding, UPFRONT_STRATEGIES)
-        self._shedding_bytes = 0 if shedding is None else shedding.memory_bytes
         self._delivery = Delivery(spec, self._budget_bytes, ordered=config.order == "stream")
-        self._planner = ScanPlanner(
-            PageSizes.of(reader),
-            spec,
-            matching,
-            budget_bytes=self._budget_bytes,
-            other_bytes=self._delivery.reserved_bytes + self._shedding_bytes,
-            ordered=self._delivery.ordered,
-            what=str(inputs),
-            sheds=shedding is not None,
-        )
+        self._planner = MemoryPlanner.of(inputs, reader, matching, self._delivery, shedding)
         self._plan = self._planner.plan(config.b)
         self._w = config.w
         self.stream = StreamSide(
             spec,
             matching,
-            ordered=self._delivery.ordered,
-            buffer_bytes=self._plan.stream_buffer_bytes,
-            window_bytes=self._plan.window_bytes,
+            self._delivery.ordered,
+            self._plan.stream_buffer_bytes,
+            self._plan.window_bytes,
             max_tuples=self._most_tuples,
             max_window_bytes=self._budget_bytes,
         )
@@ -258,8 +246,10 @@ class Meshjoin(Join):
     def _adopt(self, retuned: "_Retuned") -> None:
         """Plan with these settings, or raise and change nothing."""
         memory_bytes = retuned.memory_in(self._budget_bytes)
-        reserved_bytes = self._delivery.reserved_bytes_in(memory_bytes) + self._shedding_bytes
-        self._plan = self._planner.within(memory_bytes, reserved_bytes).plan(retuned.b or self.b)
+        results_bytes = self._delivery.reserved_bytes_in
+        other_bytes = self._planner.other_bytes - results_bytes(self._budget_bytes) + results_bytes(memory_bytes)
+        planner = replace(self._planner, budget_bytes=memory_bytes, other_bytes=other_bytes)
+        self._plan = planner.plan(retuned.b or self.b)
         self._w = retuned.w or self._w
         self._tuning.retuned = retuned
 

@@ -77,14 +77,13 @@ from semistream.operators.cache.switching import Phase, Switching
 from semistream.operators.config import JoinConfig
 from semistream.operators.join import Join, JoinInputs, Part
 from semistream.operators.phases.admission import Admission
+from semistream.operators.phases.memory_plan import MemoryPlanner
 from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.phases.scan_phase import ScanPhase
-from semistream.operators.phases.scan_plan import PageSizes, ScanPlanner
 from semistream.operators.registry import register
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter
 from semistream.operators.window.stream_side import StreamSide
-from semistream.storage import PageReader
 
 __all__ = ["PartitionSsbj", "ScanningSsbj", "SsbjConfig", "ssbj"]
 
@@ -139,26 +138,17 @@ class ScanningSsbj(Join):
         spec, metrics, join = inputs.spec, inputs.metrics, proxy(self)
         self._keys = EqualityMatching(spec)
         pair_filter = PairFilter(spec)
-        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="scan")
-        inputs.opened.callback(reader.close)
+        reader = inputs.open_reader(config.io, "scan")
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
-        self.plan = ScanPlanner(
-            PageSizes.of(reader),
-            spec,
-            self._keys,
-            budget_bytes=inputs.budget_bytes,
-            other_bytes=self._delivery.reserved_bytes,
-            ordered=self._delivery.ordered,
-            what=str(inputs),
-            cache_share=Balance.first_cache_share(),
-        ).plan(config.b)
+        planner = MemoryPlanner.of(inputs, reader, self._keys, self._delivery, cache_share=Balance.first_cache_share())
+        self.plan = planner.plan(config.b)
         pool_bytes = self.plan.window_bytes + self.plan.cache_bytes
         self.stream = stream = StreamSide(
             spec,
             self._keys,
-            ordered=self._delivery.ordered,
-            buffer_bytes=self.plan.stream_buffer_bytes,
-            window_bytes=self.plan.window_bytes,
+            self._delivery.ordered,
+            self.plan.stream_buffer_bytes,
+            self.plan.window_bytes,
             max_window_bytes=pool_bytes,
             reclaim=lambda: join.balance.give_up_cache(join.switching.empty_cache),
         )
@@ -234,33 +224,24 @@ class PartitionSsbj(Join):
 
     def __init__(self, inputs: JoinInputs, config: SsbjConfig) -> None:
         spec, metrics, join = inputs.spec, inputs.metrics, proxy(self)
-        pair_filter = PairFilter(spec)
-        reader = PageReader(inputs.table, columns=spec.needed_master_columns, io=config.io, access="lookup")
-        inputs.opened.callback(reader.close)
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         self.disk = PartitionPhase(
-            inputs,
-            reader,
-            pair_filter,
-            self._delivery,
-            reserved_bytes=self._delivery.reserved_bytes,
-            b=config.b,
-            cache_share=Balance.first_cache_share(),
+            inputs, self._delivery, io=config.io, b=config.b, cache_share=Balance.first_cache_share()
         )
         self.plan = self.disk.plan
         pool_bytes = self.plan.window_bytes + self.plan.cache_bytes
         self.stream = stream = StreamSide(
             spec,
             self.disk.codes,
-            ordered=self._delivery.ordered,
-            buffer_bytes=self.plan.stream_buffer_bytes,
-            window_bytes=self.plan.window_bytes,
+            self._delivery.ordered,
+            self.plan.stream_buffer_bytes,
+            self.plan.window_bytes,
             max_window_bytes=pool_bytes,
             reclaim=lambda: join.balance.give_up_cache(join.front_stage.evict_all),
         )
         self.front_stage = FrontStage(
             spec,
-            pair_filter,
+            self.disk.filter,
             self._delivery,
             metrics,
             cache_bytes=self.plan.cache_bytes,

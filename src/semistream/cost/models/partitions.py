@@ -25,9 +25,9 @@ from semistream.cost.model import LoopPlan, Times, loop_of
 from semistream.cost.models.cache import NO_CACHE, Cached
 from semistream.cost.models.part_rates import PartRates, increasing_root
 from semistream.cost.models.scans import page_sizes, window_shape
+from semistream.operators.phases.memory_plan import MemoryPlan, MemoryPlanner
 from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.phases.partitions import Partitions
-from semistream.operators.phases.scan_plan import ScanPlan
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching
 from semistream.state.tuple_window import WindowShape
@@ -109,7 +109,7 @@ class PartitionMemory:
     """The budget of a join that reads partitions, split as the operator splits it, and H_S with Q in its share."""
 
     case: JoinCase
-    plan: ScanPlan
+    plan: MemoryPlan
     window: WindowShape
     memory: dict[str, int]  # bytes by component, without H_S, Q and a cache
 
@@ -132,19 +132,18 @@ class PartitionMemory:
         pages = page_sizes(table, spec.master_schema)
         codes = EqualityMatching(spec)  # a window by partition takes as much
         delivery = Delivery(spec, memory_bytes, ordered=False)
-        planner = PartitionPhase.planner(
-            f"{name} on {table.pages} pages",
-            pages,
-            table.buckets,
-            spec,
-            codes,
-            delivery,
+        scanning = MemoryPlanner(
+            what=f"{name} on {table.pages} pages",
+            pages=pages,
+            spec=spec,
+            codes=codes,
+            ordered=False,
             budget_bytes=memory_bytes,
-            reserved_bytes=delivery.reserved_bytes + (shedding_bytes or 0),
+            other_bytes=delivery.reserved_bytes + (shedding_bytes or 0),
             cache_share=cache_share,
             sheds=shedding_bytes is not None,
         )
-        plan = planner.plan(b)
+        plan = PartitionPhase.planner(scanning, table.buckets, delivery).plan(b)
         window = window_shape(case, codes, plan.window_bytes)
         partitions_bytes = Partitions.bytes_for(partitions_of(table, plan.b), table.buckets, table.files)
         memory = {

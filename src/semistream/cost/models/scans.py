@@ -13,7 +13,7 @@ from semistream.cost.join_case import JoinCase, TableShape
 from semistream.cost.model import LoopPlan, Times, loop_of
 from semistream.cost.models.cache import NO_CACHE, Cached
 from semistream.operators.phases.chunk_queue import CHUNK_BYTES
-from semistream.operators.phases.scan_plan import PageSizes, ScanPlan, ScanPlanner
+from semistream.operators.phases.memory_plan import MemoryPlan, MemoryPlanner, PageSizes
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.state.tuple_store import TupleStore
@@ -47,7 +47,7 @@ def window_shape(case: JoinCase, codes: WindowCodes, window_bytes: int) -> Windo
     return WindowShape.fitting(codes, case.spec.stream_schema, False, varlen, window_bytes)
 
 
-def buffer_tuples(case: JoinCase, plan: ScanPlan) -> int:
+def buffer_tuples(case: JoinCase, plan: MemoryPlan) -> int:
     """Return how many tuples the stream buffer holds for an iteration when the stream never lacks any."""
     tuple_bytes = TupleStore.fixed_bytes_per_tuple(case.spec.stream_schema) + case.stream.varlen_bytes
     return StreamBuffer.tuples_in(plan.stream_buffer_bytes, tuple_bytes)
@@ -60,7 +60,7 @@ class ScanMemory:
     case: JoinCase
     codes: WindowCodes
     pages: PageSizes
-    plan: ScanPlan
+    plan: MemoryPlan
     results_bytes: int
 
     @staticmethod
@@ -70,14 +70,14 @@ class ScanMemory:
         """Plan as the operator ``name`` does; raise `BudgetTooSmall`, naming the least that would do."""
         pages = page_sizes(case.table, case.spec.master_schema)
         results_bytes = Delivery(case.spec, memory_bytes, ordered=False).reserved_bytes
-        planner = ScanPlanner(
-            pages,
-            case.spec,
-            codes,
+        planner = MemoryPlanner(
+            what=f"{name} on {case.table.pages} pages",
+            pages=pages,
+            spec=case.spec,
+            codes=codes,
+            ordered=False,
             budget_bytes=memory_bytes,
             other_bytes=results_bytes,
-            ordered=False,
-            what=f"{name} on {case.table.pages} pages",
             cache_share=cache_share,
         )
         return ScanMemory(case, codes, pages, planner.plan(b), results_bytes)

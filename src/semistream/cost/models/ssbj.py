@@ -56,7 +56,7 @@ from semistream.cost.models.cache import MOST_CACHED, Cached, CacheMemory, cheap
 from semistream.cost.models.partitions import PartitionLoads, PartitionMemory
 from semistream.cost.models.scans import ScanMemory, buffer_tuples, window_shape
 from semistream.operators.cache.balance import Balance
-from semistream.operators.phases.scan_plan import ScanPlan
+from semistream.operators.phases.memory_plan import MemoryPlan
 from semistream.operators.window.matching import EqualityMatching
 from semistream.state.tuple_window import WindowShape
 
@@ -105,7 +105,7 @@ class _Settled(NamedTuple):
 
 
 def _settled(
-    case: JoinCase, plan: ScanPlan, switching_factor: float, most_turn_tuples: float = float("inf")
+    case: JoinCase, plan: MemoryPlan, switching_factor: float, most_turn_tuples: float = float("inf")
 ) -> _Settled:
     """Return the split that a ``plan`` comes to.
 

@@ -5,6 +5,7 @@ One partition of a clustered table is read and joined with every tuple that wait
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,14 +19,14 @@ from semistream.kernels.keys.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.pages.page_search import expand_ranges, search_pages
 from semistream.operators.cache.front_stage import Collecting, FrontStage
 from semistream.operators.join import JoinInputs, Part
+from semistream.operators.phases.memory_plan import MemoryPlanner
 from semistream.operators.phases.partitions import Partitions
 from semistream.operators.phases.read_counts import ReadCounts
-from semistream.operators.phases.scan_plan import PageSizes, ScanPlanner
 from semistream.operators.shedding.load_shedding import LoadShedding
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
-from semistream.state.tuple_window import TupleWindow, WindowCodes
-from semistream.storage import PageReader, ReadAhead
+from semistream.state.tuple_window import TupleWindow
+from semistream.storage import Io, MasterTable, ReadAhead
 
 __all__ = ["PartitionCodes", "PartitionPhase"]
 
@@ -36,45 +37,22 @@ _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class PartitionCodes:
-    """Maps the keys of stream tuples to the partitions that answer them."""
+class PartitionCodes(EqualityMatching):
+    """Equal keys, in a window that keeps its tuples under the partitions that answer them."""
 
-    def __init__(self, keys: EqualityMatching, partitions: Partitions, buckets: int) -> None:
-        self._keys = keys
+    def __init__(self, spec: JoinSpec, table: MasterTable, partitions: Partitions) -> None:
+        super().__init__(spec, key_order=table.key)
         self._partitions = partitions
-        self._buckets = buckets
-
-    def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
-        return self._keys.stream_codes(batch)
+        self._buckets = table.buckets
 
     def window_codes(self, codes: _Int64s) -> KeyCodes:
         """Return partitions; a key below all keys of R has none."""
-        buckets = bucket_ids(self._keys.coder, KeyCodes(codes, None), self._buckets)
-        partition = self._partitions.of(codes, buckets)
+        partition = self._partitions.of(codes, bucket_ids(self.coder, KeyCodes(codes, None), self._buckets))
         return KeyCodes(partition, partition >= 0)
-
-    def make_window(self, capacity: int, max_capacity: int | None = None) -> FifoMultimap:
-        return FifoMultimap(capacity, max_capacity)
-
-    def window_bytes(self, capacity: int) -> tuple[int, int]:
-        return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)
 
 
 class PartitionPhase(Part):
     """Fixed partitions of R, read one at a time.
-
-    Parameters
-    ----------
-    reader
-        With the access of look-ups; closed with the phase.
-    reserved_bytes
-        Memory that others have.
-    b
-        Pages of a partition; None for a good choice.
-    cache_share
-        The share of a front stage: see `ScanPlanner`.
-    shedding
-        Tells which tuple picks a partition while load is shed: one that will not be shed itself.
 
     Attributes
     ----------
@@ -92,75 +70,44 @@ class PartitionPhase(Part):
     def __init__(
         self,
         inputs: JoinInputs,
-        reader: PageReader,
-        pair_filter: PairFilter,
         delivery: Delivery,
         *,
-        reserved_bytes: int,
-        b: int | None,
+        io: Io,
+        b: int | None,  # pages of a partition; None for a good choice
         cache_share: float = 0.0,
-        shedding: LoadShedding | None = None,
+        shedding: LoadShedding | None = None,  # tells which tuple picks a partition: one that will not be shed itself
     ) -> None:
-        table, spec, metrics = inputs.table, inputs.spec, inputs.metrics
-        require_key_join(inputs.name, table, spec)
-        self._spec = spec
-        self._reader = reader
-        self._filter = pair_filter
+        table, self._spec, self._metrics = inputs.table, inputs.spec, inputs.metrics
+        require_key_join(inputs.name, table, self._spec)
+        self.filter = PairFilter(self._spec)
+        self._reader = inputs.open_reader(io, "lookup")
         self._delivery = delivery
-        self._metrics = metrics
-        self._reads = ReadCounts(metrics)
-        self._keys = EqualityMatching(spec, key_order=table.key)
+        self._shedding = shedding
+        self._reads = ReadCounts(self._metrics)
         self._found_tuple = np.empty(delivery.pair_rows.size, dtype=np.int32)
         self._found_row = np.empty(delivery.pair_rows.size, dtype=np.int64)
-        planner = self.planner(
-            str(inputs),
-            PageSizes.of(reader),
-            table.buckets,
-            spec,
-            self._keys,
-            delivery,
-            budget_bytes=inputs.budget_bytes,
-            reserved_bytes=reserved_bytes,
-            cache_share=cache_share,
-            sheds=shedding is not None,
+        # A window by partition takes as much as one by key.
+        planner = MemoryPlanner.of(
+            inputs, self._reader, EqualityMatching(self._spec), delivery, shedding, cache_share=cache_share
         )
-        self._shedding = shedding
-        self.plan = planner.plan(b)
-        self._partitions = Partitions(reader.pages, table.buckets, self.plan.b)
-        self.codes = PartitionCodes(self._keys, self._partitions, table.buckets)
-        self._disk_buffer = ReadAhead(reader, self.plan.read_bytes)
+        self.plan = self.planner(planner, table.buckets, delivery).plan(b)
+        self._partitions = Partitions(self._reader.pages, table.buckets, self.plan.b)
+        self.codes = PartitionCodes(self._spec, table, self._partitions)
+        self._disk_buffer = ReadAhead(self._reader, self.plan.read_bytes)
         self.partitions_read = 0
         self._picks: deque[int] = deque()
         self._picked_at = 0
         self._begun: int | None = None
 
     @staticmethod
-    def planner(
-        what: str,
-        pages: PageSizes,
-        buckets: int,
-        spec: JoinSpec,
-        codes: WindowCodes,
-        delivery: Delivery,
-        *,
-        budget_bytes: int,
-        reserved_bytes: int,
-        cache_share: float = 0.0,
-        sheds: bool = False,
-    ) -> ScanPlanner:
-        """Return how a budget is split on a table with such pages; see `PartitionPhase`."""
+    def planner(scanning: MemoryPlanner, buckets: int, delivery: Delivery) -> MemoryPlanner:
+        """Return the planner for partitions of a table that a join with the planner ``scanning`` would scan."""
+        pages = scanning.pages
         most_partitions_bytes = Partitions.bytes_for(pages.num_pages, buckets, len(pages.pages_per_file))
-        return ScanPlanner(
-            pages,
-            spec,
-            codes,
-            budget_bytes=budget_bytes,
-            other_bytes=reserved_bytes + PartitionPhase.found_bytes(delivery) + most_partitions_bytes,
-            ordered=delivery.ordered,
-            what=what,
+        return replace(
+            scanning,
+            other_bytes=scanning.other_bytes + PartitionPhase.found_bytes(delivery) + most_partitions_bytes,
             largest_read_bytes=_LARGEST_READ_BYTES,
-            cache_share=cache_share,
-            sheds=sheds,
             wants_page_beside=True,  # the first key of a partition may begin on the page before
         )
 
@@ -213,7 +160,7 @@ class PartitionPhase(Part):
         for position, (first, count) in enumerate(runs):
             following = runs[position + 1] if position + 1 < len(runs) else None
             run = self._disk_buffer.read(first, count, then=following)
-            run_codes = self._keys.master_codes(run).code
+            run_codes = self.codes.master_codes(run).code
             for portion, (slots, codes) in enumerate(self._tuples_of(window, partition)):
                 if front_stage is not None and position == portion == 0:
                     front_stage.measure(run)
@@ -249,7 +196,7 @@ class PartitionPhase(Part):
             for portion in self._delivery.portions(window.store, slots, 0, slots):
                 columns = [window.store.take_column(name, slots[portion]) for name in names]
                 keys = pa.RecordBatch.from_arrays(columns, names=names)
-                yield slots[portion], self._keys.stream_codes(keys).code
+                yield slots[portion], self.codes.stream_codes(keys).code
 
     def _search(
         self, window: TupleWindow, run: pa.RecordBatch, run_codes: _Int64s, slots: _Int32s, codes: _Int64s
@@ -269,8 +216,8 @@ class PartitionPhase(Part):
     ) -> Iterator[pa.RecordBatch]:
         positions = pa.array(rows)
         keep = keys_are_valid(run, self._spec.master_keys, positions)
-        if not self._filter.is_trivial:
-            keep &= self._filter.matches(run, positions, lambda name: window.store.take_column(name, slots))
+        if not self.filter.is_trivial:
+            keep &= self.filter.matches(run, positions, lambda name: window.store.take_column(name, slots))
         yield from self._delivery.matched(window, slots[keep], run, rows[keep])
 
     def _collect(

@@ -4,6 +4,7 @@ b pages are read and joined with the window; a chunk of stream tuples leaves the
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,8 @@ from semistream.core.metrics import Metrics
 from semistream.core.saved_state import SavedState
 from semistream.operators.join import Part
 from semistream.operators.phases.chunk_queue import CHUNK_BYTES, ChunkQueue
+from semistream.operators.phases.memory_plan import MemoryPlan
 from semistream.operators.phases.read_counts import ReadCounts
-from semistream.operators.phases.scan_plan import ScanPlan
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import Matching, PairFilter
 from semistream.operators.window.stream_side import StreamSide
@@ -26,18 +27,12 @@ _Int32s = npt.NDArray[np.int32]
 
 
 class ScanPhase(Part):
-    """A cyclic scan of R, met by the tuples of a window chunk by chunk.
-
-    Attributes
-    ----------
-    scanned_pages
-        Pages that came by, from the first scan on.
-    """
+    """A cyclic scan of R, met by the tuples of a window chunk by chunk."""
 
     def __init__(
         self,
         reader: PageReader,
-        plan: ScanPlan,
+        plan: MemoryPlan,
         stream: StreamSide,
         matching: Matching,
         pair_filter: PairFilter,
@@ -58,7 +53,7 @@ class ScanPhase(Part):
         self._max_tuples: int | None = None
         self._spare_bytes = 0
         self.num_pages = self._pages.num_pages
-        self.scanned_pages = 0
+        self.scanned_pages = 0  # from the first scan on
         # `metrics.cycles` counts over the versions of a table, but not what a restored snapshot had scanned.
         self._cycle_offset = -metrics.cycles
 
@@ -117,8 +112,7 @@ class ScanPhase(Part):
     def _join_pairs(self, run: pa.RecordBatch, rows: _Int32s, slots: _Int32s) -> Iterator[pa.RecordBatch]:
         window = self._stream.window
         if not self._filter.is_trivial:
-            tuples = slots
-            keep = self._filter.matches(run, pa.array(rows), lambda name: window.store.take_column(name, tuples))
+            keep = self._filter.matches(run, pa.array(rows), partial(window.store.take_column, slots=slots))
             rows, slots = rows[keep], slots[keep]
         yield from self._delivery.matched(window, slots, run, rows)
 
@@ -142,22 +136,14 @@ class ScanPhase(Part):
 
     def follow(
         self,
-        plan: ScanPlan,
+        plan: MemoryPlan,
         max_tuples: int | None,
         chunks: list[tuple[int, int]] | None = None,
         spare_bytes: int = 0,
     ) -> None:
-        """Give the stream side its shares of ``plan``, with the pending chunks or these.
+        """Give the stream side its shares of ``plan``, with the pending chunks or these; see `StreamSide.resize`.
 
-        Parameters
-        ----------
-        spare_bytes
-            How much more than ``plan`` they may hold until enough of them have expired: see `shrink_to_plan`.
-
-        Raises
-        ------
-        InvalidArgument
-            When the pending tuples do not fit; nothing is changed then.
+        They may hold ``spare_bytes`` more than ``plan`` until enough of them have expired: see `shrink_to_plan`.
         """
         reads_alike = plan.read_bytes == self._plan.read_bytes
         if not reads_alike:

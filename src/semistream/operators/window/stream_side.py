@@ -35,10 +35,10 @@ class StreamSide(Part):
         self,
         spec: JoinSpec,
         matching: WindowCodes,
-        *,
         ordered: bool,  # whether arrival numbers are kept, for output in stream order
         buffer_bytes: int,
         window_bytes: int,
+        *,
         max_tuples: int | None = None,  # the most that the window need hold; None for as many as fit
         max_window_bytes: int | None = None,  # `resize` works in place up to this size; None: it copies
         reclaim: Callable[[], bool] | None = None,  # frees memory for a tuple too large, and returns whether it did
