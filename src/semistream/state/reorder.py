@@ -14,7 +14,7 @@ used up. Small runs are merged into larger ones, so that a release looks into fe
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,6 @@ class _Run:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
         return 0 if self._page is None else int(self._page.get_total_buffer_size())
 
     def _hold(self, page: pa.RecordBatch) -> None:
@@ -91,7 +90,6 @@ class _Run:
 
     @property
     def last_number(self) -> int:
-        """The largest number in memory."""
         return int(self._numbers[-1])
 
     def take_until(self, number: int) -> pa.RecordBatch:
@@ -139,10 +137,10 @@ class ReorderBuffer:
 
     @property
     def nbytes(self) -> int:
-        return sum(run.nbytes for run in self._runs) + sum(run.nbytes for run in self._disk_runs)
+        return sum(run.nbytes for run in (*self._runs, *self._disk_runs))
 
     def __len__(self) -> int:
-        return sum(map(len, self._runs)) + sum(map(len, self._disk_runs))
+        return sum(map(len, (*self._runs, *self._disk_runs)))
 
     def add(self, numbers: _Int64s, batch: pa.RecordBatch) -> None:
         """Put results of the tuples with these arrival numbers."""
@@ -151,7 +149,7 @@ class ReorderBuffer:
         order = pa.array(np.argsort(numbers, kind="stable"))
         numbered = pa.RecordBatch.from_arrays([*batch.columns, pa.array(numbers)], schema=self._schema)
         self._runs.append(_Run(0, numbered.take(order)))
-        self._merge_full_levels()
+        _merge_full_levels(self._runs, self._merged_in_memory)
         self._spill_excess()
 
     def resize(self, capacity_bytes: int) -> None:
@@ -167,28 +165,16 @@ class ReorderBuffer:
             self._disk_runs.append(self._on_disk(0, largest.rest()))
             self._runs.remove(largest)
             self.spilled_rows += len(largest)
-            self._merge_full_disk_levels()
+            _merge_full_levels(self._disk_runs, self._merged_on_disk)
 
-    def _merge_full_levels(self) -> None:
-        level = 0
-        while len(runs := [run for run in self._runs if run.level == level]) >= _MERGE_RUNS:
-            merged = _sorted_rows([rows for run in runs for rows in run.rest()])
-            self._runs = [run for run in self._runs if run.level != level]
-            self._runs.append(_Run(level + 1, merged))
-            level += 1
+    def _merged_in_memory(self, level: int, runs: list[_Run]) -> _Run:
+        return _Run(level, _sorted_rows([rows for run in runs for rows in run.rest()]))
+
+    def _merged_on_disk(self, level: int, runs: list[_Run]) -> _Run:
+        return self._on_disk(level, self._in_order(runs, None))
 
     def _on_disk(self, level: int, batches: Iterable[pa.RecordBatch]) -> _Run:
         return _Run.on_disk(level, self._schema, _pages(batches, self.capacity_bytes // _DISK_PAGE_PART))
-
-    def _merge_full_disk_levels(self) -> None:
-        level = 0
-        while len(runs := [run for run in self._disk_runs if run.level == level]) >= _MERGE_RUNS:
-            merged = self._on_disk(level + 1, self._in_order(runs, None))
-            for run in runs:
-                run.close()
-            self._disk_runs = [run for run in self._disk_runs if run.level != level]
-            self._disk_runs.append(merged)
-            level += 1
 
     def release(self, before: int) -> Iterator[pa.RecordBatch]:
         """Return all rows of tuples with arrival numbers below ``before``, in that order, and forget them."""
@@ -206,11 +192,10 @@ class ReorderBuffer:
         return _by_page(runs, before)
 
     def _drop_empty(self) -> None:
-        self._runs = [run for run in self._runs if len(run)]
-        for run in self._disk_runs:
-            if not len(run):
+        for runs in (self._runs, self._disk_runs):
+            for run in [run for run in runs if not len(run)]:
                 run.close()
-        self._disk_runs = [run for run in self._disk_runs if len(run)]
+                runs.remove(run)
 
     def to_table(self) -> pa.Table:
         """Return all rows, for a snapshot, with their arrival numbers as last column."""
@@ -248,6 +233,16 @@ def _pages(batches: Iterable[pa.RecordBatch], page_bytes: int) -> Iterator[pa.Re
         waiting = [rows.slice(whole)] if whole < rows.num_rows else []
     if waiting:
         yield pa.concat_batches(waiting)
+
+
+def _merge_full_levels(runs: list[_Run], merge: Callable[[int, list[_Run]], _Run]) -> None:
+    level = 0
+    while len(full := [run for run in runs if run.level == level]) >= _MERGE_RUNS:
+        runs.append(merge(level + 1, full))
+        for run in full:
+            run.close()
+            runs.remove(run)
+        level += 1
 
 
 def _by_page(all_runs: Sequence[_Run], before: int | None) -> Iterator[pa.RecordBatch]:

@@ -24,15 +24,7 @@ _Int32s = npt.NDArray[np.int32]
 
 
 class TupleStore:
-    """Tuples of ``schema`` in ``capacity`` slots.
-
-    Parameters
-    ----------
-    ring_bytes
-        Space for text and binary values; ignored when the schema has none.
-    max_capacity, max_ring_bytes
-        The largest sizes for `resize`; None for a store that is never resized.
-    """
+    """Tuples of ``schema`` in ``capacity`` slots; without ``max_`` sizes they are never resized."""
 
     def __init__(
         self,
@@ -46,12 +38,11 @@ class TupleStore:
         self.capacity = capacity
         self.fixed_bytes = self.fixed_bytes_per_tuple(schema)
         varlen = [index for index, field in enumerate(schema) if is_varlen(field.type)]
-        self._columns: dict[int, _FixedColumn | _BooleanColumn] = {}
-        for index, field in enumerate(schema):
-            if pt.is_boolean(field.type):
-                self._columns[index] = _BooleanColumn(capacity, max_capacity)
-            elif index not in varlen and not pt.is_null(field.type):
-                self._columns[index] = _FixedColumn(field.type, capacity, max_capacity)
+        self._columns = {
+            index: _FixedColumn(field.type, capacity, max_capacity)
+            for index, field in enumerate(schema)
+            if index not in varlen and not pt.is_null(field.type)
+        }
         self._varlen_at = {column: position for position, column in enumerate(varlen)}
         self._varlen: VarlenColumns | None = None
         if varlen:
@@ -67,7 +58,6 @@ class TupleStore:
 
     @staticmethod
     def supports(dtype: pa.DataType) -> bool:
-        """Return whether a column of this type can be kept in slots."""
         return (
             is_varlen(dtype)
             or pt.is_primitive(dtype)
@@ -88,7 +78,6 @@ class TupleStore:
 
     @staticmethod
     def num_varlen_columns(schema: pa.Schema) -> int:
-        """Return how many text and binary columns there are."""
         return sum(is_varlen(field.type) for field in schema)
 
     @classmethod
@@ -134,7 +123,6 @@ class TupleStore:
             self._varlen.compact(live_slots)
 
     def put(self, slots: _Int32s, batch: pa.RecordBatch) -> None:
-        """Store the rows of ``batch`` in ``slots``."""
         for index, column in self._columns.items():
             column.put(slots, batch.column(index))
         if self._varlen is not None:
@@ -150,7 +138,6 @@ class TupleStore:
                     self._null_columns.add(index)
 
     def take_column(self, name: str, slots: _Int32s) -> pa.Array:
-        """Return one column of the tuples in ``slots``."""
         return self._take(self.schema.get_field_index(name), slots)
 
     def take(self, slots: _Int32s) -> list[pa.Array]:
@@ -187,15 +174,7 @@ class TupleStore:
             self._varlen.reclaim(oldest_slot)
 
     def resize(self, capacity: int, ring_bytes: int, moves: Moves, live_slots: _Int32s) -> None:
-        """Change slots and ring in place.
-
-        Parameters
-        ----------
-        moves
-            The tuples that change their slots, when slots become fewer.
-        live_slots
-            All that were put and not freed, after the moves; ignored when the schema has no text or binary values.
-        """
+        """Change slots and ring in place; ``live_slots`` are all that were put and not freed, after the moves."""
         if self._varlen is not None:
             self._varlen.resize(capacity, ring_bytes, moves, live_slots)
         for array in (*(column.array for column in self._columns.values()), self._nulls):
@@ -206,7 +185,6 @@ class TupleStore:
         self.capacity = capacity
 
     def state(self) -> SavedState:
-        """Return all columns as they lie."""
         saved = SavedState({"null_columns": sorted(self._null_columns)}, self._saved_arrays())
         if self._varlen is not None:
             saved.put_part("varlen", self._varlen.state())
@@ -225,16 +203,16 @@ class TupleStore:
 
 
 class _FixedColumn:
-    """Values of one width; nulls are kept elsewhere."""
+    """Values of one width, truth values as bytes; nulls are kept elsewhere."""
 
     def __init__(self, dtype: pa.DataType, capacity: int, max_capacity: int | None) -> None:
         self._type = dtype
         self._width = _width(dtype)
         # numpy moves machine words faster than rows of bytes.
-        words = {1: "u1", 2: "u2", 4: "u4", 8: "u8"}.get(self._width)
-        self._word = np.dtype(words) if words else None
+        self._word = np.dtype(f"u{self._width}") if self._width in (1, 2, 4, 8) else None
+        columns = None if self._word else self._width
         self.array: ElasticArray[Any] = ElasticArray(
-            capacity, self._word or np.dtype("u1"), columns=None if words else self._width, max_capacity=max_capacity
+            capacity, self._word or np.dtype("u1"), columns=columns, max_capacity=max_capacity
         )
 
     @property
@@ -242,41 +220,24 @@ class _FixedColumn:
         return self.array.values
 
     def put(self, slots: _Int32s, values: pa.Array) -> None:
+        if pt.is_boolean(self._type):
+            self.values[slots] = values.fill_null(False).to_numpy(zero_copy_only=False)
+            return
         data = fixed_bytes(values, self._width)
         self.values[slots] = data.view(self._word) if self._word else data.reshape(-1, self._width)
 
     def take(self, slots: _Int32s, validity: pa.Buffer | None) -> pa.Array:
         data = self.values.take(slots, axis=0)
-        return pa.Array.from_buffers(self._type, slots.size, [validity, pa.py_buffer(data)])
-
-
-class _BooleanColumn:
-    """Truth values, a byte each."""
-
-    def __init__(self, capacity: int, max_capacity: int | None) -> None:
-        self.array: ElasticArray[Any] = ElasticArray(capacity, np.uint8, max_capacity=max_capacity)
-
-    @property
-    def values(self) -> Array:
-        return self.array.values
-
-    def put(self, slots: _Int32s, values: pa.Array) -> None:
-        self.values[slots] = values.fill_null(False).to_numpy(zero_copy_only=False)
-
-    def take(self, slots: _Int32s, validity: pa.Buffer | None) -> pa.Array:
-        return pa.Array.from_buffers(
-            pa.bool_(), slots.size, [validity, _bitmap(self.values.take(slots).view(np.bool_))]
-        )
+        content = _bitmap(data.view(np.bool_)) if pt.is_boolean(self._type) else pa.py_buffer(data)
+        return pa.Array.from_buffers(self._type, slots.size, [validity, content])
 
 
 def _width(dtype: pa.DataType) -> int:
     """Return the bytes of a value in a column that is not of varying length."""
     if pt.is_boolean(dtype) or pt.is_null(dtype):
         return int(pt.is_boolean(dtype))
-    width = dtype.byte_width if pt.is_fixed_size_binary(dtype) else dtype.bit_width // 8
-    return int(width)
+    return int(dtype.bit_width) // 8
 
 
 def _bitmap(bits: npt.NDArray[np.bool_]) -> pa.Buffer:
-    """Return an Arrow bitmap."""
     return pa.py_buffer(np.packbits(bits, bitorder="little"))

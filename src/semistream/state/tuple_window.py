@@ -30,8 +30,6 @@ _RING_HEADROOM = 1.25
 class SlotWindow(Protocol):
     """A first-in-first-out set of codes in slots: `FifoMultimap` or `OrderIndex`."""
 
-    capacity: int
-
     def __len__(self) -> int: ...
     @property
     def free(self) -> int: ...
@@ -121,14 +119,12 @@ class LiveTuples:
         return int(self.batch.nbytes) + self.matched.nbytes + (0 if self.number is None else self.number.nbytes)
 
     def to_table(self) -> pa.Table:
-        """Return the tuples as a table, for a snapshot."""
         # Behind the stream's own columns and found by position: the stream may use any name.
         table = pa.Table.from_batches([self.batch]).append_column("matched", pa.array(self.matched))
         return table if self.number is None else table.append_column("number", pa.array(self.number))
 
     @classmethod
     def from_table(cls, table: pa.Table, schema: pa.Schema) -> "LiveTuples":
-        """Return what `to_table` was called on."""
         columns = len(schema)
         tuples = table.select(range(columns)).combine_chunks().to_batches()
         return cls(
@@ -139,30 +135,15 @@ class LiveTuples:
 
 
 class TupleWindow:
-    """Tuples in slots with their codes, first in, first out.
-
-    Parameters
-    ----------
-    schema
-        Of the tuples.
-    ordered
-        Whether arrival numbers are kept, for output in stream order.
-    max_shape
-        The largest shape for `resize`; None for a window that is never resized.
-
-    Attributes
-    ----------
-    entered
-        How many tuples were inserted so far.
-    """
+    """Tuples in slots with their codes, first in, first out."""
 
     def __init__(
         self,
         schema: pa.Schema,
         matching: WindowCodes,
         shape: WindowShape,
-        ordered: bool,
-        max_shape: WindowShape | None = None,
+        ordered: bool,  # whether arrival numbers are kept, for output in stream order
+        max_shape: WindowShape | None = None,  # the largest for `resize`; None for a window that is never resized
     ) -> None:
         self.shape = shape
         self._max_shape = max_shape
@@ -175,7 +156,7 @@ class TupleWindow:
         self._number = ElasticArray(
             shape.capacity if ordered else 0, np.int64, max_capacity=max_capacity if ordered else None
         )
-        self.entered = 0
+        self.entered = 0  # how many tuples were inserted so far
         self._ordered = ordered
 
     @property
@@ -201,7 +182,6 @@ class TupleWindow:
 
     @property
     def ring_bytes(self) -> int:
-        """The space for text and binary values."""
         return self.store.ring_bytes
 
     def fitting_rows(self, batch: pa.RecordBatch) -> int:
@@ -297,12 +277,8 @@ class TupleWindow:
         return self.tuples(self.codes.oldest(len(self)))
 
     def tuples(self, slots: _Int32s) -> LiveTuples:
-        """Return a copy of some tuples."""
-        return LiveTuples(
-            batch=pa.RecordBatch.from_arrays(self.store.take(slots), schema=self._schema),
-            matched=self.matched[slots],
-            number=self.number[slots] if self._ordered else None,
-        )
+        batch = pa.RecordBatch.from_arrays(self.store.take(slots), schema=self._schema)
+        return LiveTuples(batch, self.matched[slots], self.number[slots] if self._ordered else None)
 
     def put_back(self, tuples: LiveTuples) -> None:
         """Insert what `live_tuples` returned, into an empty window."""
