@@ -19,10 +19,6 @@ def batch_bytes_for(budget_bytes: int) -> int:
     return int(np.clip(budget_bytes // 16, 16 << 10, 16 << 20))
 
 
-def _pairs_for(budget_bytes: int) -> int:
-    return int(np.clip(budget_bytes // 2048, 256, 65536))
-
-
 def byte_portions(row_bytes: npt.NDArray[np.int64], max_bytes: int) -> list[slice]:
     """Cut rows of these sizes into portions of at most ``max_bytes``, at least one row each."""
     ends = np.cumsum(row_bytes)
@@ -36,14 +32,7 @@ def byte_portions(row_bytes: npt.NDArray[np.int64], max_bytes: int) -> list[slic
 
 
 class ResultBuilder:
-    """Builds output batches of a join.
-
-    Parameters
-    ----------
-    max_rows, max_bytes
-        Bounds of one output batch: however many matches a key has, its results leave in portions. A single row is
-        never split.
-    """
+    """Builds output batches of bounded size: the results of a key leave in portions, but a row is never split."""
 
     def __init__(self, spec: JoinSpec, max_rows: int, max_bytes: int) -> None:
         self.max_rows = max_rows
@@ -57,12 +46,7 @@ class ResultBuilder:
     @classmethod
     def for_budget(cls, spec: JoinSpec, budget_bytes: int) -> "ResultBuilder":
         """Return a builder whose batches are small beside the budget."""
-        return cls(spec, _pairs_for(budget_bytes), batch_bytes_for(budget_bytes))
-
-    @staticmethod
-    def bytes_for_budget(budget_bytes: int) -> int:
-        """Return the memory of the builder that `for_budget` returns."""
-        return 2 * _pairs_for(budget_bytes) * np.dtype(np.int32).itemsize + batch_bytes_for(budget_bytes)
+        return cls(spec, int(np.clip(budget_bytes // 2048, 256, 65536)), batch_bytes_for(budget_bytes))
 
     @property
     def nbytes(self) -> int:

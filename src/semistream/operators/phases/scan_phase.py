@@ -102,10 +102,9 @@ class ScanPhase(Part):
     def join(self, run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Deliver the pairs of rows of ``run`` and tuples of the window that match."""
         window = self._stream.window
-        candidates = self._matching.candidates(window.codes, run)
         pair_rows, pair_slots = self._delivery.pair_rows, self._delivery.pair_slots
         row_bytes = self._delivery.row_bytes(run)
-        while filled := candidates.fill(pair_rows, pair_slots):
+        for filled in self._matching.candidates(window.codes, run, pair_rows, pair_slots):
             for portion in self._delivery.portions(window.store, pair_slots[:filled], row_bytes, pair_rows[:filled]):
                 yield from self._join_pairs(run, pair_rows[portion], pair_slots[portion])
 

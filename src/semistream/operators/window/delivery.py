@@ -26,53 +26,43 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class Delivery(Part):
-    """Builds output batches of bounded size; in stream order they wait until all older tuples are answered.
-
-    Attributes
-    ----------
-    ordered
-        Whether output follows the order of the stream.
-    pair_rows, pair_slots
-        Space for candidate pairs: as many as are worked on at once.
-    """
+    """Builds output batches of bounded size; in stream order they wait until all older tuples are answered."""
 
     def __init__(self, spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> None:
         self.ordered = ordered
         self._spec = spec
-        self._budget_bytes = budget_bytes
         self._how = spec.how
-        self._builder = ResultBuilder.for_budget(spec, budget_bytes)
         self._master_row_bytes = _fixed_row_bytes([spec.master_schema.field(n) for n in spec.needed_master_columns])
         self._tuple_bytes = _fixed_row_bytes(list(spec.stream_schema))
-        self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
-        self._reorder = (
-            ReorderBuffer(spec.output_schema, _reorder_bytes(budget_bytes), self._builder.max_rows) if ordered else None
-        )
+        self._reorder: ReorderBuffer | None = None
+        self._share_out(budget_bytes)
+        if ordered:
+            self._reorder = ReorderBuffer(spec.output_schema, _reorder_bytes(budget_bytes), self._builder.max_rows)
 
-    @property
-    def max_bytes(self) -> int:
-        """How large an output batch may be."""
-        return self._builder.max_bytes
+    def _share_out(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        self._builder = ResultBuilder.for_budget(self._spec, budget_bytes)
+        self.max_bytes = self._builder.max_bytes  # of an output batch
+        # Space for candidate pairs: as many as are worked on at once.
+        self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
 
     @property
     def reserved_bytes(self) -> int:
         """The share of the budget that results have."""
-        waiting = 0 if self._reorder is None else self._reorder.capacity_bytes
-        return self._builder.nbytes + waiting
+        return self.reserved_bytes_in(self._budget_bytes)
+
+    def reserved_bytes_in(self, budget_bytes: int) -> int:
+        """Return the share that results would have of another budget."""
+        building_bytes = ResultBuilder.for_budget(self._spec, budget_bytes).nbytes
+        return building_bytes + (_reorder_bytes(budget_bytes) if self.ordered else 0)
 
     def resize(self, budget_bytes: int) -> None:
         """Take the share of another budget."""
         if self._budget_bytes == budget_bytes:
             return
-        self._budget_bytes = budget_bytes
-        self._builder = ResultBuilder.for_budget(self._spec, budget_bytes)
-        self.pair_rows, self.pair_slots = self._builder.pair_rows, self._builder.pair_slots
+        self._share_out(budget_bytes)
         if self._reorder is not None:
             self._reorder.resize(_reorder_bytes(budget_bytes))
-
-    def reserved_bytes_in(self, budget_bytes: int) -> int:
-        """Return the share that results would have of another budget."""
-        return ResultBuilder.bytes_for_budget(budget_bytes) + (_reorder_bytes(budget_bytes) if self.ordered else 0)
 
     def components(self) -> dict[str, int]:
         components = {"results": self._builder.nbytes}
@@ -81,13 +71,9 @@ class Delivery(Part):
         return components
 
     def row_bytes(self, run: pa.RecordBatch) -> int | _Int64s:
-        """Return the bytes of every row of ``run``, or of any row where all are of one size.
-
-        One long text must not hide behind a short average.
-        """
-        if self._master_row_bytes is None:
-            return row_bits(run) // 8
-        return self._master_row_bytes
+        """Return the bytes of every row of ``run``, or of any row where all are of one size."""
+        # One long text must not hide behind a short average.
+        return row_bits(run) // 8 if self._master_row_bytes is None else self._master_row_bytes
 
     def tuple_bytes(self, batch: pa.RecordBatch) -> int | _Int64s:
         """Return the bytes of every stream tuple of ``batch``, or of any where all are of one size."""
@@ -100,15 +86,7 @@ class Delivery(Part):
         beside = row_bytes if isinstance(row_bytes, int) else row_bytes[rows]
         return self._builder.portions(store, slots, beside)
 
-    def _pairs(
-        self, window: TupleWindow, slots: _Int32s, run: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]
-    ) -> Iterator[pa.RecordBatch]:
-        """Deliver tuples of the window, each beside a row of ``run``: one of `portions`, as one batch."""
-        batch = self._builder.joined(window.store, slots, run, rows)
-        yield from self.deliver(batch, window.number[slots] if self.ordered else None)
-
-    def _tuples(self, window: TupleWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
-        """Deliver tuples of the window alone."""
+    def _window_tuples(self, window: TupleWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
         for portion in self._builder.portions(window.store, slots, 0):
             chosen = slots[portion]
             batch = self._builder.stream_only(window.store.take(chosen))
@@ -122,14 +100,15 @@ class Delivery(Part):
             slots = np.unique(slots[~window.matched[slots]])
         window.matched[slots] = True
         if self._how == "semi":
-            yield from self._tuples(window, slots)
+            yield from self._window_tuples(window, slots)
         elif self._how != "anti":
-            yield from self._pairs(window, slots, run, rows)
+            batch = self._builder.joined(window.store, slots, run, rows)
+            yield from self.deliver(batch, window.number[slots] if self.ordered else None)
 
     def unmatched(self, window: TupleWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
         """Deliver what the join returns of tuples of the window that matched nothing."""
         if self._how in ("left", "anti"):
-            yield from self._tuples(window, slots)
+            yield from self._window_tuples(window, slots)
 
     def outside(self, batch: pa.RecordBatch, numbers: _Int64s) -> Iterator[pa.RecordBatch]:
         """Deliver what the join returns of tuples that match nothing and never entered the window."""

@@ -4,7 +4,7 @@ The window is the same first-in-first-out set of tuples either way; S3, Fig. 4, 
 differs. A hash of a key is only a candidate until the keys themselves were compared.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -19,12 +19,11 @@ from semistream.core.semantics import JoinSpec
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
 from semistream.kernels.keys.order_codes import has_order_code, order_codes
-from semistream.kernels.keys.order_index import OrderIndex, RangeCursor
+from semistream.kernels.keys.order_index import OrderIndex
 from semistream.state.tuple_window import SlotWindow, WindowCodes
 from semistream.storage import MasterTable
 
 __all__ = [
-    "Candidates",
     "EqualityMatching",
     "Matching",
     "OrderMatching",
@@ -39,44 +38,21 @@ _Int64s = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
 
-class Candidates(Protocol):
-    """(row of R, slot of the window) pairs, handed out in portions."""
-
-    def fill(self, out_rows: _Int32s, out_slots: _Int32s) -> int:
-        """Write the next pairs and return how many; 0 means there are no more."""
-
-
 class Matching(WindowCodes, Protocol):
     """How a join finds its matches by the codes of a window."""
 
-    def candidates(self, window: SlotWindow, run: pa.RecordBatch) -> Candidates:
-        """Return the pairs of rows of ``run`` and slots of the window that may match."""
-
-
-class _KeyCandidates:
-    def __init__(self, window: FifoMultimap, rows: _Int32s, cursors: _Int32s) -> None:
-        self._window = window
-        self._rows = rows
-        self._cursors = cursors
-        self._at = 0
-
-    def fill(self, out_rows: _Int32s, out_slots: _Int32s) -> int:
-        self._at, filled = self._window.pairs(self._rows, self._cursors, self._at, out_rows, out_slots)
-        return filled
+    def candidates(
+        self, window: SlotWindow, run: pa.RecordBatch, out_rows: _Int32s, out_slots: _Int32s
+    ) -> Iterator[int]:
+        """Write pairs of rows of ``run`` and slots of the window that may match, and yield how many, until all were."""
 
 
 class EqualityMatching:
-    """Equal keys, through key codes and the FIFO multi-map.
-
-    Parameters
-    ----------
-    key_order
-        The order of the master's key columns, where codes have to be those of a clustered table.
-    """
+    """Equal keys, through key codes and the FIFO multi-map."""
 
     def __init__(self, spec: JoinSpec, key_order: Sequence[str] | None = None) -> None:
         stream_key_of = dict(zip(spec.master_keys, spec.stream_keys, strict=True))
-        # The hash of a composite key depends on the order of its columns.
+        # The hash of a composite key depends on the order of its columns: ``key_order`` is that of a clustered table.
         self._master_keys = tuple(spec.master_keys if key_order is None else key_order)
         self._stream_keys = tuple(stream_key_of[name] for name in self._master_keys)
         self._types = [spec.master_schema.field(name).type for name in self._master_keys]
@@ -98,14 +74,19 @@ class EqualityMatching:
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         return FifoMultimap.hash_bytes_for(capacity), FifoMultimap.queue_bytes_for(capacity)
 
-    def candidates(self, window: SlotWindow, run: pa.RecordBatch) -> Candidates:
+    def candidates(
+        self, window: SlotWindow, run: pa.RecordBatch, out_rows: _Int32s, out_slots: _Int32s
+    ) -> Iterator[int]:
         assert isinstance(window, FifoMultimap)
         codes = self.master_codes(run)
         rows, firsts = window.probe(codes.code)
         if codes.valid is not None:
             valid = codes.valid[rows]
             rows, firsts = rows[valid], firsts[valid]
-        return _KeyCandidates(window, rows, firsts)
+        at = 0
+        while at < rows.size:
+            at, filled = window.pairs(rows, firsts, at, out_rows, out_slots)
+            yield filled
 
 
 def _require_order_code(condition: Condition, spec: JoinSpec) -> pa.DataType:
@@ -148,25 +129,18 @@ def _bounds(condition: Condition, run: pa.RecordBatch) -> tuple[_Int64s | None, 
     """Return (low, high, rows that can match) for every row of R: it matches codes from low to high."""
     limits = np.iinfo(np.int64)
     if isinstance(condition, Between):
-        low_codes = order_codes(run.column(condition.low_column))
-        high_codes = order_codes(run.column(condition.high_column))
-        low, low_usable = _closed_bound(
-            low_codes, condition.closed in ("both", "low"), +1, limits.min if condition.null_is_open else None
-        )
-        high, high_usable = _closed_bound(
-            high_codes,
-            condition.closed in ("both", "high"),
-            -1,
-            limits.max if condition.null_is_open else None,
-        )
+        codes = order_codes(run.column(condition.low_column))
+        open_low = limits.min if condition.null_is_open else None
+        low, low_usable = _closed_bound(codes, condition.closed in ("both", "low"), +1, open_low)
+        codes = order_codes(run.column(condition.high_column))
+        open_high = limits.max if condition.null_is_open else None
+        high, high_usable = _closed_bound(codes, condition.closed in ("both", "high"), -1, open_high)
         return low, high, low_usable & high_usable
     codes = order_codes(run.column(condition.master_column))
     closed = condition.operator in ("<=", ">=")
-    if condition.operator in ("<", "<="):
-        bound, usable = _closed_bound(codes, closed, -1, None)
-        return None, bound, usable
-    bound, usable = _closed_bound(codes, closed, +1, None)
-    return bound, None, usable
+    is_upper = condition.operator in ("<", "<=")
+    bound, usable = _closed_bound(codes, closed, -1 if is_upper else +1, None)
+    return (None, bound, usable) if is_upper else (bound, None, usable)
 
 
 class OrderMatching:
@@ -189,11 +163,15 @@ class OrderMatching:
     def window_bytes(self, capacity: int) -> tuple[int, int]:
         return OrderIndex.hash_bytes_for(capacity), OrderIndex.queue_bytes_for(capacity)
 
-    def candidates(self, window: SlotWindow, run: pa.RecordBatch) -> RangeCursor:
+    def candidates(
+        self, window: SlotWindow, run: pa.RecordBatch, out_rows: _Int32s, out_slots: _Int32s
+    ) -> Iterator[int]:
         assert isinstance(window, OrderIndex)
         low, high, usable = _bounds(self._condition, run)
         rows = np.flatnonzero(usable).astype(np.int32)
-        return window.probe(rows, None if low is None else low[rows], None if high is None else high[rows])
+        found = window.probe(rows, None if low is None else low[rows], None if high is None else high[rows])
+        while filled := found.fill(out_rows, out_slots):
+            yield filled
 
 
 def matching_for(spec: JoinSpec) -> Matching:
@@ -249,15 +227,7 @@ class PairFilter:
         return keys if self._condition is None else tuple(dict.fromkeys((*keys, *self._condition.master_columns)))
 
     def matches(self, run: pa.RecordBatch, rows: pa.Array, stream_column: Callable[[str], pa.Array]) -> _Bools:
-        """Return which pairs match.
-
-        Parameters
-        ----------
-        rows
-            The row of ``run`` of each pair.
-        stream_column
-            Returns a column of the stream tuples of the pairs.
-        """
+        """Return which pairs match: rows of ``run``, and tuples of which ``stream_column`` returns a column."""
         keep = np.ones(len(rows), dtype=np.bool_)
         for stream_key, master_key, dtype in self._verified:
             keep &= _equal(stream_column(stream_key).cast(dtype), run.column(master_key).take(rows))
