@@ -46,7 +46,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.arguments import require_count
 from semistream.core.budget import require_at_least
 from semistream.core.errors import InvalidArgument
 from semistream.kernels.keys.key_codes import KeyCodes
@@ -54,8 +53,7 @@ from semistream.operators.cache.cached_config import CachedConfig
 from semistream.operators.cache.front_stage import Collecting, FrontStage
 from semistream.operators.cache.recent_keys import RecentKeys
 from semistream.operators.join import Join, JoinInputs
-from semistream.operators.phases.lookup_memory import LookupMemory, LookupSplit
-from semistream.operators.phases.lookup_phase import LookupPhase
+from semistream.operators.phases.lookup_phase import LookupMemory, LookupPhase, LookupSplit
 from semistream.operators.registry import register
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
@@ -81,10 +79,6 @@ class CinljConfig(CachedConfig):
     """
 
     w: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count("w", self.w, optional=True)
 
 
 def recent_keys_for(budget_bytes: int) -> int:

@@ -27,6 +27,8 @@ class JoinConfig:
 
     def __post_init__(self) -> None:
         require_order(self.order)
+        for count in ("b", "w"):  # of the algorithms that have them
+            require_count(count, getattr(self, count, None), optional=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,3 @@ class WindowConfig(JoinConfig):
 
     b: int | None = None
     shedding: SheddingConfig | Strategy | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count("b", self.b, optional=True)

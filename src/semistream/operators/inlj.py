@@ -42,13 +42,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from semistream.core.arguments import require_count
 from semistream.core.budget import require_at_least
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.config import JoinConfig
 from semistream.operators.join import Join, JoinInputs
-from semistream.operators.phases.lookup_memory import LookupMemory, LookupSplit
-from semistream.operators.phases.lookup_phase import LookupPhase
+from semistream.operators.phases.lookup_phase import LookupMemory, LookupPhase, LookupSplit
 from semistream.operators.registry import register
 from semistream.operators.window.stream_buffer import StreamBuffer
 
@@ -70,10 +68,6 @@ class InljConfig(JoinConfig):
     """
 
     w: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count("w", self.w, optional=True)
 
 
 def inlj_split(lookup: LookupMemory, what: str) -> LookupSplit:

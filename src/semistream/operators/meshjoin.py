@@ -57,7 +57,6 @@ from weakref import proxy
 
 import pyarrow as pa
 
-from semistream.core.arguments import require_count
 from semistream.core.errors import InvalidArgument
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import parse_bytes
@@ -87,10 +86,6 @@ class MeshjoinConfig(WindowConfig):
     """
 
     w: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_count("w", self.w, optional=True)
 
 
 @register("meshjoin", MeshjoinConfig, ("heap", "clustered"), has_window=True, takes_conditions=True)

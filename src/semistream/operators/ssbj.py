@@ -67,7 +67,7 @@ from weakref import proxy
 
 import pyarrow as pa
 
-from semistream.core.arguments import require_count, require_number
+from semistream.core.arguments import require_number
 from semistream.core.errors import InvalidArgument
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators.cache.balance import Balance
@@ -111,7 +111,6 @@ class SsbjConfig(JoinConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count("b", self.b, optional=True)
         require_number("switching_factor", self.switching_factor)
         if not 0 < self.switching_factor < float("inf"):
             raise InvalidArgument(f"switching_factor={self.switching_factor} must be above 0; 1 is the paper's best")

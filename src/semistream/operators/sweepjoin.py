@@ -50,7 +50,6 @@ D7  A key's rows are cached all or none, and a key without rows as empty. So the
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,22 +64,14 @@ from semistream.operators.cache.hot_blocks import PrivateBlocks, SharedBlocks
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.config import JoinConfig
 from semistream.operators.join import Join, JoinInputs, Part
-from semistream.operators.phases.sweep_memory import SweepMemory
-from semistream.operators.phases.sweep_phase import Found, SweepPhase
+from semistream.operators.phases.sweep_phase import Found, SweepMemory, SweepPhase
 from semistream.operators.phases.sweep_results import SweepResults
 from semistream.operators.registry import register
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter
 from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
 
-__all__ = [
-    "Sweepjoin",
-    "SweepjoinConfig",
-    "next_w",
-    "row_bytes_of",
-    "sweep_delivery",
-    "sweep_results_bytes",
-]
+__all__ = ["SweepDelivery", "Sweepjoin", "SweepjoinConfig", "next_w", "row_bytes_of"]
 
 _DELIVERY_SHARE = 1 / 4  # batches that leave are as large as a budget of so much of ours would make them
 _SMALLEST_WINDOW_SHARE = 1 / 8  # of the largest window, to which windows may shrink
@@ -112,7 +103,6 @@ class SweepjoinConfig(JoinConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count("w", self.w, optional=True)
         require_count("cache_processes", self.cache_processes)
         require_number("cache_share", self.cache_share)
         if not 0 <= self.cache_share <= 1:
@@ -130,14 +120,13 @@ class Sweepjoin(Join):
         StreamBuffer.require_supported(spec.stream_schema)
         columns = list(spec.needed_master_columns)
         self.disk = SweepPhase(inputs, columns, config.io)
-        self._delivery = sweep_delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
-        results_bytes = sweep_results_bytes(self._delivery)
+        self._delivery = SweepDelivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         self._memory = SweepMemory.of(
             inputs.budget_bytes,
             str(inputs),
             index_bytes=self.disk.index_bytes,
             least_disk_bytes=self.disk.least_disk_bytes,
-            results_bytes=results_bytes,
+            results_bytes=self._delivery.results_bytes,
             files_per_bucket=self.disk.files_per_bucket,
             cache_share=config.cache_share,
             w=config.w,
@@ -152,7 +141,7 @@ class Sweepjoin(Join):
         self._window_size = _WindowSize(self._memory)
         self.parts = {
             "window": self._window_size,
-            "delivery": _SweepDelivery(self._delivery, results_bytes),
+            "delivery": self._delivery,
             "stream": self.stream,
             "disk": self.disk,
             "cache": hot_rows,
@@ -263,37 +252,15 @@ class _WindowSize(Part):
         self.w = saved.header["w"]
 
 
-class _SweepDelivery(Part):
-    """Results being built, of cache and sweep at once."""
+class SweepDelivery(Delivery):
+    """Results being built, of cache and sweep at once: a small part of the budget, which the cache lacks."""
 
-    def __init__(self, delivery: Delivery, results_bytes: int) -> None:
-        self._delivery = delivery
-        self._results_bytes = results_bytes
+    def __init__(self, spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> None:
+        super().__init__(spec, int(budget_bytes * _DELIVERY_SHARE), ordered=ordered)
+        self.results_bytes = 2 * self.reserved_bytes
 
     def components(self) -> dict[str, int]:
-        return {"results": self._results_bytes}
-
-    def identity(self) -> dict[str, Any]:
-        return self._delivery.identity()
-
-    def state(self, *, exact: bool) -> SavedState:
-        return self._delivery.state(exact=exact)
-
-    def set_state(self, saved: SavedState) -> None:
-        self._delivery.set_state(saved)
-
-    def close(self) -> None:
-        self._delivery.close()
-
-
-def sweep_delivery(spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> Delivery:
-    """Return how results leave: batches are a small part of the budget, for what they take the cache has not."""
-    return Delivery(spec, int(budget_bytes * _DELIVERY_SHARE), ordered=ordered)
-
-
-def sweep_results_bytes(delivery: Delivery) -> int:
-    """Return the memory of results being built: those of the cache and those of the sweep."""
-    return 2 * delivery.reserved_bytes
+        return {"results": self.results_bytes}
 
 
 def next_w(w: int, most_w: int, *, fits: bool) -> int:

@@ -54,7 +54,7 @@ def test_pages_are_kept_as_a_model_of_lru_keeps_them(reader: PageReader, data: s
             assert pooled.codes.tolist() == pooled.rows.column("k").to_pylist()
         assert list(pool._pages) == list(model)
         assert pool.nbytes == sum(model.values()) <= capacity
-        assert pool.pages_read == reads
+        assert pool.reads.pages_read == reads
 
 
 def test_a_page_takes_no_more_than_was_reckoned(reader: PageReader) -> None:
@@ -68,14 +68,14 @@ def test_bytes_read_are_counted_once_per_miss(reader: PageReader) -> None:
     pool = BufferPool(reader, 10**9, _codes)
     pool.get([0, 1])
     pool.get([1, 0, 0])
-    assert pool.pages_read == 2
-    assert pool.bytes_read == reader.run_bytes(0, 1) + reader.run_bytes(1, 1)
+    assert pool.reads.pages_read == 2
+    assert pool.reads.bytes_read == reader.run_bytes(0, 1) + reader.run_bytes(1, 1)
 
 
 def test_a_page_that_follows_the_last_read_needs_no_seek(reader: PageReader) -> None:
     pool = BufferPool(reader, 10**9, _codes)
     pool.get([2, 3])
     pool.get([2, 3, 4])  # only 4 is read, and it follows 3
-    assert pool.seeks == 1
+    assert pool.reads.seeks == 1
     pool.get([7, 6])
-    assert pool.seeks == 3
+    assert pool.reads.seeks == 3

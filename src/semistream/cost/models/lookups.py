@@ -11,7 +11,7 @@ from semistream.cost.models.cache import NO_CACHE, Cached
 from semistream.cost.models.part_rates import PartRates, pool_misses
 from semistream.cost.models.scans import page_sizes
 from semistream.operators.phases.buffer_pool import BufferPool
-from semistream.operators.phases.lookup_memory import LookupMemory, LookupSplit
+from semistream.operators.phases.lookup_phase import LookupMemory, LookupSplit
 
 __all__ = ["lookup_memory", "lookup_plan", "times_of_lookups"]
 

@@ -43,9 +43,8 @@ from semistream.cost.models.cache import MOST_CACHED, counted_share
 from semistream.cost.models.part_rates import PartRates, increasing_root
 from semistream.cost.models.scans import page_sizes
 from semistream.operators.cache.hot_rows import HotRows
-from semistream.operators.phases.sweep_memory import SweepMemory
-from semistream.operators.phases.sweep_phase import SweepPhase
-from semistream.operators.sweepjoin import next_w, row_bytes_of, sweep_delivery, sweep_results_bytes
+from semistream.operators.phases.sweep_phase import SweepMemory, SweepPhase
+from semistream.operators.sweepjoin import SweepDelivery, next_w, row_bytes_of
 
 __all__ = ["plan", "settings_to_try"]
 
@@ -111,7 +110,7 @@ def plan(case: JoinCase, memory_bytes: int, w: int | None = None, cache_share: f
         raise InvalidArgument(f"cache_share={cache_share} must be at least 0 and at most 1")
     table, spec = case.table, case.spec
     pages = page_sizes(table, spec.master_schema)
-    results_bytes = sweep_results_bytes(sweep_delivery(spec, memory_bytes, ordered=False))
+    results_bytes = SweepDelivery(spec, memory_bytes, ordered=False).results_bytes
     memory = SweepMemory.of(
         memory_bytes,
         f"sweepjoin on {table.pages} pages",

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.storage import PageReader, ReadPosition
+from semistream.operators.phases.read_counts import PageReads
+from semistream.storage import PageReader
 
 __all__ = ["BufferPool", "PooledPage"]
 
@@ -28,18 +29,7 @@ class PooledPage:
 
 
 class BufferPool:
-    """Pages of a table, read when they are asked for and kept while there is room.
-
-    Parameters
-    ----------
-    page_codes
-        Returns the key codes of a page's rows.
-
-    Attributes
-    ----------
-    page_bytes
-        What each page of the table takes in the pool.
-    """
+    """Pages of a table, read when they are asked for and kept while there is room."""
 
     def __init__(
         self,
@@ -48,28 +38,12 @@ class BufferPool:
         page_codes: Callable[[pa.RecordBatch], npt.NDArray[np.int64]],
     ) -> None:
         self.capacity_bytes = capacity_bytes
-        self.page_bytes = self._page_bytes(reader)
+        self.page_bytes = self.bytes_for(reader.pages.length, reader.pages.rows.astype(np.int64))
         self.nbytes = 0
-        self.pages_read = 0
-        self.bytes_read = 0
-        self._position = ReadPosition(reader.pages)
+        self.reads = PageReads(reader.pages)
         self._reader = reader
         self._page_codes = page_codes
         self._pages: OrderedDict[int, PooledPage] = OrderedDict()
-
-    @property
-    def reads(self) -> int:
-        """Runs of pages that were read in one go."""
-        return self._position.reads
-
-    @property
-    def seeks(self) -> int:
-        """Reads that did not begin where the one before ended."""
-        return self._position.seeks
-
-    @classmethod
-    def _page_bytes(cls, reader: PageReader) -> npt.NDArray[np.int64]:
-        return cls.bytes_for(reader.pages.length, reader.pages.rows.astype(np.int64))
 
     @staticmethod
     def bytes_for(length: _Number, rows: _Number) -> _Number:
@@ -100,7 +74,7 @@ class BufferPool:
 
     def _read(self, page: int) -> memoryview:
         content = self._reader.read_page(page)
-        self.pages_read += 1
-        self.bytes_read += len(content)
-        self._position.read(page, 1)
+        self.reads.read(page, 1)
+        self.reads.pages_read += 1
+        self.reads.bytes_read += len(content)
         return content

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +12,80 @@ from semistream.kernels.keys.key_codes import KeyCodes, bucket_ids
 from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges, search_pages
 from semistream.operators.join import JoinInputs, Part
 from semistream.operators.phases.buffer_pool import BufferPool, PooledPage
-from semistream.operators.phases.lookup_memory import LookupMemory
 from semistream.operators.phases.read_counts import ReadCounts
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
-from semistream.state.results import byte_portions
-from semistream.storage import PageReader, fixed_row_bits, row_bits
+from semistream.state.results import batch_bytes_for, byte_portions
+from semistream.storage import Io, fixed_row_bits, row_bits
 
-__all__ = ["Accesses", "LookupPhase"]
+__all__ = ["Accesses", "LookupMemory", "LookupPhase", "LookupSplit"]
+
+_SEARCH_SHARE = 1 / 8
+_PAIR_BYTES = 12
+_ACCESS_BYTES = 64  # which tuple asks for which page, sorted, and what was found there
+_COPIES_OF_RESULTS = 4  # rows by page, joined, in stream order, beside the stream's columns
+_PAGE_SIZE_BYTES = 8  # of the list of what each page takes in the pool
 
 _Int64s = npt.NDArray[np.int64]
+_NONE: _Int64s = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class LookupSplit:
+    """Shares of a budget, beside what is fixed."""
+
+    stream_buffer_bytes: int
+    cache_bytes: int
+    pages_bytes: int  # for the buffer pool and the space to search pages in
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupMemory:
+    """Memory needs of looking tuples up one by one, and the pages' share of the rest."""
+
+    budget_bytes: int
+    index_bytes: int  # of the directory of where pages lie, and their first keys
+    num_pages: int
+    largest_page_bytes: int  # in the pool
+
+    @property
+    def pair_rows(self) -> int:
+        """How many pairs of a tuple and a row are found at once."""
+        return int(np.clip(self.budget_bytes // 256 // _PAIR_BYTES, 256, 65536))
+
+    @property
+    def max_accesses(self) -> int:
+        """For how many pages tuples can ask in a step."""
+        return int(np.clip(self.budget_bytes // 64 // _ACCESS_BYTES, 64, 1 << 20))
+
+    @property
+    def max_batch_bytes(self) -> int:
+        """How large a batch of results may be."""
+        return batch_bytes_for(self.budget_bytes) // 2
+
+    @property
+    def building_bytes(self) -> int:
+        """What a step takes beside the pages: accesses, pairs, and results being built."""
+        access_bytes = self.pair_rows * _PAIR_BYTES + self.max_accesses * _ACCESS_BYTES
+        return access_bytes + self.max_batch_bytes * _COPIES_OF_RESULTS
+
+    @property
+    def index_and_sizes_bytes(self) -> int:
+        """The directory of pages, and what each takes in the pool."""
+        return self.index_bytes + self.num_pages * _PAGE_SIZE_BYTES
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What it takes whatever its share is."""
+        return self.index_and_sizes_bytes + self.building_bytes
+
+    @property
+    def least_pages_bytes(self) -> int:
+        """The pool holds the largest page, and so does the space to search pages in."""
+        return 2 * self.largest_page_bytes
+
+    def search_bytes(self, pages_bytes: int) -> int:
+        """Return how much of the memory for pages is for those that are searched together; they also fit the pool."""
+        return min(max(self.largest_page_bytes, int(pages_bytes * _SEARCH_SHARE)), pages_bytes // 2)
 
 
 @dataclass(frozen=True)
@@ -31,11 +97,6 @@ class Accesses:
 
     def __getitem__(self, portion: slice) -> "Accesses":
         return Accesses(self.tuples[portion], self.pages[portion])
-
-
-def _expand(asking: _Int64s, first_page: _Int64s, count: _Int64s) -> Accesses:
-    """Return an access for each of the ``count`` pages from ``first_page`` on, for every asking tuple."""
-    return Accesses(np.repeat(asking, count), rows_of_ranges(first_page, count))
 
 
 @dataclass(frozen=True)
@@ -56,28 +117,29 @@ def _gather(pages: list[PooledPage], page_of_pair: _Int64s, row_of_pair: _Int64s
     return pa.concat_batches([pages[page].rows.slice(row, count) for page, row, count in np.stack(runs, 1).tolist()])
 
 
+def _take_column(batch: pa.RecordBatch, rows: pa.Array, name: str) -> pa.Array:
+    taken: pa.Array = batch.column(name).take(rows)
+    return taken
+
+
 class LookupPhase(Part):
     """Looks up chunks of stream tuples in a clustered table.
 
     `memory` tells what it needs; `use` gives it that.
     """
 
-    def __init__(self, inputs: JoinInputs, io: str) -> None:
-        table, spec, metrics = inputs.table, inputs.spec, inputs.metrics
-        require_key_join(inputs.name, table, spec)
-        self._spec = spec
-        self._buckets = table.buckets
-        self._metrics = metrics
-        self._reads = ReadCounts(metrics)
+    def __init__(self, inputs: JoinInputs, io: Io) -> None:
+        table, self._spec, self._metrics = inputs.table, inputs.spec, inputs.metrics
+        require_key_join(inputs.name, table, self._spec)
+        self._reads = ReadCounts(self._metrics)
         self._pages = table.pages
         self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
-        self.keys = EqualityMatching(spec, key_order=table.key)
-        self.filter = PairFilter(spec)
-        self._reader = PageReader(table, columns=spec.needed_master_columns, io=io, access="lookup")
-        inputs.opened.callback(self._reader.close)
+        self.keys = keys = EqualityMatching(self._spec, key_order=table.key)
+        self.filter = PairFilter(self._spec)
+        self._reader = inputs.open_reader(io, "lookup")
         self._no_master_rows = pa.RecordBatch.from_pylist([], self._reader.schema)
         self._fixed_row_bits = fixed_row_bits(self._reader.schema)
-        self.pool = BufferPool(self._reader, 0, self._page_codes)
+        self.pool = BufferPool(self._reader, 0, lambda rows: keys.master_codes(rows).code)
         self.memory = LookupMemory(
             budget_bytes=inputs.budget_bytes,
             index_bytes=self._pages.nbytes,
@@ -93,9 +155,6 @@ class LookupPhase(Part):
         self._search_bytes = self.memory.search_bytes(pages_bytes)
         self.pool.capacity_bytes = pages_bytes - self._search_bytes
 
-    def _page_codes(self, rows: pa.RecordBatch) -> _Int64s:
-        return self.keys.master_codes(rows).code
-
     def answer(
         self,
         chunk: pa.RecordBatch,
@@ -105,12 +164,7 @@ class LookupPhase(Part):
     ) -> Iterator[tuple[_Int64s, pa.RecordBatch]]:
         """Yield what leaves the join for a chunk: the tuple of every row, ascending, and the rows.
 
-        Parameters
-        ----------
-        accesses
-            From `locate`, for these tuples.
-        found_rows
-            Is told of master rows with the keys of tuples, before any other condition is looked at.
+        ``found_rows`` is told of master rows with the keys of tuples, before any other condition is looked at.
         """
         matched = np.zeros(chunk.num_rows, dtype=np.bool_)
         answered = 0
@@ -121,17 +175,17 @@ class LookupPhase(Part):
                 matched[found.tuples] = True
                 yield self._results(chunk, found, matched, answered)
                 answered = found.decided
-        nothing = _Found(np.empty(0, dtype=np.int64), self._no_master_rows, chunk.num_rows)
+        nothing = _Found(_NONE, self._no_master_rows, chunk.num_rows)
         yield self._results(chunk, nothing, matched, answered)
         self._metrics.tuples_answered += chunk.num_rows
         self._metrics.tuples_through_disk += int(chunk.num_rows if codes.valid is None else codes.valid.sum())
         self._metrics.tuples_without_match += chunk.num_rows - int(matched.sum())
-        self._reads.update(self.pool)
+        self._reads.update(self.pool.reads)
 
     def locate(self, codes: KeyCodes) -> tuple[Accesses, int]:
         """Return the pages that can hold each key (D2), for as many tuples as the budget allows, and their number."""
         valid = np.arange(codes.code.size) if codes.valid is None else np.flatnonzero(codes.valid)
-        buckets = bucket_ids(self.keys.coder, codes, self._buckets)[valid]
+        buckets = bucket_ids(self.keys.coder, codes, len(self._bucket_pages))[valid]
         ranges = []
         pages_per_tuple = np.zeros(codes.code.size, dtype=np.int64)
         for bucket in np.unique(buckets):
@@ -143,9 +197,9 @@ class LookupPhase(Part):
                 ranges.append((asking, low + first_page, count))
                 pages_per_tuple[asking] += count
         tuples = max(1, int(np.searchsorted(np.cumsum(pages_per_tuple), self.memory.max_accesses, side="right")))
-        parts = [_expand(asking, low, np.where(asking < tuples, count, 0)) for asking, low, count in ranges]
-        asked = np.concatenate([np.empty(0, dtype=np.int64), *(part.tuples for part in parts)])
-        pages = np.concatenate([np.empty(0, dtype=np.int64), *(part.pages for part in parts)])
+        ranges = [(asking, low, np.where(asking < tuples, count, 0)) for asking, low, count in ranges]
+        asked = np.concatenate([_NONE, *(np.repeat(asking, count) for asking, _, count in ranges)])
+        pages = np.concatenate([_NONE, *(rows_of_ranges(low, count) for _, low, count in ranges)])
         order = np.argsort(asked, kind="stable")
         return Accesses(asked[order], pages[order]), tuples
 
@@ -168,24 +222,16 @@ class LookupPhase(Part):
         accesses: Accesses,
         end: int,
         found_rows: Callable[[_Int64s, pa.RecordBatch], None] | None,
-    ) -> Iterator["_Found"]:
+    ) -> Iterator[_Found]:
         distinct, which = np.unique(accesses.pages, return_inverse=True)
         first_asked = np.argsort(np.unique(which, return_index=True)[1])
-        pages: dict[int, PooledPage] = dict(
-            zip(first_asked.tolist(), self.pool.get(distinct[first_asked].tolist()), strict=True)
-        )
+        pages = dict(zip(first_asked.tolist(), self.pool.get(distinct[first_asked].tolist()), strict=True))
         in_order = [pages[position] for position in range(distinct.size)]
         bounds = np.concatenate([[0], np.cumsum([page.codes.size for page in in_order])])
         lows = np.empty(accesses.pages.size, dtype=np.int64)
         highs = np.empty_like(lows)
-        search_pages(
-            np.concatenate([page.codes for page in in_order]),
-            bounds[which],
-            bounds[which + 1],
-            codes[accesses.tuples],
-            lows,
-            highs,
-        )
+        all_codes = np.concatenate([page.codes for page in in_order])
+        search_pages(all_codes, bounds[which], bounds[which + 1], codes[accesses.tuples], lows, highs)
         master_bytes = self._row_bytes(in_order)
         stream_bytes = row_bits(chunk) // 8
         at = offset = 0
@@ -199,10 +245,11 @@ class LookupPhase(Part):
             for portion in byte_portions(pair_bytes, self.memory.max_batch_bytes):
                 master = _gather(in_order, page_of_pair[portion], row_of_pair[portion])
                 asking = tuples[portion]
-                keep = keys_are_valid(master, self._spec.master_keys, pa.array(np.arange(asking.size)))
+                every = pa.array(np.arange(asking.size))
+                keep = keys_are_valid(master, self._spec.master_keys, every)
                 if found_rows is not None:
                     found_rows(asking[keep], master.filter(pa.array(keep)))
-                keep &= self._is_match(chunk, asking, master)
+                keep &= self.filter.matches(master, every, partial(_take_column, chunk, pa.array(asking)))
                 if not keep.all():
                     asking, master = asking[keep], master.filter(pa.array(keep))
                 yield _Found(asking, master, int(tuples[portion.stop]) if portion.stop < filled else following)
@@ -212,10 +259,6 @@ class LookupPhase(Part):
         if self._fixed_row_bits is None:
             return np.concatenate([row_bits(page.rows) // 8 for page in pages])
         return np.full(sum(page.codes.size for page in pages), self._fixed_row_bits // 8)
-
-    def _is_match(self, chunk: pa.RecordBatch, tuples: _Int64s, master: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        asking, rows = pa.array(tuples), pa.array(np.arange(tuples.size))
-        return self.filter.matches(master, rows, lambda name: chunk.column(name).take(asking))
 
     def _results(
         self, chunk: pa.RecordBatch, found: _Found, matched: npt.NDArray[np.bool_], answered: int

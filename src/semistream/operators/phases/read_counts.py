@@ -3,8 +3,9 @@
 from typing import Protocol
 
 from semistream.core.metrics import Metrics
+from semistream.storage import ReadPosition
 
-__all__ = ["ReadCounts"]
+__all__ = ["PageReads", "ReadCounts"]
 
 
 class _CountsReads(Protocol):
@@ -18,6 +19,12 @@ class _CountsReads(Protocol):
     def seeks(self) -> int: ...
 
 
+class PageReads(ReadPosition):
+    """Counts the pages and bytes that one reader reads, and how."""
+
+    pages_read = bytes_read = 0
+
+
 class ReadCounts:
     """Adds what one reader counts to what the readers before it did."""
 
@@ -26,7 +33,6 @@ class ReadCounts:
         self._before = metrics.pages_read, metrics.bytes_read, metrics.reads, metrics.seeks
 
     def update(self, reader: _CountsReads) -> None:
-        """Bring the metrics up to date."""
         pages, nbytes, reads, seeks = self._before
         self._metrics.pages_read = pages + reader.pages_read
         self._metrics.bytes_read = nbytes + reader.bytes_read

@@ -7,16 +7,32 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.core.budget import require_at_least
 from semistream.kernels.keys.key_codes import NULL_CODE, KeyCodes, bucket_ids
 from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges, search_pages, search_words
+from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.join import JoinInputs, Part
-from semistream.operators.phases.read_counts import ReadCounts
+from semistream.operators.phases.read_counts import PageReads, ReadCounts
 from semistream.operators.window.matching import EqualityMatching, keys_are_valid, require_key_join
 from semistream.state.results import byte_portions
-from semistream.storage import PageReader, ReadPosition
+from semistream.storage import Io, PageReader
 from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
 
-__all__ = ["Found", "SweepPhase"]
+__all__ = ["Found", "SweepMemory", "SweepPhase"]
+
+# How the budget is shared out.
+_STREAM_BUFFER_SHARE = 1 / 32
+_DISK_SHARE = 1 / 16
+_FOUND_SHARE = 1 / 40
+_COPIES_OF_FOUND = 3  # in portions, in one piece, and as a block for the results
+_WINDOW_SHARE = 1 / 12
+_TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
+_RESULTS_SHARE = 0.1
+_FILE_BYTES = 50  # of a window: a tuple may ask for a page of every file
+_LEAST_STREAM_BUFFER_BYTES = 16 << 10
+_LEAST_WINDOW_BYTES = 16 << 10
+_MOST_DISK_BYTES = 4 << 20
+_MOST_W = 1 << 17
 
 _ALIGNMENT = 8
 _PAIR_BYTES = 12
@@ -26,34 +42,64 @@ _Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class SweepMemory:
+    """Bytes of each part."""
+
+    disk_bytes: int  # for pages searched together
+    found_bytes: int  # for rows that go out together
+    window_bytes: int
+    stream_buffer_bytes: int
+    cache_bytes: int  # with all that it takes beside its blocks
+    most_w: int  # tuples of a window
+
+    @staticmethod
+    def of(
+        budget_bytes: int,
+        what: str,
+        *,
+        index_bytes: int,
+        least_disk_bytes: int,
+        results_bytes: int,
+        files_per_bucket: int,
+        cache_share: float,
+        w: int | None,
+    ) -> "SweepMemory":
+        """Share out a budget; raise `BudgetTooSmall`, naming the least that would do."""
+        fixed = index_bytes + results_bytes + SweepPhase.bytes_beside(budget_bytes)
+        least_found_bytes = (1 + _COPIES_OF_FOUND) * least_disk_bytes
+        least_parts = least_found_bytes + _LEAST_WINDOW_BYTES + _LEAST_STREAM_BUFFER_BYTES + HotRows.least_bytes()
+        # The results take a share of the budget too, so that a larger budget has to be larger still.
+        least = (fixed + least_parts - _RESULTS_SHARE * budget_bytes) / (1 - _RESULTS_SHARE)
+        require_at_least(budget_bytes, max(fixed + least_parts, int(least) + 1), what)
+        spare = budget_bytes - fixed - least_parts
+        disk_bytes = least_disk_bytes + min(int(spare * _DISK_SHARE), _MOST_DISK_BYTES)
+        found_bytes = least_disk_bytes + min(int(spare * _FOUND_SHARE), _MOST_DISK_BYTES)
+        window_bytes = _LEAST_WINDOW_BYTES + int(spare * _WINDOW_SHARE)
+        buffer_bytes = _LEAST_STREAM_BUFFER_BYTES + int(spare * _STREAM_BUFFER_SHARE)
+        left = budget_bytes - fixed - disk_bytes - _COPIES_OF_FOUND * found_bytes - window_bytes - buffer_bytes
+        tuple_bytes = _TUPLE_BYTES + _FILE_BYTES * files_per_bucket
+        most_w = max(1, min(w or _MOST_W, window_bytes // tuple_bytes))
+        return SweepMemory(disk_bytes, found_bytes, window_bytes, buffer_bytes, int(left * cache_share), most_w)
+
+    @property
+    def rows_found_bytes(self) -> int:
+        """What the rows that go out together take at most, with all their copies."""
+        return _COPIES_OF_FOUND * self.found_bytes
+
+
+@dataclass(frozen=True)
 class Found:
-    """Master rows that a sweep has found, and of which key each is.
+    """Master rows that a sweep has found, and of which key each is."""
 
-    Attributes
-    ----------
-    keys
-        Positions among the keys that were looked up, ascending.
-    rows
-        A row for each.
-    is_last
-        Whether nothing more will be found.
-    """
-
-    keys: _Int64s
-    rows: pa.RecordBatch
-    is_last: bool
+    keys: _Int64s  # positions among the keys that were looked up, ascending
+    rows: pa.RecordBatch  # one for each
+    is_last: bool  # whether nothing more will be found
 
 
 class SweepPhase(Part):
-    """Looks up many keys at once in a clustered table.
+    """Looks up many keys at once in a clustered table, and returns these columns of their rows."""
 
-    Parameters
-    ----------
-    columns
-        The master columns that are wanted of rows found.
-    """
-
-    def __init__(self, inputs: JoinInputs, columns: list[str], io: str) -> None:
+    def __init__(self, inputs: JoinInputs, columns: list[str], io: Io) -> None:
         table, spec = inputs.table, inputs.spec
         require_key_join(inputs.name, table, spec)
         self._master_keys = spec.master_keys
@@ -65,21 +111,10 @@ class SweepPhase(Part):
         inputs.opened.callback(self._reader.close)
         self._shape = PageShape(table.schema, columns)
         self._key_shape = PageShape(table.schema, table.key)
-        self._position = ReadPosition(self._pages)
+        self._read_pages = PageReads(self._pages)
         self._reads = ReadCounts(inputs.metrics)
-        self.pages_read = self.bytes_read = 0
         self._buffer = np.empty(0, dtype=np.uint8)
         self._found_bytes = 0
-
-    @property
-    def reads(self) -> int:
-        """Runs of pages that were read in one go."""
-        return self._position.reads
-
-    @property
-    def seeks(self) -> int:
-        """Reads that did not begin where the one before ended."""
-        return self._position.seeks
 
     @property
     def index_bytes(self) -> int:
@@ -128,7 +163,7 @@ class SweepPhase(Part):
                     parts, held_bytes = [], 0
                 parts.append(found)
                 held_bytes += found[1].nbytes
-        self._reads.update(self)
+        self._reads.update(self._read_pages)
         yield self._collected(parts, is_last=True)
 
     def _collected(self, parts: list[tuple[_Int64s, pa.RecordBatch]], *, is_last: bool) -> Found:
@@ -171,9 +206,9 @@ class SweepPhase(Part):
     def _read(self, pages: _Int64s) -> RawPages:
         """Read pages into the disk buffer, neighbours in one go."""
         starts = self._reader.read_scattered(pages, self._buffer)
-        self._position.read_all(pages)
-        self.pages_read += pages.size
-        self.bytes_read += int(self._pages.length[pages].sum())
+        self._read_pages.read_all(pages)
+        self._read_pages.pages_read += pages.size
+        self._read_pages.bytes_read += int(self._pages.length[pages].sum())
         return self._shape.pages(self._buffer, starts)
 
     def _search(
@@ -182,9 +217,7 @@ class SweepPhase(Part):
         """Yield rows of ``raw`` with the keys that ask for their pages, in portions, and the key of each."""
         rows_of = self._pages.rows[pages].astype(np.int64)
         bounds = np.concatenate([[0], np.cumsum(rows_of)])
-        lows = np.empty(keys.size, dtype=np.int64)
-        highs = np.empty_like(lows)
-        self._find(raw, rows_of, bounds, page_of, codes[keys], lows, highs)
+        lows, highs = self._find(raw, rows_of, bounds, page_of, codes[keys])
         at = offset = 0
         while at < lows.size:
             at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)
@@ -209,22 +242,16 @@ class SweepPhase(Part):
         return keys[keep], rows.filter(pa.array(keep))
 
     def _find(
-        self,
-        raw: RawPages,
-        rows_of: _Int64s,
-        bounds: _Int64s,
-        page_of: _Int64s,
-        wanted: _Int64s,
-        lows: _Int64s,
-        highs: _Int64s,
-    ) -> None:
-        """Find keys in their pages: rows ``lows`` to ``highs`` of all pages one after the other."""
+        self, raw: RawPages, rows_of: _Int64s, bounds: _Int64s, page_of: _Int64s, wanted: _Int64s
+    ) -> tuple[_Int64s, _Int64s]:
+        """Find keys in their pages: return the first row of each and that behind its last, counted over all pages."""
+        lows, highs = np.empty_like(wanted), np.empty_like(wanted)
         column = self._key_shape.columns[0]
         begins = np.ascontiguousarray(raw.buffers[:, column.first_buffer + 1])
         has_nulls = raw.buffers[:, column.first_buffer].any()
         if self.matching.coder.exact and column.field.type.bit_width == 64 and not has_nulls:
             search_words(begins, rows_of, bounds, page_of, wanted, lows, highs)
-            return
+            return lows, highs
         key_pages = RawPages(self._key_shape, raw.raw, raw.starts)
         first = 0
         while first < rows_of.size:
@@ -233,18 +260,12 @@ class SweepPhase(Part):
             stop = min(max(stop, first + 1), rows_of.size)
             codes = self._page_codes(key_pages, first, stop, rows_of, bounds)
             asking = slice(*np.searchsorted(page_of, (first, stop)).tolist())
-            page = page_of[asking]
-            search_pages(
-                codes,
-                bounds[page] - bounds[first],
-                bounds[page + 1] - bounds[first],
-                wanted[asking],
-                lows[asking],
-                highs[asking],
-            )
+            begin, end = bounds[page_of[asking]] - bounds[first], bounds[page_of[asking] + 1] - bounds[first]
+            search_pages(codes, begin, end, wanted[asking], lows[asking], highs[asking])
             lows[asking] += bounds[first]
             highs[asking] += bounds[first]
             first = stop
+        return lows, highs
 
     def _page_codes(self, pages: RawPages, first: int, stop: int, rows_of: _Int64s, bounds: _Int64s) -> _Int64s:
         """Return the key codes of all rows of some pages."""
