@@ -29,18 +29,7 @@ __all__ = ["StepOperator"]
 
 
 class StepOperator:
-    """A join as a step machine: `semistream.core.contract.Operator`, whatever the algorithm.
-
-    Parameters
-    ----------
-    make
-        Makes the algorithm for a version of the table.
-
-    Attributes
-    ----------
-    join
-        The algorithm, with its parts.
-    """
+    """A join as a step machine: `semistream.core.contract.Operator`, whatever the algorithm."""
 
     def __init__(
         self,
@@ -48,7 +37,7 @@ class StepOperator:
         table: MasterTable,
         spec: JoinSpec,
         budget_bytes: int,
-        make: Callable[[JoinInputs], Join],
+        make: Callable[[JoinInputs], Join],  # the algorithm for a version of the table
     ) -> None:
         self.name = name
         self.spec = spec
@@ -56,10 +45,7 @@ class StepOperator:
         self.metrics = Metrics()
         self._make = make
         self._next_table: MasterTable | None = None
-        self._draining = False
-        self._unread: str | None = None
-        self._failed = False
-        self._closed = False
+        self._draining = self._has_unread = self._failed = self._closed = False
         self._open(table)
 
     def _open(self, table: MasterTable) -> None:
@@ -81,7 +67,6 @@ class StepOperator:
 
     @property
     def steps_per_cycle(self) -> int | None:
-        """How many steps bring all of R by; None where every step answers all the tuples that it reads."""
         return self.join.steps_per_cycle
 
     # --- the stream -------------------------------------------------------------------------------------------------
@@ -103,7 +88,7 @@ class StepOperator:
         if self.join.shedding is not None:
             # A stream that has ended, or waits for the next version, sends nothing that needs the room.
             self.join.shedding.relieve(may_shed=not self._draining and self._next_table is None)
-        self._unread = "step"
+        self._has_unread = True
         return self._tracked(self.join.step())
 
     def _tracked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -118,7 +103,7 @@ class StepOperator:
             self._failed = True
             raise
         self.metrics.steps += 1
-        self._unread = None
+        self._has_unread = False
         self._move_if_idle()
 
     def drain(self) -> Iterator[pa.RecordBatch]:
@@ -166,8 +151,6 @@ class StepOperator:
             raise InvalidArgument(f"{self.name} cannot be retuned while it runs: use meshjoin, or make a new operator")
         retune(**settings)
 
-    # --- memory -----------------------------------------------------------------------------------------------------
-
     def memory(self) -> MemoryReport:
         components: Counter[str] = Counter()
         for part in self.join.parts.values():
@@ -190,12 +173,8 @@ class StepOperator:
         """Return the state with which another operator takes the same decisions, cache and all.
 
         A cache that processes share is left out. Arrays are views of this operator's memory: use them before the next
-        step.
-
-        Raises
-        ------
-        OperatorMisuse
-            When a part of the state lies in files: tuples that were shed, or results that wait for their turn.
+        step. Where a part of the state lies in files, tuples that were shed or results that wait for their turn,
+        `OperatorMisuse` is raised.
         """
         self._require_ready("exact_state")
         return self._state(exact=True)
@@ -259,9 +238,9 @@ class StepOperator:
             raise OperatorMisuse(f"{call}() on a closed operator: make a new one")
         if self._failed:
             raise OperatorMisuse(f"{call}() on an operator that failed: restore its last snapshot into a new one")
-        if self._unread is not None:
+        if self._has_unread:
             raise OperatorMisuse(
-                f"{call}() before the results of the last {self._unread}() were read to their end: exhaust the iterator"
+                f"{call}() before the results of the last step() were read to their end: exhaust the iterator"
             )
 
     def _require_unused(self, call: str) -> None:

@@ -54,13 +54,9 @@ class StreamInput(Protocol):
     """Where offered tuples go: a stream buffer, with or without a window behind it."""
 
     @property
-    def pending(self) -> int:
-        """Tuples that came in and are not answered."""
-
+    def pending(self) -> int: ...  # tuples that came in and are not answered
     @property
-    def buffered(self) -> int:
-        """Those of them that the loop has not read yet."""
-
+    def buffered(self) -> int: ...  # those of them that the loop has not read yet
     def accept(self, batch: pa.RecordBatch) -> int:
         """Take rows from the front of ``batch`` and return how many."""
 
@@ -69,31 +65,21 @@ class Relief(Protocol):
     """Sheds load before a step, and brings back what was shed."""
 
     @property
-    def pending(self) -> int:
-        """Tuples that were shed and wait to be joined."""
-
+    def pending(self) -> int: ...  # tuples that were shed and wait to be joined
     def relieve(self, *, may_shed: bool) -> None:
         """Shed or reload; when it raises, nothing is lost, and the call can be repeated."""
 
 
 @dataclass(frozen=True)
 class JoinInputs:
-    """What the driver gives an algorithm to be made of.
-
-    Attributes
-    ----------
-    metrics
-        Of the operator, over all versions of the table that it joins with.
-    opened
-        Closes what is registered with it when the algorithm cannot be made.
-    """
+    """What the driver gives an algorithm to be made of."""
 
     name: str
     table: MasterTable
     spec: JoinSpec
     budget_bytes: int
-    metrics: Metrics
-    opened: ExitStack
+    metrics: Metrics  # of the operator, over all versions of the table that it joins with
+    opened: ExitStack  # closes what is registered with it when the algorithm cannot be made
 
     def open_reader(self, io: Io, access: Access) -> PageReader:
         """Return a reader of the columns that the join needs."""
@@ -110,20 +96,11 @@ class Join(ABC):
 
     A part that asks its join back holds a `weakref.proxy` of it: without a cycle of references the memory comes free at
     once when the operator moves on or goes.
-
-    Attributes
-    ----------
-    parts
-        By the name of their state, in the order in which they take it over.
-    stream
-        The part that takes offered tuples.
-    shedding
-        The part that sheds load before a step; None where nothing is shed.
     """
 
-    parts: dict[str, Part]
-    stream: StreamInput
-    shedding: Relief | None = None
+    parts: dict[str, Part]  # by the name of their state, in the order in which they take it over
+    stream: StreamInput  # the part that takes offered tuples
+    shedding: Relief | None = None  # the part that sheds load before a step; None where nothing is shed
 
     @abstractmethod
     def step(self) -> Iterator[pa.RecordBatch]:

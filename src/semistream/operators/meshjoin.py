@@ -225,38 +225,27 @@ class Meshjoin(Join):
                 f"memory={memory_bytes} is above the budget of {self._budget_bytes} bytes: "
                 "make the operator with more memory="
             )
-        before = self._plan, self._tuning.retuned, self._w
-        target_before = self.memory_target_bytes
-        self._adopt(self._tuning.retuned.updated(b=b, w=w, memory_bytes=memory_bytes))
-        if self.memory_target_bytes < target_before:
-            self._delivery.resize(self.memory_target_bytes)
-        try:
-            self._follow_plan()
-        except InvalidArgument:
-            self._plan, self._tuning.retuned, self._w = before
-            raise
-        finally:
-            self._delivery.resize(self.memory_target_bytes)
+        retuned = self._tuning.retuned
+        self.follow(_Retuned(b=b or retuned.b, w=w or retuned.w, memory_bytes=memory_bytes or retuned.memory_bytes))
 
-    def _adopt(self, retuned: "_Retuned") -> None:
-        """Plan with these settings, or raise and change nothing."""
+    def follow(self, retuned: "_Retuned") -> None:
+        """Go on with these settings, or raise and change nothing."""
+        before = self._plan, self._tuning.retuned, self._w
         memory_bytes = retuned.memory_in(self._budget_bytes)
         results_bytes = self._delivery.reserved_bytes_in
         other_bytes = self._planner.other_bytes - results_bytes(self._budget_bytes) + results_bytes(memory_bytes)
         planner = replace(self._planner, budget_bytes=memory_bytes, other_bytes=other_bytes)
         self._plan = planner.plan(retuned.b or self.b)
-        self._w = retuned.w or self._w
-        self._tuning.retuned = retuned
-
-    def _follow_plan(self) -> None:
-        spare_bytes = self._budget_bytes - self.memory_target_bytes
-        self.scan.follow(self._plan, self._most_tuples, spare_bytes=spare_bytes)
-
-    def take_over(self, retuned: "_Retuned") -> None:
-        """Begin with the settings of a snapshot."""
-        self._adopt(retuned)
-        self._follow_plan()
-        self._delivery.resize(self.memory_target_bytes)
+        if memory_bytes < self.memory_target_bytes:
+            self._delivery.resize(memory_bytes)
+        self._tuning.retuned, self._w = retuned, retuned.w or self._w
+        try:
+            self.scan.follow(self._plan, self._most_tuples, spare_bytes=self._budget_bytes - memory_bytes)
+        except InvalidArgument:
+            self._plan, self._tuning.retuned, self._w = before
+            raise
+        finally:
+            self._delivery.resize(self.memory_target_bytes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,9 +255,6 @@ class _Retuned:
     b: int | None = None
     w: int | None = None
     memory_bytes: int | None = None
-
-    def updated(self, *, b: int | None, w: int | None, memory_bytes: int | None) -> "_Retuned":
-        return _Retuned(b=b or self.b, w=w or self.w, memory_bytes=memory_bytes or self.memory_bytes)
 
     def memory_in(self, budget_bytes: int) -> int:
         return min(self.memory_bytes or budget_bytes, budget_bytes)
@@ -285,4 +271,4 @@ class _Tuning(Part):
         return SavedState(asdict(self.retuned))
 
     def set_state(self, saved: SavedState) -> None:
-        self._join.take_over(_Retuned(**saved.header))
+        self._join.follow(_Retuned(**saved.header))

@@ -20,34 +20,20 @@ _MakeJoin = TypeVar("_MakeJoin", bound=Callable[..., Join])
 
 
 class Algorithm(NamedTuple):
-    """How to make a join, its settings, and what it can do.
-
-    Attributes
-    ----------
-    join
-        Makes the algorithm from `JoinInputs` and its settings.
-    layouts
-        The table layouts it works on.
-    has_window
-        Whether stream tuples wait in a window, which only holds types of fixed width, text and binary values.
-    takes_conditions
-        Whether it joins on a condition without any equality.
-    """
+    """How to make a join, its settings, and what it can do."""
 
     name: str
     join: Callable[[JoinInputs, Any], Join]
     config: Callable[..., object]
-    layouts: tuple[str, ...]
-    has_window: bool
-    takes_conditions: bool
+    layouts: tuple[str, ...]  # of tables that it works on
+    has_window: bool  # stream tuples wait in a window, which only holds types of fixed width, text and binary values
+    takes_conditions: bool  # it joins on a condition without any equality
 
     @property
     def option_names(self) -> list[str]:
-        """The settings that it has, by name."""
         return sorted(signature(self.config).parameters)
 
     def make(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, options: dict[str, Any]) -> StepOperator:
-        """Return an operator with these settings."""
         known = self.option_names
         for option in options:
             if option not in known:
@@ -106,12 +92,10 @@ def register(
 
 
 def algorithm_names() -> list[str]:
-    """Return the names of all algorithms."""
     return sorted(_REGISTRY)
 
 
 def algorithm(name: str) -> Algorithm:
-    """Return the algorithm of this name."""
     if name not in _REGISTRY:
         raise InvalidArgument(f"algorithm {name!r} is unknown: use one of {', '.join(map(repr, algorithm_names()))}")
     return _REGISTRY[name]
