@@ -44,9 +44,9 @@ def test_rows_leave_in_order_and_bytes_stay_within_capacity(
         taken = buffer.accept(_batch(rows))
         waiting += rows[:taken]
         assert 0 <= taken <= len(rows)
-        assert taken or not rows or buffer.num_rows  # an empty buffer takes something
+        assert taken or not rows or buffer.pending  # an empty buffer takes something
         assert buffer.nbytes <= capacity
-        assert buffer.num_rows == len(waiting)
+        assert buffer.pending == len(waiting)
         peeked = buffer.peek(consumed)
         if consumed == 0 or not waiting:
             assert peeked is None
@@ -58,19 +58,21 @@ def test_rows_leave_in_order_and_bytes_stay_within_capacity(
         assert peeked.number.tolist() == list(range(read, read + len(peeked)))
         valid = [row["k"] is not None for row in waiting[:consumed]]
         assert all(valid) if peeked.valid is None else peeked.valid.tolist() == valid
-        assert buffer.num_rows == len(waiting)
+        assert buffer.pending == len(waiting)
         buffer.consume(batch.num_rows)
         read += batch.num_rows
         waiting = waiting[consumed:]
-    rest = buffer.peek(buffer.num_rows)
+    rest = buffer.peek(buffer.pending)
     assert ([] if rest is None else rest.batch.to_pylist()) == waiting
-    buffer.consume(buffer.num_rows)
-    assert (buffer.nbytes, buffer.num_rows) == (0, 0)
+    buffer.consume(buffer.pending)
+    assert (buffer.nbytes, buffer.pending) == (0, 0)
 
 
 def _restored(buffer: StreamBuffer) -> StreamBuffer:
     restored = StreamBuffer(buffer.capacity_bytes, _codes)
-    restored.set_state(unpack_state(pack_state(buffer.state(exact=True))))
+    saved = buffer.state(exact=True)
+    saved.exact = True  # as the driver says of the state that this one is a part of
+    restored.set_state(unpack_state(pack_state(saved)))
     return restored
 
 
@@ -90,8 +92,8 @@ def test_a_buffer_that_was_restored_goes_on_as_the_saved_one_would(
         taken = [buffer.accept(_batch(rows), numbers) for buffer in {original: 0, restored: 0}]
         for buffer in {original: 0, restored: 0}:
             if removes:
-                buffer.remove(np.arange(0, buffer.num_rows, 3))
-            buffer.consume(min(consumed, buffer.num_rows))
+                buffer.remove(np.arange(0, buffer.pending, 3))
+            buffer.consume(min(consumed, buffer.pending))
         assert len(set(taken)) == 1
         left, again = original.peek(1000), restored.peek(1000)
         assert (left is None) == (again is None)
@@ -99,7 +101,7 @@ def test_a_buffer_that_was_restored_goes_on_as_the_saved_one_would(
             assert again.batch.equals(left.batch)
             assert again.number.tolist() == left.number.tolist()
             assert again.code.tolist() == left.code.tolist()
-        for name in ("nbytes", "num_rows", "next_number", "oldest_number"):
+        for name in ("nbytes", "pending", "next_number", "oldest_number"):
             assert getattr(restored, name) == getattr(original, name), name
         if restores:
             original, restored = restored, _restored(restored)
@@ -167,7 +169,7 @@ def test_a_tuple_larger_than_the_whole_buffer_is_an_error_with_the_remedy() -> N
     buffer = StreamBuffer(2000, _codes)
     with pytest.raises(TupleTooLarge, match=r"a stream tuple of \d+ bytes does not fit .* 2000 bytes: raise memory=$"):
         buffer.accept(_numbered(0, 1, 5000))
-    assert (buffer.nbytes, buffer.num_rows) == (0, 0)
+    assert (buffer.nbytes, buffer.pending) == (0, 0)
 
 
 def test_a_large_tuple_waits_outside_while_the_buffer_is_not_empty() -> None:
@@ -191,7 +193,7 @@ def test_an_empty_buffer_has_nothing_to_peek() -> None:
     assert buffer.peek(5) is None
     assert buffer.accept(_batch([])) == 0
     buffer.consume(0)
-    assert np.array_equal([buffer.nbytes, buffer.num_rows], [0, 0])
+    assert np.array_equal([buffer.nbytes, buffer.pending], [0, 0])
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 30), st.data())
@@ -213,7 +215,7 @@ def test_tuples_are_removed_at_any_position(sizes: list[int], consumed: int, dat
     buffer.remove(positions)
     waiting = [number for at, number in enumerate(waiting) if at not in set(chosen)]
     assert buffer.nbytes <= before
-    assert buffer.num_rows == len(waiting)
+    assert buffer.pending == len(waiting)
     assert buffer.oldest_number == (waiting[0] if waiting else buffer.next_number)
     rest = buffer.peek(1000)
     assert ([] if rest is None else rest.number.tolist()) == waiting

@@ -25,13 +25,7 @@ _LARGEST_PORTION = 32_768
 
 
 class Admission(Part):
-    """The way from the stream buffer into the window of a join.
-
-    Parameters
-    ----------
-    front_stage
-        Answers tuples before they enter; None for a join without a cache.
-    """
+    """The way from the stream buffer into the window of a join."""
 
     def __init__(
         self,
@@ -39,7 +33,7 @@ class Admission(Part):
         codes: WindowCodes,
         delivery: Delivery,
         metrics: Metrics,
-        front_stage: FrontStage | None = None,
+        front_stage: FrontStage | None = None,  # answers tuples before they enter
     ) -> None:
         self._stream = stream
         self._codes = codes

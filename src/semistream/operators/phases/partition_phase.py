@@ -6,6 +6,7 @@ One partition of a clustered table is read and joined with every tuple that wait
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -52,19 +53,10 @@ class PartitionCodes(EqualityMatching):
 
 
 class PartitionPhase(Part):
-    """Fixed partitions of R, read one at a time.
+    """Fixed partitions of R, read one at a time."""
 
-    Attributes
-    ----------
-    OCCUPANCY
-        How many tuples of a key wait on average, as a share of those that wait when its partition is read: they gather
-        evenly from one reading to the next.
-    codes
-        How the window keeps its tuples: under their partitions.
-    plan
-        How the budget is split.
-    """
-
+    # How many tuples of a key wait on average, as a share of those that wait when its partition is read: they gather
+    # evenly from one reading to the next.
     OCCUPANCY: ClassVar[float] = 0.5
 
     def __init__(
@@ -87,10 +79,9 @@ class PartitionPhase(Part):
         self._found_tuple = np.empty(delivery.pair_rows.size, dtype=np.int32)
         self._found_row = np.empty(delivery.pair_rows.size, dtype=np.int64)
         # A window by partition takes as much as one by key.
-        planner = MemoryPlanner.of(
-            inputs, self._reader, EqualityMatching(self._spec), delivery, shedding, cache_share=cache_share
-        )
-        self.plan = self.planner(planner, table.buckets, delivery).plan(b)
+        window_codes = EqualityMatching(self._spec)
+        scanning = MemoryPlanner.of(inputs, self._reader, window_codes, delivery, shedding, cache_share)
+        self.plan = self.planner(scanning, table.buckets, delivery).plan(b)
         self._partitions = Partitions(self._reader.pages, table.buckets, self.plan.b)
         self.codes = PartitionCodes(self._spec, table, self._partitions)
         self._disk_buffer = ReadAhead(self._reader, self.plan.read_bytes)
@@ -117,9 +108,8 @@ class PartitionPhase(Part):
         return int(delivery.pair_rows.size) * (4 + 8)
 
     def _oldest_partition(self, window: TupleWindow) -> int:
-        """Return the partition that the oldest tuple waits for."""
-        assert isinstance(window.codes, FifoMultimap)
-        return int(window.codes.codes_at(window.codes.oldest(1))[0])
+        codes = _multimap(window)
+        return int(codes.codes_at(codes.oldest(1))[0])
 
     def pick(self, window: TupleWindow) -> int:
         """Return the partition being read ahead if tuples still wait for it, else that of the picking tuple."""
@@ -130,21 +120,18 @@ class PartitionPhase(Part):
         return self._partition_near(window, place)
 
     def _partition_near(self, window: TupleWindow, from_oldest: int) -> int:
-        """Return the partition that a tuple near this place of the queue waits for, counted from the oldest.
-
-        The way to a place in the middle is long, so the tuples behind it serve for the next calls, until the queue has
-        moved on.
-        """
+        """Return the partition that a tuple near this place of the queue waits for, counted from the oldest."""
+        # The way to a place in the middle is long: the tuples behind it serve the next calls, until the queue moved on.
         if from_oldest == 0:
             self._picks.clear()
             return self._oldest_partition(window)
-        assert isinstance(window.codes, FifoMultimap)
+        codes = _multimap(window)
         if window.entered - self._picked_at > len(window) // _PICKS:
             self._picks.clear()
         while True:
             if not self._picks:
-                slots = window.codes.newest(len(window) - 1 - from_oldest, _PICKS)
-                self._picks.extend(window.codes.codes_at(slots).tolist())
+                slots = codes.newest(len(window) - 1 - from_oldest, _PICKS)
+                self._picks.extend(codes.codes_at(slots).tolist())
                 self._picked_at = window.entered
             partition = self._picks.popleft()
             if _waits(window, partition):  # others may have had it read since
@@ -185,13 +172,13 @@ class PartitionPhase(Part):
 
     def _tuples_of(self, window: TupleWindow, partition: int) -> Iterator[tuple[_Int32s, _Int64s]]:
         """Yield slots and keys of a partition's tuples in portions that are small enough to copy their keys."""
-        assert isinstance(window.codes, FifoMultimap)
-        rows, cursors = window.codes.probe(np.array([partition], dtype=np.int64))
+        waiting = _multimap(window)
+        rows, cursors = waiting.probe(np.array([partition], dtype=np.int64))
         pair_rows, pair_slots = self._delivery.pair_rows, self._delivery.pair_slots
         names = list(self._spec.stream_keys)
         at = 0
         while at < rows.size:
-            at, filled = window.codes.pairs(rows, cursors, at, pair_rows, pair_slots)
+            at, filled = waiting.pairs(rows, cursors, at, pair_rows, pair_slots)
             slots = pair_slots[:filled]
             for portion in self._delivery.portions(window.store, slots, 0, slots):
                 columns = [window.store.take_column(name, slots[portion]) for name in names]
@@ -207,18 +194,14 @@ class PartitionPhase(Part):
         at = offset = 0
         while at < lows.size:
             at, offset, filled = expand_ranges(lows, highs, at, offset, self._found_tuple, self._found_row)
-            found, rows = slots[self._found_tuple[:filled]], self._found_row[:filled]
-            for portion in self._delivery.portions(window.store, found, row_bytes, rows):
-                yield from self._join_pairs(window, run, rows[portion], found[portion])
-
-    def _join_pairs(
-        self, window: TupleWindow, run: pa.RecordBatch, rows: _Int64s, slots: _Int32s
-    ) -> Iterator[pa.RecordBatch]:
-        positions = pa.array(rows)
-        keep = keys_are_valid(run, self._spec.master_keys, positions)
-        if not self.filter.is_trivial:
-            keep &= self.filter.matches(run, positions, lambda name: window.store.take_column(name, slots))
-        yield from self._delivery.matched(window, slots[keep], run, rows[keep])
+            all_found, all_rows = slots[self._found_tuple[:filled]], self._found_row[:filled]
+            for portion in self._delivery.portions(window.store, all_found, row_bytes, all_rows):
+                found, rows = all_found[portion], all_rows[portion]
+                keep = keys_are_valid(run, self._spec.master_keys, pa.array(rows))
+                if not self.filter.is_trivial:
+                    column = partial(window.store.take_column, slots=found)
+                    keep &= self.filter.matches(run, pa.array(rows), column)
+                yield from self._delivery.matched(window, found[keep], run, rows[keep])
 
     def _collect(
         self, front_stage: FrontStage, collecting: Collecting, run: pa.RecordBatch, run_codes: _Int64s
@@ -234,12 +217,7 @@ class PartitionPhase(Part):
 
     def remove(self, window: TupleWindow, partition: int) -> Iterator[pa.RecordBatch]:
         """Let all tuples of the partition leave, matched or not, and begin to read the next if it is known."""
-        slots = window.remove(np.array([partition]))
-        unmatched = slots[~window.matched[slots]]
-        self._metrics.tuples_answered += slots.size
-        self._metrics.tuples_through_disk += slots.size
-        self._metrics.tuples_without_match += unmatched.size
-        yield from self._delivery.unmatched(window, unmatched)
+        yield from self._delivery.leave(window, window.remove(np.array([partition])), self._metrics)
         place = 0 if self._shedding is None else self._shedding.lookup_index_after(len(window))
         if len(window) and place is not None:
             self._begun = self._partition_near(window, place)
@@ -266,10 +244,13 @@ class PartitionPhase(Part):
         self._reader.close()
 
 
-def _waits(window: TupleWindow, partition: int) -> bool:
-    """Return whether any tuple waits for this partition."""
+def _multimap(window: TupleWindow) -> FifoMultimap:
     assert isinstance(window.codes, FifoMultimap)
-    return bool(window.codes.count(np.array([partition], dtype=np.int64))[0])
+    return window.codes
+
+
+def _waits(window: TupleWindow, partition: int) -> bool:
+    return bool(_multimap(window).count(np.array([partition], dtype=np.int64))[0])
 
 
 def _ranges(run_codes: _Int64s, codes: _Int64s) -> tuple[_Int64s, _Int64s]:

@@ -23,15 +23,9 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class Partitions:
-    """The partitions of all buckets, numbered through.
+    """The partitions of all buckets of a clustered table, numbered through.
 
-    Parameters
-    ----------
-    pages
-        Of a clustered table.
-    pages_per_partition
-        About how many pages a partition has; one that begins or ends inside a page has more, and so has one whose
-        only key fills more.
+    One that begins or ends inside a page has more than ``pages_per_partition``, and so has one of a key that fills more.
     """
 
     def __init__(self, pages: PageDirectory, buckets: int, pages_per_partition: int) -> None:

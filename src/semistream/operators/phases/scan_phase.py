@@ -6,8 +6,6 @@ b pages are read and joined with the window; a chunk of stream tuples leaves the
 from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.metrics import Metrics
@@ -22,8 +20,6 @@ from semistream.operators.window.stream_side import StreamSide
 from semistream.storage import PageReader, ReadAhead
 
 __all__ = ["ScanPhase"]
-
-_Int32s = npt.NDArray[np.int32]
 
 
 class ScanPhase(Part):
@@ -72,7 +68,6 @@ class ScanPhase(Part):
 
     @property
     def at_scan_start(self) -> bool:
-        """Whether the next page is the first of R."""
         return self.scanned_pages % self.num_pages == 0
 
     def begin_chunk(self, tuples: int) -> None:
@@ -88,10 +83,7 @@ class ScanPhase(Part):
         return run, count
 
     def _run_at(self, scanned_pages: int) -> tuple[int, int]:
-        """Return (page, count) of the read at this position of the scan.
-
-        The next chunk to complete has to complete exactly at the end of a read.
-        """
+        """Return (page, count) of the read at this position; the next chunk to complete does so at a read's end."""
         first = scanned_pages % self.num_pages
         count = self._pages.run_length(first, self._plan.b)
         start = self._chunks.first_start_after(scanned_pages - self.num_pages)
@@ -106,14 +98,11 @@ class ScanPhase(Part):
         row_bytes = self._delivery.row_bytes(run)
         for filled in self._matching.candidates(window.codes, run, pair_rows, pair_slots):
             for portion in self._delivery.portions(window.store, pair_slots[:filled], row_bytes, pair_rows[:filled]):
-                yield from self._join_pairs(run, pair_rows[portion], pair_slots[portion])
-
-    def _join_pairs(self, run: pa.RecordBatch, rows: _Int32s, slots: _Int32s) -> Iterator[pa.RecordBatch]:
-        window = self._stream.window
-        if not self._filter.is_trivial:
-            keep = self._filter.matches(run, pa.array(rows), partial(window.store.take_column, slots=slots))
-            rows, slots = rows[keep], slots[keep]
-        yield from self._delivery.matched(window, slots, run, rows)
+                rows, slots = pair_rows[portion], pair_slots[portion]
+                if not self._filter.is_trivial:
+                    keep = self._filter.matches(run, pa.array(rows), partial(window.store.take_column, slots=slots))
+                    rows, slots = rows[keep], slots[keep]
+                yield from self._delivery.matched(window, slots, run, rows)
 
     def advance(self, pages: int) -> Iterator[pa.RecordBatch]:
         """Move on behind pages that were joined, and let the chunks go that have met all of R."""
@@ -126,12 +115,7 @@ class ScanPhase(Part):
                 break
             assert self.scanned_pages - start == self.num_pages, "a chunk meets every page once (S3, section 3.1)"
             self._chunks.pop()
-            slots = window.expire(tuples)
-            unmatched = slots[~window.matched[slots]]
-            self._metrics.tuples_answered += tuples
-            self._metrics.tuples_through_disk += tuples
-            self._metrics.tuples_without_match += unmatched.size
-            yield from self._delivery.unmatched(window, unmatched)
+            yield from self._delivery.leave(window, window.expire(tuples), self._metrics)
 
     def follow(
         self,
@@ -168,7 +152,6 @@ class ScanPhase(Part):
 
     @property
     def is_within_plan(self) -> bool:
-        """Whether no more is held than the plan has."""
         return self._stream.is_within_share and self.extra_queue_bytes <= 0
 
     def shrink_to_plan(self) -> None:

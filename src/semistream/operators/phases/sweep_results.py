@@ -28,11 +28,6 @@ class SweepResults:
 
     The rows that a tuple matches are a range of numbers. Cached rows are numbered block by block, and rows found
     follow; so a tuple's rows need not be listed one by one, and mostly there is one row for every tuple.
-
-    Attributes
-    ----------
-    unmatched
-        Tuples of the window that matched nothing, after `end`.
     """
 
     def __init__(self, spec: JoinSpec, pair_filter: PairFilter, delivery: Delivery) -> None:
@@ -43,7 +38,7 @@ class SweepResults:
         self._max_bytes = delivery.max_bytes
         self._pair_tuple = delivery.pair_slots
         self._pair_row = np.empty(self._max_rows, dtype=np.int64)
-        self.unmatched = 0
+        self.unmatched = 0  # tuples of the window that matched nothing, after `end`
 
     def begin(
         self,

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import OperatorMisuse
+from semistream.core.metrics import Metrics
 from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
 from semistream.operators.join import Part
@@ -105,10 +106,14 @@ class Delivery(Part):
             batch = self._builder.joined(window.store, slots, run, rows)
             yield from self.deliver(batch, window.number[slots] if self.ordered else None)
 
-    def unmatched(self, window: TupleWindow, slots: _Int32s) -> Iterator[pa.RecordBatch]:
-        """Deliver what the join returns of tuples of the window that matched nothing."""
+    def leave(self, window: TupleWindow, slots: _Int32s, metrics: Metrics) -> Iterator[pa.RecordBatch]:
+        """Count tuples that left the window, and deliver what the join returns of those that matched nothing."""
+        unmatched = slots[~window.matched[slots]]
+        metrics.tuples_answered += slots.size
+        metrics.tuples_through_disk += slots.size
+        metrics.tuples_without_match += unmatched.size
         if self._how in ("left", "anti"):
-            yield from self._window_tuples(window, slots)
+            yield from self._window_tuples(window, unmatched)
 
     def outside(self, batch: pa.RecordBatch, numbers: _Int64s) -> Iterator[pa.RecordBatch]:
         """Deliver what the join returns of tuples that match nothing and never entered the window."""

@@ -36,16 +36,13 @@ class Arrivals:
         return self.code.size
 
     def slice(self, start: int, stop: int) -> "Arrivals":
-        """Return the tuples from ``start`` to ``stop``."""
         valid = None if self.valid is None else self.valid[start:stop]
         return Arrivals(self.batch.slice(start, stop - start), self.code[start:stop], valid, self.number[start:stop])
 
     def first(self, rows: int) -> "Arrivals":
-        """Return the first ``rows`` tuples."""
         return self.slice(0, min(rows, len(self)))
 
     def where(self, keep: npt.NDArray[np.bool_]) -> "Arrivals":
-        """Return the tuples for which ``keep`` holds."""
         if keep.all():
             return self
         valid = None if self.valid is None else self.valid[keep]
@@ -53,7 +50,6 @@ class Arrivals:
 
     @classmethod
     def concat(cls, parts: Sequence["Arrivals"]) -> "Arrivals":
-        """Return all tuples of all parts."""
         if len(parts) == 1:
             return parts[0]
         valid = None
@@ -102,7 +98,7 @@ class StreamBuffer(Part):
         self._schema = schema
         self._pieces: deque[_Piece] = deque()
         self.nbytes = 0
-        self.num_rows = 0
+        self.pending = 0
 
     @staticmethod
     def require_supported(schema: pa.Schema) -> None:
@@ -127,12 +123,8 @@ class StreamBuffer(Part):
         return int(capacity_bytes * (_PIECES - 1) / _PIECES / (tuple_bytes + _CODE_BYTES))
 
     @property
-    def pending(self) -> int:
-        return self.num_rows
-
-    @property
     def buffered(self) -> int:
-        return self.num_rows
+        return self.pending
 
     def accept(self, batch: pa.RecordBatch, numbers: _Int64s | None = None) -> int:
         """Copy tuples from the front of ``batch`` while they fit and return how many were taken.
@@ -141,9 +133,8 @@ class StreamBuffer(Part):
         """
         taken = 0
         while taken < batch.num_rows:
-            piece = self._fitting_piece(
-                batch.slice(taken), self.next_number + taken, None if numbers is None else numbers[taken:]
-            )
+            own_numbers = None if numbers is None else numbers[taken:]
+            piece = self._fitting_piece(batch.slice(taken), self.next_number + taken, own_numbers)
             if piece is None:
                 break
             self._append(piece)
@@ -155,7 +146,7 @@ class StreamBuffer(Part):
     def _append(self, piece: _Piece) -> None:
         self._pieces.append(piece)
         self.nbytes += piece.nbytes
-        self.num_rows += len(piece.tuples)
+        self.pending += piece.unread_rows
 
     def _fitting_piece(self, batch: pa.RecordBatch, first_number: int, numbers: _Int64s | None) -> _Piece | None:
         free = self.capacity_bytes - self.nbytes
@@ -201,17 +192,15 @@ class StreamBuffer(Part):
                 yield piece.unread.where(chosen)
 
     def remove(self, positions: _Int64s) -> None:
-        """Remove the tuples at these positions, ascending."""
         if positions.size == 0:
             return
         pieces = deque(self._chosen(positions))
         self._pieces.clear()
-        self.nbytes = self.num_rows = 0
+        self.nbytes = self.pending = 0
         while pieces:
             piece, chosen = pieces.popleft()  # so that its memory comes free before the next one is copied
             if not chosen.any():
                 self._append(piece)
-                self.num_rows -= piece.read_rows
             elif not chosen.all():
                 rest = piece.unread.where(~chosen)
                 message = rest.batch.serialize()
@@ -267,14 +256,12 @@ class StreamBuffer(Part):
                 raise too_small_for_snapshot(tuples.num_rows)
             number = numbers[start : start + batch.num_rows].copy()
             piece = self._piece(pa.ipc.read_record_batch(message, batch.schema), number, nbytes)
-            self._append(piece)
             piece.read_rows = rows
-            self.num_rows -= rows
+            self._append(piece)
             start += batch.num_rows
 
     def consume(self, count: int) -> None:
-        """Remove the ``count`` oldest rows."""
-        self.num_rows -= count
+        self.pending -= count
         while count:
             piece = self._pieces[0]
             rows = min(count, piece.unread_rows)

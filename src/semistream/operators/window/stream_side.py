@@ -71,8 +71,7 @@ class StreamSide(Part):
 
     @property
     def buffered(self) -> int:
-        """How many tuples wait in the stream buffer."""
-        return self.buffer.num_rows
+        return self.buffer.pending
 
     @property
     def tuples_in_window(self) -> int:
@@ -85,7 +84,6 @@ class StreamSide(Part):
 
     @property
     def free_tuples(self) -> int:
-        """How many tuples more the window can hold."""
         return self.capacity_tuples - self.tuples_in_window
 
     @property
@@ -94,8 +92,9 @@ class StreamSide(Part):
         return self._window is not None and bool(self.window.matched[self.window.codes.oldest(len(self.window))].any())
 
     def components(self) -> dict[str, int]:
-        hash_bytes, queue_bytes = (0, 0) if self._window is None else (self.window.hash_bytes, self.window.queue_bytes)
-        return {"stream buffer": self.buffer.nbytes, "H_S": hash_bytes, "queue": queue_bytes}
+        window = self._window
+        held = {"H_S": 0, "queue": 0} if window is None else {"H_S": window.hash_bytes, "queue": window.queue_bytes}
+        return {**self.buffer.components(), **held}
 
     @property
     def bytes_per_tuple(self) -> float:
@@ -178,10 +177,10 @@ class StreamSide(Part):
     @property
     def room_tuples(self) -> int:
         """About how many more tuples the stream buffer has room for, going by those that are there."""
-        if not self.buffer.num_rows:
+        if not self.buffer.pending:
             return self.buffer.capacity_bytes
         free_bytes = max(0, self.buffer.capacity_bytes - self.buffer.nbytes)
-        return free_bytes * self.buffer.num_rows // self.buffer.nbytes
+        return free_bytes * self.buffer.pending // self.buffer.nbytes
 
     # --- shapes -----------------------------------------------------------------------------------------------------
 
@@ -241,7 +240,7 @@ class StreamSide(Part):
         waiting_bytes = max(0, self.buffer.nbytes - buffer_bytes)
         if waiting_bytes > spare_bytes:
             raise InvalidArgument(
-                f"{self.buffer.num_rows} tuples wait in the stream buffer, more than {buffer_bytes} bytes hold: "
+                f"{self.buffer.pending} tuples wait in the stream buffer, more than {buffer_bytes} bytes hold: "
                 "step before"
             )
         if self._window is not None:
