@@ -93,6 +93,7 @@ class Chybridjoin(Join):
             shedding=shedding,
         )
         plan = self.disk.plan
+        self.b = plan.b
         self.stream = stream = StreamSide(
             spec, self.disk.codes, self._delivery.ordered, plan.stream_buffer_bytes, plan.window_bytes
         )
@@ -131,10 +132,6 @@ class Chybridjoin(Join):
         yield from self._delivery.release(self._oldest_pending)
 
     # --- the paper's parameters -------------------------------------------------------------------------------------
-
-    @property
-    def b(self) -> int:
-        return self.disk.plan.b
 
     @property
     def steps_per_cycle(self) -> int:

@@ -87,15 +87,7 @@ def recent_keys_for(budget_bytes: int) -> int:
 
 
 def cinlj_split(lookup: LookupMemory, what: str, cache_share: float, other_bytes: int) -> LookupSplit:
-    """Return how the budget is shared out, with ``other_bytes`` for results and recent keys.
-
-    Raises
-    ------
-    InvalidArgument
-        When the cache would take what pages need.
-    BudgetTooSmall
-        Naming the least that would do.
-    """
+    """Return how the budget is shared out, with ``other_bytes`` for results and recent keys."""
     pages_share = 1 - _STREAM_BUFFER_SHARE - cache_share
     if pages_share <= 0:
         raise InvalidArgument(

@@ -92,6 +92,7 @@ class Cmeshjoin(Join):
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         planner = MemoryPlanner.of(inputs, reader, self._keys, self._delivery, shedding, config.cache_share)
         self._plan = plan = planner.plan(config.b)
+        self.b = plan.b
         self.stream = stream = StreamSide(
             spec, self._keys, self._delivery.ordered, plan.stream_buffer_bytes, plan.window_bytes
         )
@@ -137,10 +138,6 @@ class Cmeshjoin(Join):
         yield from self._delivery.release(self._oldest_pending)
 
     # --- the paper's parameters -------------------------------------------------------------------------------------
-
-    @property
-    def b(self) -> int:
-        return self._plan.b
 
     @property
     def w(self) -> int:

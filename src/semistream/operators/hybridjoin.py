@@ -80,6 +80,7 @@ class Hybridjoin(Join):
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         self.disk = PartitionPhase(inputs, self._delivery, io=config.io, b=config.b, shedding=shedding)
         plan = self.disk.plan
+        self.b = plan.b
         self.stream = stream = StreamSide(
             spec, self.disk.codes, self._delivery.ordered, plan.stream_buffer_bytes, plan.window_bytes
         )
@@ -106,10 +107,6 @@ class Hybridjoin(Join):
         yield from self._delivery.release(self._oldest_pending)
 
     # --- the paper's parameters -------------------------------------------------------------------------------------
-
-    @property
-    def b(self) -> int:
-        return self.disk.plan.b
 
     @property
     def steps_per_cycle(self) -> int:

@@ -141,6 +141,7 @@ class ScanningSsbj(Join):
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         planner = MemoryPlanner.of(inputs, reader, self._keys, self._delivery, cache_share=Balance.first_cache_share())
         self.plan = planner.plan(config.b)
+        self.b = self.plan.b
         pool_bytes = self.plan.window_bytes + self.plan.cache_bytes
         self.stream = stream = StreamSide(
             spec,
@@ -203,10 +204,6 @@ class ScanningSsbj(Join):
             self.balance.move_memory()
 
     @property
-    def b(self) -> int:
-        return self.plan.b
-
-    @property
     def w(self) -> int:
         """Misses that enter H_S with the next chunk; 0 until the first tuples were measured."""
         return -(-self.balance.limit_tuples // self.plan.iterations_per_cycle)
@@ -228,6 +225,7 @@ class PartitionSsbj(Join):
             inputs, self._delivery, io=config.io, b=config.b, cache_share=Balance.first_cache_share()
         )
         self.plan = self.disk.plan
+        self.b = self.plan.b
         pool_bytes = self.plan.window_bytes + self.plan.cache_bytes
         self.stream = stream = StreamSide(
             spec,
@@ -274,10 +272,6 @@ class PartitionSsbj(Join):
             self.balance.plan_shares_once_a_turn()
             self.balance.move_memory()
         yield from self._delivery.release(self.stream.oldest_pending)
-
-    @property
-    def b(self) -> int:
-        return self.plan.b
 
     @property
     def steps_per_cycle(self) -> int:

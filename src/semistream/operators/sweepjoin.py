@@ -175,11 +175,9 @@ class Sweepjoin(Join):
 
     @property
     def w(self) -> int:
-        """Stream tuples of the next window."""
         return self._window_size.w
 
     def _offer_to_cache(self, distinct: _Int64s, found: Found) -> None:
-        """Let the cache take in the rows of keys that are frequent."""
         worth = self.cache.worth_caching(distinct)
         firsts, ends = np.searchsorted(found.keys, worth), np.searchsorted(found.keys, worth + 1)
         self.cache.offer(distinct[worth], firsts, ends - firsts, found.rows)

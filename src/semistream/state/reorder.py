@@ -74,7 +74,6 @@ class _Run:
         self._numbers = _numbers(page)
 
     def fill(self) -> None:
-        """Have rows in memory, if any are left."""
         if self._page is None and self._file is not None and self._pages:
             self._hold(next(self._file.batches(self._schema, self._pages[0][1])).slice(self._released))
 
@@ -203,7 +202,6 @@ class ReorderBuffer:
         return pa.Table.from_batches(batches, self._schema)
 
     def add_table(self, table: pa.Table) -> None:
-        """Take over the result of `to_table`."""
         for batch in table.to_batches(max_chunksize=self._max_rows):
             self.add(_numbers(batch), batch.select(range(len(self._schema) - 1)))
 

@@ -31,37 +31,10 @@ HEADER_BYTES = _HEADER.size
 class SpillFile:
     """Messages of a temporary file, appended at the end and read at their offsets.
 
-    Parameters
-    ----------
-    holds
-        What the messages are, for errors.
-    path
-        Where the first `append` makes the file. By default the file has no name: it lies in the system's folder for
-        temporary files and vanishes with the process, even if that is killed.
-    disk_option
-        The setting that chooses the disk, for errors.
-
-    Attributes
-    ----------
-    nbytes
-        Bytes on disk.
-
-    Raises
-    ------
-    DamagedSpool
-        If a message cannot be read, or is not the one that was written there.
-    SpoolWriteFailed
-        If the disk takes no more; the messages before are safe.
-
-    Examples
-    --------
-    >>> file, schema = SpillFile("results"), pa.schema([("k", pa.int64())])
-    >>> first = file.append(pa.record_batch({"k": [7, 8]}, schema=schema).serialize())
-    >>> second = file.append(pa.record_batch({"k": [9]}, schema=schema).serialize())
-    >>> message, end = file.read(second)
-    >>> end == file.nbytes, [batch.column("k").to_pylist() for batch in file.batches(schema)]
-    (True, [[7, 8], [9]])
-    >>> file.remove()
+    Without a ``path``, where the first `append` makes the file, it has no name: it lies in the system's folder for
+    temporary files and vanishes with the process, even if that is killed. ``holds`` says what the messages are, and
+    ``disk_option`` which setting chooses the disk, for errors. A message that cannot be read, or is not the one that was
+    written there, raises `DamagedSpool`, a disk that takes no more `SpoolWriteFailed`; the messages before are safe.
     """
 
     __slots__ = ("_disk_option", "_file", "_holds", "nbytes", "path")

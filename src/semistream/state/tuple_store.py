@@ -141,7 +141,6 @@ class TupleStore:
         return self._take(self.schema.get_field_index(name), slots)
 
     def take(self, slots: _Int32s) -> list[pa.Array]:
-        """Return the tuples in ``slots``, column by column."""
         return [self._take(index, slots) for index in range(len(self.schema))]
 
     def _take(self, index: int, slots: _Int32s) -> pa.Array:

@@ -82,7 +82,6 @@ class VarlenColumns:
 
     @property
     def free_bytes(self) -> int:
-        """The bytes that can be written now."""
         return self.ring_bytes - (self._tail - self._head)
 
     @property

@@ -59,7 +59,6 @@ class LookupMemory:
 
     @property
     def max_batch_bytes(self) -> int:
-        """How large a batch of results may be."""
         return batch_bytes_for(self.budget_bytes) // 2
 
     @property

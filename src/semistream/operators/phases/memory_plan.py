@@ -50,7 +50,6 @@ class PageSizes:
 
     @staticmethod
     def of(reader: PageReader) -> "PageSizes":
-        """Return the sizes of the pages that ``reader`` reads."""
         pages = reader.pages
         return PageSizes(
             pages_per_file=tuple(np.diff(pages.file_bounds).tolist()),

@@ -25,7 +25,7 @@ _Int64s = npt.NDArray[np.int64]
 class Partitions:
     """The partitions of all buckets of a clustered table, numbered through.
 
-    One that begins or ends inside a page has more than ``pages_per_partition``, and so has one of a key that fills more.
+    One that begins or ends inside a page has more than ``pages_per_partition``, and so has one of a key that fills it.
     """
 
     def __init__(self, pages: PageDirectory, buckets: int, pages_per_partition: int) -> None:

@@ -118,7 +118,6 @@ class SweepPhase(Part):
 
     @property
     def index_bytes(self) -> int:
-        """Where pages lie, and their first keys."""
         return self._pages.nbytes
 
     @property

@@ -58,7 +58,6 @@ class Delivery(Part):
         return building_bytes + (_reorder_bytes(budget_bytes) if self.ordered else 0)
 
     def resize(self, budget_bytes: int) -> None:
-        """Take the share of another budget."""
         if self._budget_bytes == budget_bytes:
             return
         self._share_out(budget_bytes)
