@@ -32,9 +32,9 @@ class SpillFile:
     """Messages of a temporary file, appended at the end and read at their offsets.
 
     Without a ``path``, where the first `append` makes the file, it has no name: it lies in the system's folder for
-    temporary files and vanishes with the process, even if that is killed. ``holds`` says what the messages are, and
-    ``disk_option`` which setting chooses the disk, for errors. A message that cannot be read, or is not the one that was
-    written there, raises `DamagedSpool`, a disk that takes no more `SpoolWriteFailed`; the messages before are safe.
+    temporary files and vanishes with the process, even if that is killed. Errors name what the messages are
+    (``holds``) and the setting that chooses the disk (``disk_option``). A message that cannot be read, or is not what
+    was written there, raises `DamagedSpool`, and a disk that takes no more `SpoolWriteFailed`: what it has is safe.
     """
 
     __slots__ = ("_disk_option", "_file", "_holds", "nbytes", "path")
