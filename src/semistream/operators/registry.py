@@ -92,10 +92,12 @@ def register(
 
 
 def algorithm_names() -> list[str]:
+    """Return the names of all algorithms."""
     return sorted(_REGISTRY)
 
 
 def algorithm(name: str) -> Algorithm:
+    """Return the algorithm of this name."""
     if name not in _REGISTRY:
         raise InvalidArgument(f"algorithm {name!r} is unknown: use one of {', '.join(map(repr, algorithm_names()))}")
     return _REGISTRY[name]
