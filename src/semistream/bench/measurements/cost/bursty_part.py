@@ -15,20 +15,12 @@ TICKS_OF_PERIOD = 1024
 
 @dataclass(frozen=True)
 class BurstyPart:
-    """Ticks of a bursty stream, as arrivals of their own that begin at 0.
-
-    Attributes
-    ----------
-    first_tick, ticks
-        Which ticks.
-    scan_s
-        The time over which the peak is taken: as long as a tuple stays in the window.
-    """
+    """Ticks of a bursty stream, as arrivals of their own that begin at 0."""
 
     bursts: Bursts
     first_tick: int
     ticks: int
-    scan_s: float
+    scan_s: float  # over which the peak is taken: as long as a tuple stays in the window
 
     @staticmethod
     def around_peak(
@@ -42,10 +34,6 @@ class BurstyPart:
         rate = trial.rate * peak_tuples / part.peak_tuples()
         bursts = Bursts(rate, burstiness=burstiness, period_s=period_s, seed=seed)
         return BurstyPart(bursts, part.first_tick, ticks, scan_s)
-
-    @property
-    def begin_s(self) -> float:
-        return self.first_tick * self.bursts.tick_s
 
     @property
     def length_s(self) -> float:
@@ -64,7 +52,7 @@ class BurstyPart:
 
     def times_s(self, start: int, count: int) -> npt.NDArray[np.float64]:
         """Return when tuples arrive, counted from the first of the part."""
-        return self.bursts.times_s(self.first_tuple + start, count) - self.begin_s
+        return self.bursts.times_s(self.first_tuple + start, count) - self.first_tick * self.bursts.tick_s
 
     def arrived(self, seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return how many tuples have arrived by these moments of the part."""
@@ -75,18 +63,19 @@ class BurstyPart:
 
     def peak_tuples(self) -> float:
         """Return the most tuples that arrive in the time of a scan."""
-        ends = self._scan_ends()
-        return float(np.max(self.arrived(ends) - self.arrived(ends - self.scan_s)))
+        return self._peak()[0]
 
-    def _scan_ends(self) -> npt.NDArray[np.float64]:
+    def _peak(self) -> tuple[float, float]:
+        """Return the most tuples of a scan, and its end."""
         # The most lie between two moments of which one is the border of a tick.
         borders = np.arange(self.ticks + 1) * self.bursts.tick_s
-        return np.concatenate([borders, borders + self.scan_s])
+        ends = np.concatenate([borders, borders + self.scan_s])
+        tuples = self.arrived(ends) - self.arrived(ends - self.scan_s)
+        return float(np.max(tuples)), float(ends[np.argmax(tuples)])
 
     def busiest_ticks(self) -> "BurstyPart":
         """Return only the ticks around the peak: enough to see whether a fixed setting keeps up with it."""
-        ends = self._scan_ends()
-        end_s = float(ends[np.argmax(self.arrived(ends) - self.arrived(ends - self.scan_s))])
+        _, end_s = self._peak()
         # A fixed join takes in as many tuples per iteration from the beginning on: it need not be warm.
         tick_s = self.bursts.tick_s
         before = 0 if tick_s >= self.scan_s else math.ceil(2 * self.scan_s / tick_s)

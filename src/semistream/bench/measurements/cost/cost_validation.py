@@ -6,14 +6,15 @@ the same run, beside the same yardstick.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from typing import Any, get_args
 
 from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point, key_of
 from semistream.bench.framework.spec import Spec
-from semistream.bench.measurements.cost.join_case import has_model, join_case, predicted
-from semistream.bench.measurements.joins.cell import OpenCell, RateCell, cell_without, groups_of, open_cell
+from semistream.bench.measurements.cost.join_case import join_case, predicted
+from semistream.bench.measurements.joins.cell import OpenCell, RateCell, groups_of, open_cell, rate_cell
 from semistream.bench.measurements.joins.steady import SteadyState
 from semistream.core.errors import BudgetTooSmall, InvalidArgument, NotCalibrated
 from semistream.cost.advice.advice import Alternative
@@ -22,29 +23,21 @@ from semistream.cost.calibration.calibrate import MEMORY_SHARES, SKEWS, calibrat
 from semistream.cost.calibration.yardstick import Yardstick, at_usual_speed
 from semistream.cost.clock import HDD, AlgorithmFactors, Clock, CostFactors
 from semistream.cost.join_case import Layout
-from semistream.cost.model import Prediction
+from semistream.cost.model import Prediction, model_names
 
-__all__ = ["MEASURED", "PREDICTED", "Calibrated", "CostValidation", "cost_validation_measurements"]
+__all__ = ["CostValidation", "cost_validation_measurements"]
 
-MEASURED, PREDICTED = "measured", "predicted"
+_MEASURED, _PREDICTED = "measured", "predicted"
 _SHOWN = ("loop_s", "tuples_per_s")
 _OWN = ("shown", "measured_x", "calibrates", "calibrates_on_grid", "advises")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
-    """The cost factors of this machine on one table: measured once, and used by all cells on it.
+    """The cost factors of this machine on one table: measured once, and used by all cells on it."""
 
-    Attributes
-    ----------
-    cells
-        The cells that use them. The first is on the table.
-    on_grid
-        Whether operators are tried over a grid of memories and skews; otherwise about the memory of the cells.
-    """
-
-    cells: tuple[RateCell, ...]
-    on_grid: bool
+    cells: tuple[RateCell, ...]  # that use them; the first is on the table
+    on_grid: bool  # operators are tried over a grid of memories and skews; otherwise about the memory of the cells
 
     @property
     def name(self) -> str:
@@ -58,7 +51,6 @@ class Calibrated:
         return [Point("calibration", 0.0, {}, self.content(context))]
 
     def yardstick(self, context: Context) -> Yardstick:
-        """Return the yardstick of the table."""
         opened = open_cell(self.cells[0], context)
         found: Yardstick = context.resource(key_of(self), lambda: Yardstick(opened.table, context.data_dir))
         return found
@@ -86,30 +78,21 @@ class Calibrated:
         }
 
     def clock(self, context: Context) -> CostFactors:
-        """Return the clock of this machine."""
         factors = self.content(context)["factors"]
         return CostFactors({name: AlgorithmFactors(**given) for name, given in factors.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostValidation:
-    """One cell, predicted and, if asked for, measured.
-
-    Attributes
-    ----------
-    shown
-        ``"loop_s"``, the papers' c_loop, or ``"tuples_per_s"``.
-    calibrated
-        This machine's cost factors; without them predictions are for the disk alone.
-    """
+    """One cell, predicted and, if asked for, measured."""
 
     series: str
     x: float
     group: str
     cell: RateCell
     is_measured: bool
-    shown: str
-    calibrated: Calibrated | None
+    shown: str  # "loop_s", the papers' c_loop, or "tuples_per_s"
+    calibrated: Calibrated | None  # this machine's cost factors; without them predictions are for the disk alone
 
     @property
     def name(self) -> str:
@@ -123,92 +106,72 @@ class CostValidation:
         try:
             return self.points(context, open_cell(self.cell, context))
         except BudgetTooSmall as error:
-            return [Point(f"{self.series} {MEASURED}", self.x, {}, {"skipped": str(error)}, self.group)]
+            return [Point(f"{self.series} {_MEASURED}", self.x, {}, {"skipped": str(error)}, self.group)]
 
     def points(self, context: Context, opened: OpenCell, **settings: Any) -> list[Point]:
         """Return what is predicted and measured, with other settings of the operator than its own if there are any."""
         clocks: list[Clock] = [HDD]
-        yardstick = None
+        yardstick, usual_s = None, None
         if self.calibrated is not None:
             clocks.append(self.calibrated.clock(context))
             yardstick = self.calibrated.yardstick(context)
+            usual_s = self.calibrated.content(context)["yardstick_s"]
         predictions = _predictions(opened, clocks, settings)
         points = [self._predicted(predictions)] if predictions else []
         if self.is_measured:
-            steady = opened.measure(yardstick=yardstick, **settings)
-            usual_s = None if self.calibrated is None else self.calibrated.content(context)["yardstick_s"]
-            points.append(self.measured(steady, predictions, usual_s))
+            points.append(self.measured(opened.measure(yardstick=yardstick, **settings), predictions, usual_s))
         return points
 
     def _predicted(self, predictions: Mapping[str, Prediction]) -> Point:
         plan = next(iter(predictions.values())).plan
-        return Point(
-            series=f"{self.series} {PREDICTED}",
-            x=self.x,
-            y={clock: float(getattr(each, self.shown)) for clock, each in predictions.items()},
-            details={
-                "settings": plan.settings,
-                "memory_bytes": plan.memory_bytes,
-                "tuples_per_loop": plan.loop.tuples,
-                "cache_share": plan.loop.cache_share,
-            },
-            group=self.group,
-        )
+        values = {clock: float(getattr(each, self.shown)) for clock, each in predictions.items()}
+        details = {
+            "settings": plan.settings,
+            "memory_bytes": plan.memory_bytes,
+            "tuples_per_loop": plan.loop.tuples,
+            "cache_share": plan.loop.cache_share,
+        }
+        return Point(f"{self.series} {_PREDICTED}", self.x, values, details, self.group)
 
     def measured(
-        self,
-        steady: SteadyState,
-        predictions: Mapping[str, Prediction],
-        usual_yardstick_s: float | None = None,
+        self, steady: SteadyState, predictions: Mapping[str, Prediction], usual_yardstick_s: float | None = None
     ) -> Point:
         """Return the point of what was measured, with how far the predictions are off."""
         work = steady.work
         machine_s = at_usual_speed(work.undisturbed_s, work.yardstick_s, usual_yardstick_s)
         seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: machine_s}
         steps = max(1, work.counted.steps)
-        rates = {clock: work.tuples / each for clock, each in seconds.items()}
-        loops = {clock: each / steps for clock, each in seconds.items()}
-        values = {"loop_s": loops, "tuples_per_s": rates}[self.shown]
-        return Point(
-            series=f"{self.series} {MEASURED}",
-            x=self.x,
-            y=values,
-            details={
-                "algorithm": self.cell.algorithm,
-                "layout": self.cell.layout,
-                "steps": work.counted.steps,
-                "tuples_per_s": rates,
-                "loop_s": loops,
-                "waited_s": work.waited_s,
-                "speed_of_machine": machine_s / work.undisturbed_s,
-                "tuples_per_loop": work.tuples / steps,
-                "cache_share": work.counted.cache_share,
-                "is_steady": steady.warm_up.is_steady,
-                # Predicted over measured, less one; positive when the model is too high.
-                "loop_s_error": {clock: each.loop_s / loops[clock] - 1 for clock, each in predictions.items()},
-                "tuples_per_s_error": {
-                    clock: each.tuples_per_s / rates[clock] - 1 for clock, each in predictions.items()
-                },
-            },
-            group=self.group,
-        )
+        values = {
+            "tuples_per_s": {clock: work.tuples / each for clock, each in seconds.items()},
+            "loop_s": {clock: each / steps for clock, each in seconds.items()},
+        }
+        # Predicted over measured, less one; positive when the model is too high.
+        errors = {
+            f"{name}_error": {clock: getattr(each, name) / found[clock] - 1 for clock, each in predictions.items()}
+            for name, found in values.items()
+        }
+        details = {
+            "algorithm": self.cell.algorithm,
+            "layout": self.cell.layout,
+            "steps": work.counted.steps,
+            **values,
+            "waited_s": work.waited_s,
+            "speed_of_machine": machine_s / work.undisturbed_s,
+            "tuples_per_loop": work.tuples / steps,
+            "cache_share": work.counted.cache_share,
+            "is_steady": steady.warm_up.is_steady,
+            **errors,
+        }
+        return Point(f"{self.series} {_MEASURED}", self.x, values[self.shown], details, self.group)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advised:
-    """What the advisor recommends at a place, on one clock: any algorithm on either table, with its best settings.
-
-    Attributes
-    ----------
-    at
-        The place: the cell of any algorithm there.
-    algorithms
-        Those to choose from.
-    """
+    """What the advisor recommends at a place, on one clock: any algorithm on either table, with its best settings."""
 
     clock: str
-    at: CostValidation
-    algorithms: tuple[str, ...]
+    at: CostValidation  # the cell of any algorithm there
+    algorithms: tuple[str, ...]  # to choose from
 
     @property
     def name(self) -> str:
@@ -230,8 +193,8 @@ class Advised:
             case = join_case(cell)
             form = TableForm(layout, cell.table.page_bytes, False, True, case.table)
             target = Target(None, cell.budget_bytes, clock)
-            names = self.algorithms
-            alternatives += find_alternatives(target, case.spec, case.stream, [form], names=names).alternatives
+            found = find_alternatives(target, case.spec, case.stream, [form], names=self.algorithms)
+            alternatives += found.alternatives
         if not alternatives:
             return []
         best = ranked(alternatives)[0]
@@ -242,19 +205,15 @@ class Advised:
             return replace(self.at, cell=there.cell).points(context, there, **best.settings)
         except BudgetTooSmall as error:  # bad advice: nothing is answered
             details = {"skipped": str(error).replace(there.table.path, "the table"), "algorithm": best.algorithm}
-            return [Point(f"{self.at.series} {MEASURED}", self.at.x, {self.clock: 0.0}, details, self.at.group)]
+            return [Point(f"{self.at.series} {_MEASURED}", self.at.x, {self.clock: 0.0}, details, self.at.group)]
 
 
 def _predictions(opened: OpenCell, clocks: Sequence[Clock], settings: Mapping[str, Any]) -> dict[str, Prediction]:
     """Return what the model says on every clock that knows the algorithm; nothing when there is no model."""
-    if not has_model(opened.cell.algorithm):
-        return {}
     found = {}
-    for clock in clocks:
-        try:
+    for clock in clocks if opened.cell.algorithm in model_names() else ():
+        with suppress(NotCalibrated):
             found[clock.name] = predicted(opened, clock, **settings)
-        except NotCalibrated:
-            continue
     return found
 
 
@@ -277,7 +236,7 @@ def cost_validation_measurements(spec: Spec, parameters: Mapping[str, Any]) -> l
     for group, there in groups_of(parameters, lists=("x", "measured_x")):
         for x in there["x"]:
             for series, settings in spec.series.items():
-                cells.append((series, group, x, cell_without({**there, **settings, spec.x.name: x}, _OWN)))
+                cells.append((series, group, x, rate_cell({**there, **settings, spec.x.name: x}, _OWN)))
     by_table: dict[str, dict[Any, RateCell]] = {}
     for _, _, _, cell in cells:
         # All algorithms work on a clustered table, and one cell of each tells what is calibrated there.
@@ -313,13 +272,9 @@ def _advised(validations: Sequence[CostValidation]) -> list[Measurement]:
     algorithms = tuple(dict.fromkeys(found.cell.algorithm for found in validations))
     places = {(found.group, found.x): found for found in validations}
     return [
-        Advised(
-            clock=clock,
-            at=replace(found, series=f"advised for {clock}", is_measured=True),
-            algorithms=algorithms,
-        )
-        for found in places.values()
-        for clock in (HDD.name, *([MACHINE] if found.calibrated is not None else []))
+        Advised(clock=clock, at=replace(at, series=f"advised for {clock}", is_measured=True), algorithms=algorithms)
+        for at in places.values()
+        for clock in ([HDD.name] if at.calibrated is None else [HDD.name, MACHINE])
     ]
 
 

@@ -9,9 +9,9 @@ from semistream.core.semantics import JoinSpec
 from semistream.cost.clock import Clock
 from semistream.cost.join_case import JoinCase, StreamShape, TableShape
 from semistream.cost.key_distribution import KeyDistribution
-from semistream.cost.model import Prediction, model_names, predict
+from semistream.cost.model import Prediction, predict
 
-__all__ = ["has_model", "join_case", "predicted", "settings_of"]
+__all__ = ["join_case", "predicted"]
 
 _WITHOUT_ROW = 1 / math.e  # of keys that R draws with repetition
 
@@ -47,23 +47,8 @@ def join_case(opened: OpenCell) -> JoinCase:
     )
 
 
-def has_model(algorithm: str) -> bool:
-    """Whether costs of the algorithm can be predicted."""
-    return algorithm in model_names()
-
-
-def settings_of(opened: OpenCell, **options: Any) -> dict[str, float]:
-    """Return the options of a cell that are settings of a cost model."""
-    given = {**opened.cell.options, **options}
-    return {name: float(value) for name, value in given.items() if isinstance(value, int | float)}
-
-
 def predicted(opened: OpenCell, clock: Clock, budget_bytes: int | None = None, **options: Any) -> Prediction:
     """Return what the model says of a cell, with this budget instead of its own if it is given."""
-    return predict(
-        opened.cell.algorithm,
-        join_case(opened),
-        budget_bytes or opened.budget_bytes,
-        clock,
-        settings_of(opened, **options),
-    )
+    given = {**opened.cell.options, **options}
+    settings = {name: float(value) for name, value in given.items() if isinstance(value, int | float)}
+    return predict(opened.cell.algorithm, join_case(opened), budget_bytes or opened.budget_bytes, clock, settings)

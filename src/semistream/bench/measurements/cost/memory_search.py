@@ -15,39 +15,20 @@ _BEYOND = 1.1  # a budget at which the target is expected is passed by as much, 
 
 @dataclass(frozen=True)
 class LeastMemory:
-    """What a search found.
+    """What a search found."""
 
-    Attributes
-    ----------
-    memory_bytes
-        With which the rate is reached, between measured budgets by interpolation.
-    is_reached
-        Whether any budget was enough; otherwise ``memory_bytes`` is the largest that was tried.
-    is_least
-        Whether less memory is not enough for the join to work at all, so that the target is reached with ease.
-    measured
-        The rates that it was found from, by budget.
-    """
-
-    memory_bytes: float
-    is_reached: bool
-    is_least: bool
-    measured: dict[int, float]
+    memory_bytes: float  # with which the rate is reached, between measured budgets by interpolation
+    is_reached: bool  # otherwise ``memory_bytes`` is the largest budget that was tried
+    is_least: bool  # less memory is not enough for the join to work at all: the target is reached with ease
+    measured: dict[int, float]  # the rates that it was found from, by budget
 
 
 class MemorySearch:
     """Measures rates at budgets of its choice; what was measured for one target serves for the next.
 
-    Parameters
-    ----------
-    rate_of
-        Returns the rate with a budget in bytes, or raises `BudgetTooSmall`; it grows with the budget.
-    first_bytes, most_bytes
-        Where to begin, and the largest budget to be tried.
-    tolerance
-        A measured rate this close to the target, as a part of it, ends the search.
-    most_runs
-        So many rates are measured for a target at most.
+    ``rate_of`` returns the rate with a budget in bytes, which grows with the budget, or raises `BudgetTooSmall`. The
+    search begins at ``first_bytes`` and ends with ``most_bytes``, with a rate that is off by ``tolerance`` of the
+    target, or after ``most_runs``.
 
     Examples
     --------
@@ -59,7 +40,6 @@ class MemorySearch:
     def __init__(
         self,
         rate_of: Callable[[int], float],
-        *,
         first_bytes: int,
         most_bytes: int,
         tolerance: float = 0.03,
@@ -135,8 +115,7 @@ class MemorySearch:
             close = self._rates.get(largest, 0.0) >= target * (1 - self._tolerance)
             return LeastMemory(float(largest), close, False, measured)
         if low is None:
-            is_least = bool(self._too_small)
-            return LeastMemory(float(high), True, is_least, measured)
+            return LeastMemory(float(high), True, bool(self._too_small), measured)
         least, most = self._rates[low], self._rates[high]
         share = math.log(target / least) / math.log(most / least) if 0 < least < most else 1.0
         return LeastMemory(low * (high / low) ** share, True, False, measured)

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from semistream.bench.measurements.cost.bursty_part import BurstyPart
 from semistream.core.contract import Operator
 from semistream.cost.clock import HDD
@@ -20,25 +18,13 @@ _WAITING_TUPLE_BYTES = 37  # outside, as in the stream buffer: 20 bytes, key cod
 
 @dataclass
 class Timeline:
-    """What a replay took.
-
-    Attributes
-    ----------
-    peak_bytes, mean_bytes
-        Memory of the operator and of the tuples that wait outside for room: the most, and the mean over time.
-    longest_wait_s
-        For room in the stream buffer.
-    scans
-        Of the table.
-    at_s, memory_bytes, waiting_outside
-        The largest in each of a few hundred intervals.
-    """
+    """What a replay took, and how it went: the largest values in each of a few hundred intervals."""
 
     num_tuples: int
     results: int = 0
-    peak_bytes: int = 0
-    mean_bytes: float = 0.0
-    longest_wait_s: float = 0.0
+    peak_bytes: int = 0  # of the operator, and of the tuples that wait outside for room
+    mean_bytes: float = 0.0  # over time
+    longest_wait_s: float = 0.0  # for room in the stream buffer
     most_waiting_outside: int = 0
     mean_waiting_s: float | None = None
     scans: int = 0
@@ -50,6 +36,17 @@ class Timeline:
     waiting_outside: list[int] = field(default_factory=list)
     b: list[int] = field(default_factory=list)
 
+    def note(self, at_s: float, held: int, outside: int, b: int) -> None:
+        self.peak_bytes = max(self.peak_bytes, held)
+        self.most_waiting_outside = max(self.most_waiting_outside, outside)
+        if not self.at_s or self.at_s[-1] != at_s:
+            self.at_s.append(at_s)
+            self.memory_bytes.append(held)
+            self.waiting_outside.append(outside)
+            self.b.append(b)
+        self.memory_bytes[-1] = max(self.memory_bytes[-1], held)
+        self.waiting_outside[-1] = max(self.waiting_outside[-1], outside)
+
 
 class _Sampler:
     """Prices each step, and looks at the operator before the clock moves on."""
@@ -58,40 +55,21 @@ class _Sampler:
         self._op = op
         self._timeline = timeline
         self._interval_s = interval_s
-        self._byte_seconds = 0.0
-        self._seen_until_s = 0.0
         self._bytes_before = 0
+        self.byte_seconds = 0.0
+        self.seen_until_s = 0.0
         self.replay: Replay | None = None
 
     def __call__(self, step: StepCost) -> float:
         assert self.replay is not None
-        cost_s = HDD.work_s(step.before, step.after)
-        outside = self.replay.waiting_outside
+        cost_s, now_s, outside = HDD.work_s(step.before, step.after), self.replay.now_s, self.replay.waiting_outside
         held = self._op.memory().total_bytes + outside * _WAITING_TUPLE_BYTES
-        idle_s = self.replay.now_s - self._seen_until_s
-        self._byte_seconds += self._bytes_before * idle_s + held * cost_s
-        self._seen_until_s = self.replay.now_s + cost_s
+        self.byte_seconds += self._bytes_before * (now_s - self.seen_until_s) + held * cost_s
+        self.seen_until_s = now_s + cost_s
         self._bytes_before = held
-        self._note(self.replay.now_s, held, outside)
-        return cost_s
-
-    def _note(self, now_s: float, held: int, outside: int) -> None:
-        timeline = self._timeline
-        timeline.peak_bytes = max(timeline.peak_bytes, held)
-        timeline.most_waiting_outside = max(timeline.most_waiting_outside, outside)
         at_s = int(now_s / self._interval_s) * self._interval_s
-        if not timeline.at_s or timeline.at_s[-1] != at_s:
-            timeline.at_s.append(at_s)
-            timeline.memory_bytes.append(held)
-            timeline.waiting_outside.append(outside)
-            timeline.b.append(getattr(self._op, "b", 0))
-        timeline.memory_bytes[-1] = max(timeline.memory_bytes[-1], held)
-        timeline.waiting_outside[-1] = max(timeline.waiting_outside[-1], outside)
-
-    def finish(self) -> None:
-        """Take the mean."""
-        self._timeline.mean_bytes = self._byte_seconds / max(self._seen_until_s, 1e-9)
-        self._timeline.seconds = self._seen_until_s
+        self._timeline.note(at_s, held, outside, getattr(self._op, "b", 0))
+        return cost_s
 
 
 def replayed(
@@ -119,9 +97,10 @@ def replayed(
     replay = sampler.replay = Replay(op, batches, part, sampler, tuning)
     for batch in replay:
         timeline.results += batch.num_rows
-    sampler.finish()
+    timeline.seconds = sampler.seen_until_s
+    timeline.mean_bytes = sampler.byte_seconds / max(sampler.seen_until_s, 1e-9)
     timeline.longest_wait_s = replay.longest_wait_s
-    timeline.mean_waiting_s = None if replay.mean_waiting_s is None else float(np.float64(replay.mean_waiting_s))
+    timeline.mean_waiting_s = None if replay.mean_waiting_s is None else float(replay.mean_waiting_s)
     timeline.scans = op.metrics.cycles
     timeline.seeks = op.metrics.seeks
     timeline.retunings = 0 if tuning is None else tuning.changes

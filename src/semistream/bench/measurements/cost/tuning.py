@@ -40,36 +40,18 @@ class _Fixed:
 
 @dataclass(frozen=True, kw_only=True)
 class BurstTuning:
-    """Both joins on a stream with bursts of one time scale.
+    """Both joins on a stream with bursts of one time scale."""
 
-    Attributes
-    ----------
-    bursts
-        What the time scale is called.
-    tick_scans
-        How long a tick is, in scans of the table.
-    ticks
-        How many ticks of a period are replayed: the part with the busiest, so that the peak is that of the whole
-        period, and the mean above it.
-    peak_share
-        Tuples that arrive in the busiest scan, as a share of the table's rows.
-    most_wait_scans
-        The longest that a tuple may wait for room in the stream buffer, in scans, where a join keeps up; a seek comes
-        on top, during which no join takes anything.
-    budget_factor
-        What the self-tuned join may take, as a multiple of the memory of the best fixed one.
-    """
-
-    bursts: str
-    tick_scans: float
-    ticks: int
+    bursts: str  # what the time scale is called
+    tick_scans: float  # how long a tick is, in scans of the table
+    ticks: int  # of a period that are replayed: the part with the busiest, so the peak is that of the whole period
     rows: int
     page_bytes: int
     burstiness: float
     zipf_exponent: float
-    peak_share: float
-    most_wait_scans: float
-    budget_factor: float
+    peak_share: float  # tuples that arrive in the busiest scan, as a share of the table's rows
+    most_wait_scans: float  # for room in the stream buffer, where a join keeps up; a seek comes on top
+    budget_factor: float  # the most of the self-tuned join, as a multiple of the memory of the best fixed one
 
     @property
     def name(self) -> str:
@@ -145,7 +127,7 @@ class BurstTuning:
         width_s = part.length_s / at_s.size
         rates = (part.arrived(at_s + width_s) - part.arrived(at_s)) / width_s
         whole = {name: value for name, value in asdict(timeline).items() if name not in _LINES}
-        return [
+        points = [
             Point(
                 series=join,
                 x=timeline.at_s[moment],
@@ -154,11 +136,13 @@ class BurstTuning:
                     "memory": timeline.memory_bytes[moment] / 2**20,
                     "waiting": timeline.waiting_outside[moment],
                 },
-                details={"b": timeline.b[moment]} if moment else {**details, **whole, "b": timeline.b[moment]},
+                details={"b": timeline.b[moment]},
                 group=self.name,
             )
             for moment in range(at_s.size)
         ]
+        points[0].details.update({**details, **whole, "b": timeline.b[0]})
+        return points
 
 
 def _predicted(table: MasterTable, tuples_per_s: float) -> Prediction:

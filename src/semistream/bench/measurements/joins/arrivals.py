@@ -7,15 +7,16 @@ system, once it is stable at the arrival rate.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from semistream.core.metrics import Metrics
 from semistream.cost.clock import HDD
 from semistream.operators.driver import StepOperator
-from semistream.runtime.local import Replay
-from semistream.runtime.local.replay import StepCost
+from semistream.runtime.local import Replay, StepCost
 
-__all__ = ["StepSeconds", "Times", "disk_step_s", "machine_step_s", "measure_times", "measure_times_for"]
+__all__ = ["StepSeconds", "Times", "disk_step_s", "measure_times", "measure_times_for", "replay_for"]
 
 StepSeconds = Callable[[StepCost], float]
 
@@ -32,36 +33,25 @@ _KEPT_UP = 0.9  # of the arrivals were taken: a step in progress holds some of t
 
 @dataclass(frozen=True)
 class Times:
-    """Mean times of a tuple at a given arrival rate, in seconds of one clock.
-
-    Attributes
-    ----------
-    is_settled
-        Whether the number of tuples in the system became stable.
-    in_system_s
-        From arrival to answer.
-    waiting_s
-        In the stream buffer, or before it; None if the operator does not count the tuples in its buffer.
-    processing_s
-        From leaving the stream buffer to the answer.
-    """
+    """Mean times of a tuple at a given arrival rate, in seconds of one clock."""
 
     arrivals_per_s: float
     tuples: int
-    is_settled: bool
-    in_system_s: float
-    waiting_s: float | None
-    processing_s: float | None
+    is_settled: bool  # the number of tuples in the system became stable
+    in_system_s: float  # from arrival to answer
+    waiting_s: float | None  # in the stream buffer, or before it; None if the operator does not count its buffer
+    processing_s: float | None  # from leaving the stream buffer to the answer
+
+    @staticmethod
+    def of(replay: Replay, arrivals_per_s: float, is_settled: bool) -> "Times":
+        waiting_s, in_system_s = replay.mean_waiting_s, replay.mean_time_in_system_s
+        processing_s = None if waiting_s is None else in_system_s - waiting_s
+        return Times(arrivals_per_s, replay.tuples_counted, is_settled, in_system_s, waiting_s, processing_s)
 
 
 def disk_step_s(step: StepCost) -> float:
     """Return the time of a step's reads on the 7200 rpm disk."""
     return HDD.work_s(step.before, step.after)
-
-
-def machine_step_s(step: StepCost) -> float:
-    """Return the time of a step on this machine."""
-    return step.elapsed_s
 
 
 def measure_times(
@@ -72,18 +62,10 @@ def measure_times(
     is_scan: bool,
     step_cost_s: StepSeconds = disk_step_s,
 ) -> Times | None:
-    """Return the mean times of tuples that arrive at this rate, and close the operator.
+    """Return the mean times over at least ``least_tuples`` that arrive at this rate, and close the operator.
 
-    Parameters
-    ----------
-    op
-        Warm, and with a backlog, which shrinks to that of the rate.
-    least_tuples
-        The least number of tuples to run for; an operator without a window runs for these.
-    is_scan
-        Whether the operator reads the table from end to end, so that a whole scan must be measured.
-    step_cost_s
-        The clock: the time of a step.
+    The operator is warm, and its backlog shrinks to that of the rate. Where it reads the table from end to end,
+    ``is_scan``, a whole scan is measured.
     """
     if arrivals_per_s <= 0:
         return None
@@ -103,53 +85,7 @@ def measure_times(
         measured = _run(replay, results, op, max(least_tuples, measured_tuples), most_tuples)
     finally:
         results.close()
-    return _times(replay, arrivals_per_s, is_settled=settled and measured)
-
-
-def measure_times_for(
-    op: StepOperator,
-    batches: Iterator[pa.RecordBatch],
-    arrivals_per_s: float,
-    *,
-    settling_s: float,
-    measured_s: float,
-    step_cost_s: StepSeconds = disk_step_s,
-) -> Times:
-    """Return the mean times over this many seconds of the clock, and close the operator.
-
-    If the operator cannot keep up with the rate, tuples wait ever longer, and the times count as not settled.
-    """
-    replay = Replay(op, batches, arrivals_per_s, step_cost_s=step_cost_s)
-    results = iter(replay)
-    until_s = settling_s
-    forgot_at_s: float | None = None
-    try:
-        for _ in results:
-            if replay.now_s < until_s:
-                continue
-            if forgot_at_s is not None:
-                break
-            replay.forget()
-            forgot_at_s = replay.now_s
-            until_s = forgot_at_s + measured_s
-    finally:
-        results.close()
-    assert forgot_at_s is not None, "the stream has no end"
-    keeps_up = replay.tuples_counted >= _KEPT_UP * arrivals_per_s * (replay.now_s - forgot_at_s)
-    return _times(replay, arrivals_per_s, is_settled=keeps_up)
-
-
-def _times(replay: Replay, arrivals_per_s: float, is_settled: bool) -> Times:
-    waiting_s = replay.mean_waiting_s
-    in_system_s = replay.mean_time_in_system_s
-    return Times(
-        arrivals_per_s=arrivals_per_s,
-        tuples=replay.tuples_counted,
-        is_settled=is_settled,
-        in_system_s=in_system_s,
-        waiting_s=waiting_s,
-        processing_s=None if waiting_s is None else in_system_s - waiting_s,
-    )
+    return Times.of(replay, arrivals_per_s, is_settled=settled and measured)
 
 
 def _run(
@@ -165,3 +101,59 @@ def _run(
         if time.perf_counter() > until_s:
             return False
     return False
+
+
+class ReplayedPart(NamedTuple):
+    """The measured part of a replay: its means, the growth of the operator's counters, and its length."""
+
+    replay: Replay
+    counted: Metrics
+    seconds: float
+
+
+def replay_for(
+    op: StepOperator,
+    batches: Iterator[pa.RecordBatch],
+    arrivals_per_s: float,
+    *,
+    settling_s: float,
+    measured_s: float,
+    step_cost_s: StepSeconds,
+) -> ReplayedPart:
+    """Replay an endless stream for these seconds of the clock, and close the operator."""
+    replay = Replay(op, batches, arrivals_per_s, step_cost_s=step_cost_s)
+    results = iter(replay)
+    before: Metrics | None = None
+    began_s = 0.0
+    try:
+        for _ in results:
+            if before is None:
+                if replay.now_s >= settling_s:
+                    replay.forget()
+                    before, began_s = Metrics(**op.metrics.as_dict()), replay.now_s
+            elif replay.now_s >= began_s + measured_s:
+                break
+        assert before is not None, "the stream has no end"
+        return ReplayedPart(replay, op.metrics.since(before), replay.now_s - began_s)
+    finally:
+        results.close()
+
+
+def measure_times_for(
+    op: StepOperator,
+    batches: Iterator[pa.RecordBatch],
+    arrivals_per_s: float,
+    *,
+    settling_s: float,
+    measured_s: float,
+    step_cost_s: StepSeconds,
+) -> Times:
+    """Return the mean times over this many seconds of the clock, and close the operator.
+
+    If the operator cannot keep up with the rate, tuples wait ever longer, and the times count as not settled.
+    """
+    replay, _, seconds = replay_for(
+        op, batches, arrivals_per_s, settling_s=settling_s, measured_s=measured_s, step_cost_s=step_cost_s
+    )
+    keeps_up = replay.tuples_counted >= _KEPT_UP * arrivals_per_s * seconds
+    return Times.of(replay, arrivals_per_s, is_settled=keeps_up)

@@ -14,7 +14,6 @@ from semistream.core.errors import InvalidArgument
 from semistream.operators import algorithm, algorithm_names
 from semistream.operators.driver import StepOperator
 from semistream.runtime.local import operator
-from semistream.storage import MasterTable
 from semistream.workloads import STREAM_SCHEMA, locality_stream, polluted_stream, stream, synthetic
 
 __all__ = ["HitRatios", "Hits", "cache_measurements", "interval_optimum", "measure_hits", "static_optimum"]
@@ -23,25 +22,13 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class Hits(NamedTuple):
-    """The hits of one policy.
+    """The hits of one policy in the measured part of the stream."""
 
-    Attributes
-    ----------
-    capacity_keys
-        Number of keys that the cache holds, by the operator's account.
-    tuples, hits
-        Tuples that passed the cache in the measured part, and those that it answered.
-    optimum
-        The share of tuples with the ``capacity_keys`` most frequent keys of the measured part.
-    interval_optimum
-        The same, with the best keys of each interval; None for a stream without intervals.
-    """
-
-    capacity_keys: int
-    tuples: int
+    capacity_keys: int  # that the cache holds, by the operator's account
+    tuples: int  # that passed the cache
     hits: int
-    optimum: float
-    interval_optimum: float | None
+    optimum: float  # share of tuples with the ``capacity_keys`` most frequent keys
+    interval_optimum: float | None  # the same, with the best keys of each interval; None without intervals
 
 
 class _FrontStage(Protocol):
@@ -54,23 +41,7 @@ class _Cached(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class HitRatios:
-    """One algorithm with every policy on the stream of one workload.
-
-    Attributes
-    ----------
-    x
-        Its place on the x axis.
-    memory_share
-        The operator's budget as a share of the table's bytes.
-    cache_share
-        The operators' option of that name.
-    warm_up_tuples, measured_tuples
-        Stream tuples before hits are counted, and while they are.
-    intervals
-        Intervals of the locality stream, over warm-up and measured part together.
-    scan_share
-        Share of scan tuples in the polluted stream; the others have Zipf exponent 1.
-    """
+    """One algorithm with every policy on the stream of one workload."""
 
     algorithm: str
     workload: str
@@ -78,12 +49,12 @@ class HitRatios:
     policies: tuple[str, ...]
     rows: int
     page_bytes: int
-    memory_share: float
-    cache_share: float
+    memory_share: float  # the budget, of the table's bytes
+    cache_share: float  # the operators' option of that name
     warm_up_tuples: int
     measured_tuples: int
-    intervals: int
-    scan_share: float
+    intervals: int  # of the locality stream, over warm-up and measured part together
+    scan_share: float  # of scan tuples in the polluted stream; the others have Zipf exponent 1
 
     @property
     def name(self) -> str:
@@ -99,7 +70,6 @@ class HitRatios:
 
     @property
     def interval_tuples(self) -> int | None:
-        """Tuples in an interval of the stream; None without intervals."""
         return -(-self.num_tuples // self.intervals) if self.workload == "locality" else None
 
     def stream(self, seed: int) -> pa.RecordBatchReader:
@@ -115,9 +85,12 @@ class HitRatios:
         table = context.table(synthetic(self.rows, zipf_exponent=0.0, seed=context.seed), "clustered", self.page_bytes)
         batches = list(self.stream(context.seed))
         found: dict[str, Hits] = {}
+        options: dict[str, Any] = {"memory": int(table.num_bytes * self.memory_share), "cache_share": self.cache_share}
         for policy in self.policies:
             context.report(f"{self.name}: {policy}")
-            with self._operator(table, policy) as op:
+            op = operator(self.algorithm, table, STREAM_SCHEMA, on="key", cache_policy=policy, **options)
+            assert isinstance(op, StepOperator)
+            with op:
                 found[policy] = measure_hits(op, batches, self.warm_up_tuples, self.interval_tuples)
         return self.points(found)
 
@@ -129,13 +102,6 @@ class HitRatios:
         ]
         best = max(hits.optimum for hits in found.values())
         return [*points, Point("offline optimum", self.x, {VALUE: best}, {}, self.algorithm)]
-
-    def _operator(self, table: MasterTable, policy: str) -> StepOperator:
-        options: dict[str, Any] = {"cache_policy": policy, "cache_share": self.cache_share}
-        budget_bytes = int(table.num_bytes * self.memory_share)
-        op = operator(self.algorithm, table, STREAM_SCHEMA, on="key", memory=budget_bytes, **options)
-        assert isinstance(op, StepOperator)
-        return op
 
 
 def measure_hits(
@@ -160,15 +126,11 @@ def measure_hits(
     # The tuples that passed in the measured part, including those in the stream buffer at its start.
     measured = np.concatenate(keys)[passed_before : passed_before + tuples]
     capacity = cast(_Cached, op.join).front_stage.capacity_keys
-    return Hits(
-        capacity_keys=capacity,
-        tuples=tuples,
-        hits=op.metrics.tuples_through_cache - hits_before,
-        optimum=static_optimum(measured, capacity),
-        interval_optimum=(
-            None if interval_tuples is None else interval_optimum(measured, capacity, passed_before, interval_tuples)
-        ),
-    )
+    by_interval = None
+    if interval_tuples is not None:
+        by_interval = interval_optimum(measured, capacity, passed_before, interval_tuples)
+    hits = op.metrics.tuples_through_cache - hits_before
+    return Hits(capacity, tuples, hits, static_optimum(measured, capacity), by_interval)
 
 
 def _passed(op: StepOperator) -> int:
@@ -192,10 +154,7 @@ def static_optimum(keys: _Int64s, capacity_keys: int) -> float:
 def interval_optimum(keys: _Int64s, capacity_keys: int, first_tuple: int, interval_tuples: int) -> float:
     """Return the same share for a cache that gets the best keys at the start of every interval.
 
-    Parameters
-    ----------
-    first_tuple
-        The number of the first of these tuples in its stream; intervals begin at multiples of ``interval_tuples``.
+    Intervals begin at multiples of ``interval_tuples`` in the stream, in which ``first_tuple`` is the first of these.
 
     Examples
     --------
@@ -220,15 +179,10 @@ def cache_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measur
     _check_known("workload", parameters["workloads"], spec.x.ticks)
     cached = [name for name in algorithm_names() if "cache_policy" in algorithm(name).option_names]
     _check_known("algorithm with a cache policy", parameters["algorithms"], cached)
-    own = {name: value for name, value in parameters.items() if name not in ("workloads", "algorithms", "policies")}
+    own = {name: value for name, value in parameters.items() if name not in ("workloads", "algorithms")}
+    own["policies"] = tuple(parameters["policies"])
     return [
-        HitRatios(
-            algorithm=name,
-            workload=workload,
-            x=spec.x.ticks.index(workload),
-            policies=tuple(parameters["policies"]),
-            **own,
-        )
+        HitRatios(algorithm=name, workload=workload, x=spec.x.ticks.index(workload), **own)
         for workload in parameters["workloads"]
         for name in parameters["algorithms"]
     ]

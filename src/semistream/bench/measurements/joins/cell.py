@@ -23,7 +23,7 @@ from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable
 from semistream.workloads import Workload
 
-__all__ = ["OpenCell", "RateCell", "cell_without", "groups_of", "open_cell", "rate_cell"]
+__all__ = ["OpenCell", "RateCell", "groups_of", "open_cell", "rate_cell"]
 
 _TEXTS = {"rows": "{:,} rows", "zipf_exponent": "skew {:g}"}
 _LARGEST_BLOCK_TUPLES = 1 << 20
@@ -44,15 +44,9 @@ _OF_THE_CELL = (
 
 @dataclass(frozen=True, kw_only=True)
 class RateCell:
-    """One operator on one workload and budget.
+    """One operator on one workload and budget, which is a share of the table's bytes or a number of bytes.
 
-    Attributes
-    ----------
-    memory_share
-        The budget as a share of the table's bytes; None if it is ``memory_bytes``.
-    arrival_share
-        The arrivals, as a share of the rate, at which processing and waiting time are measured too, on the disk's
-        clock; None leaves them out.
+    With an ``arrival_share`` of the rate, processing and waiting time are measured too, on the disk's clock.
     """
 
     algorithm: str
@@ -75,16 +69,17 @@ class RateCell:
         return 2.0 + windows * rows * (0.2e-6 if is_scan(self.algorithm, self.layout) else 0.4e-6)
 
     def __str__(self) -> str:
-        memory = (
-            f"{100 * self.memory_share:.3g}% of R" if self.memory_share is not None else f"{self.memory_bytes:,} bytes"
+        memory = f"{self.memory_bytes:,} bytes" if self.memory_share is None else f"{100 * self.memory_share:.3g}% of R"
+        options, of_workload = (
+            "".join(f", {name} {value}" for name, value in given.items())
+            for given in (self.options, self.workload.arguments)
         )
-        options = "".join(f", {name} {value}" for name, value in self.options.items())
-        of_workload = "".join(f", {name} {value}" for name, value in self.workload.arguments.items())
         return f"{self.algorithm} on {self.layout}, {self.workload.name}{of_workload}, memory {memory}{options}"
 
 
-def rate_cell(parameters: Mapping[str, Any]) -> RateCell:
-    """Return the cell of these parameters."""
+def rate_cell(parameters: Mapping[str, Any], own: Collection[str] = ()) -> RateCell:
+    """Return the cell of these parameters, from which those of the kind, ``own``, are left out."""
+    parameters = {name: value for name, value in parameters.items() if name not in own}
     name = parameters["algorithm"]
     workload = choose_workload(parameters)
     option_names = algorithm(name).option_names
@@ -133,9 +128,8 @@ class OpenCell(NamedTuple):
     def operator(self, budget_bytes: int | None = None, **options: Any) -> StepOperator:
         """Return the operator; raise `BudgetTooSmall` if it needs more memory."""
         options = {**self.cell.options, **options}
-        return make_operator(
-            self.cell.algorithm, self.table, budget_bytes or self.budget_bytes, self.workload, **options
-        )
+        budget_bytes = budget_bytes or self.budget_bytes
+        return make_operator(self.cell.algorithm, self.table, budget_bytes, self.workload, **options)
 
     def stream(self) -> PreparedStream:
         """Return the endless stream, the same for every algorithm."""
@@ -152,16 +146,11 @@ class OpenCell(NamedTuple):
 
 def open_cell(cell: RateCell, context: Context) -> OpenCell:
     """Return the cell with its table staged."""
-    workload = cell.workload.make(context.seed, context.shared_data, context.data_dir)
+    workload = cell.workload.make(context)
     table = context.table(workload, cell.layout, cell.page_bytes)
     budget_bytes = cell.memory_bytes or int(table.num_bytes * (cell.memory_share or 0.0))
     context.report(str(cell))
     return OpenCell(cell, workload, table, budget_bytes, context.seed)
-
-
-def cell_without(parameters: Mapping[str, Any], own: Collection[str]) -> RateCell:
-    """Return the cell of parameters from which those of the kind, ``own``, are left out."""
-    return rate_cell({name: value for name, value in parameters.items() if name not in own})
 
 
 def groups_of(parameters: Mapping[str, Any], lists: Collection[str] = ("x",)) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -179,8 +168,5 @@ def groups_of(parameters: Mapping[str, Any], lists: Collection[str] = ("x",)) ->
     axes = {name: value for name, value in parameters.items() if isinstance(value, list) and name not in lists}
     for values in product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
-        yield ", ".join(_text(name, value) for name, value in chosen.items()), {**parameters, **chosen}
-
-
-def _text(name: str, value: Any) -> str:
-    return _TEXTS[name].format(value) if name in _TEXTS else f"{name} {value}"
+        texts = [_TEXTS.get(name, f"{name} {{}}").format(value) for name, value in chosen.items()]
+        yield ", ".join(texts), {**parameters, **chosen}

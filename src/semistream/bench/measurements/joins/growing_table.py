@@ -28,28 +28,16 @@ __all__ = ["GrowingTable", "growing_table_measurements"]
 
 @dataclass(frozen=True, kw_only=True)
 class GrowingTable:
-    """One algorithm, before and after R doubles.
-
-    Attributes
-    ----------
-    rows
-        Rows of R in the beginning.
-    memory_share
-        The budget, as a share of the bytes of R in the end.
-    windows
-        Number of windows of work to show for each size of R.
-    window_scans
-        The work of a window, in scans of R as it is in the beginning.
-    """
+    """One algorithm, before and after R doubles."""
 
     series: str
     algorithm: str
-    rows: int
+    rows: int  # of R in the beginning
     zipf_exponent: float
-    memory_share: float
+    memory_share: float  # the budget, of the bytes of R in the end
     page_bytes: int
-    windows: int
-    window_scans: float
+    windows: int  # of work to show for each size of R
+    window_scans: float  # the work of a window, in scans of R as it is in the beginning
 
     @property
     def name(self) -> str:
@@ -92,17 +80,11 @@ class GrowingTable:
                 windows += [saturated.run(bytes_read=window_bytes) for _ in range(self.windows)]
                 for work in windows:
                     disk_s = HDD.io_s(work.counted.seeks, work.counted.bytes_read)
-                    points.append(self._point(work, elapsed_disk_s, disk_s, op.table.num_rows))
+                    rates = {HDD.name: work.tuples / disk_s, MACHINE: work.tuples / work.undisturbed_s}
+                    details = {"rows": op.table.num_rows, "cache_share": work.counted.cache_share}
+                    points.append(Point(self.series, elapsed_disk_s + disk_s / 2, rates, details))
                     elapsed_disk_s += disk_s
         return points
-
-    def _point(self, work: Work, elapsed_disk_s: float, disk_s: float, rows: int) -> Point:
-        return Point(
-            series=self.series,
-            x=elapsed_disk_s + disk_s / 2,
-            y={HDD.name: work.tuples / disk_s, MACHINE: work.tuples / work.undisturbed_s},
-            details={"rows": rows, "cache_share": work.counted.cache_share},
-        )
 
 
 def _move(op: StepOperator, table: MasterTable) -> Work:

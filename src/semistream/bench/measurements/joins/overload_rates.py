@@ -15,26 +15,17 @@ import pyarrow as pa
 from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.cost.join_case import join_case
-from semistream.bench.measurements.joins.arrivals import StepSeconds, disk_step_s, machine_step_s
-from semistream.bench.measurements.joins.cell import OpenCell, RateCell, cell_without, groups_of, open_cell
+from semistream.bench.measurements.joins.arrivals import StepSeconds, disk_step_s, replay_for
+from semistream.bench.measurements.joins.cell import OpenCell, RateCell, groups_of, open_cell, rate_cell
 from semistream.bench.measurements.joins.shedding_model import MODELLED, predict_shedding
 from semistream.core.errors import InvalidArgument
 from semistream.core.metrics import Metrics
 from semistream.cost.clock import HDD
 from semistream.operators.driver import StepOperator
 from semistream.operators.shedding.load_shedding import SheddingConfig
-from semistream.runtime.local import Replay
-from semistream.runtime.local.replay import StepCost
+from semistream.runtime.local import StepCost
 
-__all__ = [
-    "OutsideStore",
-    "OverloadRates",
-    "OverloadedRate",
-    "Place",
-    "Shedder",
-    "overloaded_rate",
-    "shedding_measurements",
-]
+__all__ = ["OutsideStore", "OverloadRates", "Shedder", "overloaded_rate", "shedding_measurements"]
 
 _BLOCK_BYTES = 1 << 20  # of shed tuples, written or read at once
 _OF_SHEDDER = ("strategy", "to", "lookup_position", "spool_bytes")
@@ -60,20 +51,12 @@ class OutsideStore:
 
 @dataclass(frozen=True, kw_only=True)
 class Shedder:
-    """One way to shed load.
-
-    Attributes
-    ----------
-    strategy, lookup_position, spool_bytes
-        As in `SheddingConfig`; the index of a larger spool takes more of the budget.
-    to
-        ``"disk"`` or ``"network"``.
-    """
+    """One way to shed load, as in `SheddingConfig`."""
 
     strategy: str
-    to: str = "disk"
+    to: str = "disk"  # or "network"
     lookup_position: float = 0.15
-    spool_bytes: str = "1GB"
+    spool_bytes: str = "1GB"  # the index of a larger spool takes more of the budget
 
     def __post_init__(self) -> None:
         if self.to not in ("disk", "network"):
@@ -94,7 +77,7 @@ class Shedder:
     def clocks(self, opened: OpenCell) -> dict[str, StepSeconds]:
         """Return the time of a step, by the name of the clock."""
         tuple_bytes = sum(column.bit_width for column in opened.workload.stream_schema.types) / 8
-        return {HDD.name: lambda step: self._disk_step_s(step, tuple_bytes), MACHINE: machine_step_s}
+        return {HDD.name: lambda step: self._disk_step_s(step, tuple_bytes), MACHINE: lambda step: step.elapsed_s}
 
     def _disk_step_s(self, step: StepCost, tuple_bytes: float) -> float:
         moved = step.after.since(step.before)
@@ -121,24 +104,16 @@ class _Unshed(NamedTuple):
 class OverloadRates:
     """One way to shed load, while too many tuples arrive, on every clock.
 
-    Attributes
-    ----------
-    cell, unshed
-        The join that sheds load, and the join whose service rate without shedding is the unit of the arrivals.
-    places
-        Those without a shedder show the arrivals.
-    settling_scans, scans
-        The time before a rate is measured, in which a cache fills, and the time of the measurement: in scans of R by
-        the join without shedding.
+    Times are in scans of R by the join without shedding.
     """
 
     series: str
     group: str
     cell: RateCell
-    unshed: RateCell
-    places: tuple[Place, ...]
-    settling_scans: float
-    scans: float
+    unshed: RateCell  # the join whose service rate without shedding is the unit of the arrivals
+    places: tuple[Place, ...]  # those without a shedder show the arrivals
+    settling_scans: float  # in which a cache fills
+    scans: float  # of the measurement
 
     @property
     def name(self) -> str:
@@ -156,45 +131,37 @@ class OverloadRates:
         points = []
         for place in self.places:
             context.report(f"{self.series}: arrivals at {place.overload:g} times the service rate")
-            points.append(self._point(opened, place, context, unshed))
-            points += self._predicted(opened, place, context, unshed)
+            arrivals = {clock: place.overload * rate for clock, rate in unshed.tuples_per_s.items()}
+            if place.shedder is None:
+                points.append(Point(self.series, place.x, arrivals, group=self.group))
+                continue
+            points.append(self._measured(opened, place, place.shedder, context, unshed, arrivals))
+            if self.cell.algorithm in MODELLED:
+                config = place.shedder.config(context)
+                points.append(self._predicted(opened, place, config, arrivals[HDD.name]))
         return points
 
-    def _predicted(self, opened: OpenCell, place: Place, context: Context, unshed: _Unshed) -> Iterator[Point]:
-        """Yield the prediction of the shedding model on the disk's clock, if the algorithm has one."""
-        if place.shedder is None or self.cell.algorithm not in MODELLED:
-            return
-        prediction = predict_shedding(
-            self.cell.algorithm,
-            join_case(opened),
-            opened.budget_bytes,
-            HDD,
-            arrivals_per_s=place.overload * unshed.tuples_per_s[HDD.name],
-            shedding=place.shedder.config(context),
-        )
-        yield Point(
-            series=f"{self.series} predicted",
-            x=place.x,
-            y={HDD.name: prediction.tuples_per_s},
-            details={"overload": place.overload, "shed_per_s": prediction.shed_per_s},
-            group=self.group,
-        )
-
-    def _point(self, opened: OpenCell, place: Place, context: Context, unshed: _Unshed) -> Point:
-        arrivals = {clock: place.overload * rate for clock, rate in unshed.tuples_per_s.items()}
-        if place.shedder is None:
-            return Point(self.series, place.x, arrivals, group=self.group)
+    def _measured(
+        self,
+        opened: OpenCell,
+        place: Place,
+        shedder: Shedder,
+        context: Context,
+        unshed: _Unshed,
+        arrivals: Mapping[str, float],
+    ) -> Point:
         found = {
             clock: overloaded_rate(
-                opened.operator(shedding=place.shedder.config(context)),
+                opened.operator(shedding=shedder.config(context)),
                 opened.stream(),
                 arrivals[clock],
                 self.scans * unshed.scan_s[clock],
                 step_s,
                 settling_s=self.settling_scans * unshed.scan_s[clock],
             )
-            for clock, step_s in place.shedder.clocks(opened).items()
+            for clock, step_s in shedder.clocks(opened).items()
         }
+        counts = ("cache_share", "tuples_shed", "tuples_reloaded")
         return Point(
             series=self.series,
             x=place.x,
@@ -202,11 +169,27 @@ class OverloadRates:
             details={
                 "overload": place.overload,
                 "tuples_per_s_without_shedding": unshed.tuples_per_s,
-                "cache_share": {clock: rate.counted.cache_share for clock, rate in found.items()},
-                "tuples_shed": {clock: rate.counted.tuples_shed for clock, rate in found.items()},
-                "tuples_reloaded": {clock: rate.counted.tuples_reloaded for clock, rate in found.items()},
+                **{name: {clock: getattr(rate.counted, name) for clock, rate in found.items()} for name in counts},
                 "measured_s": {clock: rate.seconds for clock, rate in found.items()},
             },
+            group=self.group,
+        )
+
+    def _predicted(self, opened: OpenCell, place: Place, shedding: SheddingConfig, arrivals_per_s: float) -> Point:
+        """Return the prediction of the shedding model on the disk's clock."""
+        prediction = predict_shedding(
+            self.cell.algorithm,
+            join_case(opened),
+            opened.budget_bytes,
+            HDD,
+            arrivals_per_s=arrivals_per_s,
+            shedding=shedding,
+        )
+        return Point(
+            series=f"{self.series} predicted",
+            x=place.x,
+            y={HDD.name: prediction.tuples_per_s},
+            details={"overload": place.overload, "shed_per_s": prediction.shed_per_s},
             group=self.group,
         )
 
@@ -214,11 +197,9 @@ class OverloadRates:
 def _unshed(opened: OpenCell) -> _Unshed:
     steady = opened.measure()
     scans = steady.work.counted.bytes_read / opened.table.num_bytes
-    disk = steady.disks[HDD.name]
-    return _Unshed(
-        {HDD.name: disk.tuples_per_s, MACHINE: steady.tuples_per_s},
-        {HDD.name: disk.io_s / scans, MACHINE: steady.work.undisturbed_s / scans},
-    )
+    seconds = {HDD.name: steady.disks[HDD.name].io_s, MACHINE: steady.work.undisturbed_s}
+    rates = {clock: steady.rates[clock] for clock in seconds}
+    return _Unshed(rates, {clock: each / scans for clock, each in seconds.items()})
 
 
 def shedding_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
@@ -232,12 +213,12 @@ def shedding_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Mea
     for group, there in groups_of(parameters):
         for series, settings in spec.series.items():
             here = {**there, **settings}
-            unshed = cell_without({**here, **parameters.get("unshed", {})}, _OWN)
+            unshed = rate_cell({**here, **parameters.get("unshed", {})}, _OWN)
             measurements.append(
                 OverloadRates(
                     series=series,
                     group=group,
-                    cell=cell_without(here, _OWN) if "strategy" in here else unshed,
+                    cell=rate_cell(here, _OWN) if "strategy" in here else unshed,
                     unshed=unshed,
                     places=tuple(_place({**here, spec.x.name: x}, x * spec.x.factor) for x in parameters["x"]),
                     settling_scans=here["settling_scans"],
@@ -252,19 +233,10 @@ def _place(parameters: Mapping[str, Any], x: float) -> Place:
     return Place(x, parameters["overload"], Shedder(**own) if "strategy" in own else None)
 
 
-@dataclass(frozen=True)
-class OverloadedRate:
-    """The work of an overloaded operator.
+class OverloadedRate(NamedTuple):
+    """The work of an overloaded operator in the measured part, on the chosen clock."""
 
-    Attributes
-    ----------
-    counted
-        The growth of its counters in the measured part.
-    seconds
-        The measured part, on the chosen clock.
-    """
-
-    counted: Metrics
+    counted: Metrics  # the growth of its counters
     seconds: float
 
     @property
@@ -278,23 +250,12 @@ def overloaded_rate(
     batches: Iterator[pa.RecordBatch],
     arrivals_per_s: float,
     measured_s: float,
-    step_cost_s: StepSeconds = disk_step_s,
+    step_cost_s: StepSeconds,
     settling_s: float | None = None,
 ) -> OverloadedRate:
     """Measure ``op`` for ``measured_s`` seconds, after ``settling_s`` (by default as many), and close it."""
     settling_s = measured_s if settling_s is None else settling_s
-    replay = Replay(op, batches, arrivals_per_s, step_cost_s=step_cost_s)
-    results = iter(replay)
-    before: Metrics | None = None
-    began_s = 0.0
-    try:
-        for _ in results:
-            if before is None:
-                if replay.now_s >= settling_s:
-                    before, began_s = Metrics(**op.metrics.as_dict()), replay.now_s
-            elif replay.now_s >= began_s + measured_s:
-                break
-        assert before is not None, "the stream has no end"
-        return OverloadedRate(op.metrics.since(before), replay.now_s - began_s)
-    finally:
-        results.close()
+    _, counted, seconds = replay_for(
+        op, batches, arrivals_per_s, settling_s=settling_s, measured_s=measured_s, step_cost_s=step_cost_s
+    )
+    return OverloadedRate(counted, seconds)

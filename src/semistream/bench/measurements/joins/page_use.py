@@ -3,14 +3,15 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from semistream.bench.framework.measurement import Context, Measurement, Point
+from semistream.bench.framework.measurement import VALUE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
-from semistream.bench.measurements.joins.cell import RateCell, cell_without, open_cell
+from semistream.bench.measurements.joins.cell import RateCell, open_cell, rate_cell
 from semistream.bench.measurements.joins.saturated import Saturated
 from semistream.core.errors import InvalidArgument
 from semistream.storage import MasterTable
@@ -24,20 +25,12 @@ _OWN = ("sections", "warm_up_scans", "measured_scans")
 
 @dataclass(frozen=True, kw_only=True)
 class PageUse:
-    """One algorithm on R; MESHJOIN reads all pages equally often and is the level to compare with.
-
-    Attributes
-    ----------
-    sections
-        Number of parts of equal size that R is divided into; each gives a point.
-    warm_up_scans, measured_scans
-        Scans of R before reads are counted, and while they are.
-    """
+    """One algorithm on R; MESHJOIN reads all pages equally often and is the level to compare with."""
 
     series: str
     cell: RateCell
-    sections: int
-    warm_up_scans: float
+    sections: int  # of equal size that R is divided into; each gives a point
+    warm_up_scans: float  # of R, before reads are counted
     measured_scans: float
 
     @property
@@ -65,12 +58,10 @@ class PageUse:
             Point(
                 series=self.series,
                 x=float(low + high) / 2,
-                y={"value": 1e6 * reads_of_page / max(1, work.tuples)},
+                y={VALUE: 1e6 * reads_of_page / max(1, work.tuples)},
                 details={"reads_per_page": reads_of_page, "tuples": work.tuples, "pages": high - low},
             )
-            for low, high, reads_of_page in zip(
-                bounds[:-1].tolist(), bounds[1:].tolist(), per_page.tolist(), strict=True
-            )
+            for (low, high), reads_of_page in zip(pairwise(bounds.tolist()), per_page.tolist(), strict=True)
         ]
 
 
@@ -78,20 +69,13 @@ def page_use_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Mea
     """Return a measurement for every series; parameters beside those of a cell are the fields of `PageUse`."""
     own = {name: parameters[name] for name in _OWN}
     return [
-        PageUse(series=series, cell=cell_without({**parameters, **settings}, _OWN), **own)
+        PageUse(series=series, cell=rate_cell({**parameters, **settings}, _OWN), **own)
         for series, settings in spec.series.items()
     ]
 
 
 class PageReads:
-    """Counts the reads of each page of a local table from its files.
-
-    Attributes
-    ----------
-    table
-        The same table; reads through it are counted.
-    counts
-        Reads per page, in the order of ``table.pages``.
+    """Counts the reads of each page of a local table from its files, in the order of ``table.pages``.
 
     Examples
     --------
@@ -109,49 +93,40 @@ class PageReads:
     def __init__(self, table: MasterTable) -> None:
         if not isinstance(table.store, LocalStore):
             raise InvalidArgument(f"{table.path} is no local table: stage it into a folder of this machine")
-        self._pages = table.pages
+        pages = table.pages
         self.counts = np.zeros(table.num_pages, dtype=np.int64)
-        self.table = copy.copy(table)
-        self.table.store = _CountedStore(table.store.root, self._offsets_by_path(), self.counts)
-
-    def _offsets_by_path(self) -> "dict[str, _FilePages]":
-        bounds = self._pages.file_bounds
-        return {
-            file.path: _FilePages(int(bounds[number]), self._pages.offset[bounds[number] : bounds[number + 1]])
-            for number, file in enumerate(self._pages.files)
+        by_path = {
+            file.path: _FilePages(pages.offset[first:end], self.counts[first:end])
+            for file, (first, end) in zip(pages.files, pairwise(pages.file_bounds), strict=True)
         }
+        self.table = copy.copy(table)
+        self.table.store = _CountedStore(table.store.root, by_path)
 
 
-@dataclass(frozen=True)
-class _FilePages:
-    """The number of a file's first page, and the offsets of its pages."""
+class _FilePages(NamedTuple):
+    """Offset and reads of each page of a file."""
 
-    first: int
     offsets: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class _CountedStore(LocalStore):
     pages: dict[str, _FilePages] = field(default_factory=dict)
-    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def open(self, name: str) -> RandomFile:
         known = self.pages.get(name)
-        return super().open(name) if known is None else _CountedFile(self.locate(name), known, self.counts)
+        return super().open(name) if known is None else _CountedFile(self.locate(name), known)
 
 
 class _CountedFile(LocalFile):
-    def __init__(self, path: str, pages: _FilePages, counts: npt.NDArray[np.int64]) -> None:
+    def __init__(self, path: str, pages: _FilePages) -> None:
         super().__init__(path)
         self._pages = pages
-        self._counts = counts
 
     def read_into(self, offset: int, view: memoryview) -> int:
-        self._count(offset, len(view))
-        return super().read_into(offset, view)
-
-    def _count(self, offset: int, length: int) -> None:
         # Reads of pages begin at a page; those of the file's header and footer do not.
-        begin, end = np.searchsorted(self._pages.offsets, (offset, offset + length))
+        begin, end = np.searchsorted(self._pages.offsets, (offset, offset + len(view)))
         if begin < end and self._pages.offsets[begin] == offset:
-            self._counts[self._pages.first + begin : self._pages.first + end] += 1
+            self._pages.counts[begin:end] += 1
+        return super().read_into(offset, view)

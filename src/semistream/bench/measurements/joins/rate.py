@@ -8,33 +8,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from semistream.bench.framework.measurement import MACHINE, VALUE, Context, Measurement, Point
+from semistream.bench.framework.measurement import VALUE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.joins.arrivals import measure_times
 from semistream.bench.measurements.joins.cell import RateCell, groups_of, open_cell, rate_cell
 from semistream.bench.measurements.joins.saturated import PreparedStream
-from semistream.bench.measurements.joins.steady import SteadyState, is_scan, measure_steady
+from semistream.bench.measurements.joins.steady import SteadyState, measure_steady
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.clock import HDD
 from semistream.storage import MasterTable
 
 __all__ = ["RateMeasurement", "rate_measurements"]
 
+_COUNTED = ("rows_out", "steps", "seeks", "pages_read", "bytes_read", "cache_share")
+
 
 @dataclass(frozen=True)
 class RateMeasurement:
-    """A cell, and its place in a figure.
-
-    Attributes
-    ----------
-    values
-        The value to show in each group.
-    """
+    """A cell, and its place in a figure."""
 
     cell: RateCell
     series: str
     x: float
-    values: Mapping[str, str]
+    values: Mapping[str, str]  # to show, by group
 
     @property
     def name(self) -> str:
@@ -45,8 +41,7 @@ class RateMeasurement:
         return self.cell.weight
 
     def run(self, context: Context) -> list[Point]:
-        cell = self.cell
-        opened = open_cell(cell, context)
+        cell, opened = self.cell, open_cell(self.cell, context)
         workload, table, budget_bytes = opened.workload, opened.table, opened.budget_bytes
         about: dict[str, Any] = {"workload": workload.name, "provenance": workload.provenance}
         try:
@@ -58,12 +53,10 @@ class RateMeasurement:
             stream = PreparedStream(workload.stream(context.seed))
             steady = measure_steady(op, stream, table, cell.effort)
             if cell.arrival_share is not None:
-                arrivals_per_s = cell.arrival_share * steady.disks[HDD.name].tuples_per_s
-                least_tuples = cell.effort.lookup_tuples // 5
-                times = measure_times(op, stream, arrivals_per_s, least_tuples, is_scan(cell.algorithm, cell.layout))
+                arrivals_per_s = cell.arrival_share * steady.rates[HDD.name]
+                times = measure_times(op, stream, arrivals_per_s, cell.effort.lookup_tuples // 5, opened.is_scan)
                 about["times"] = None if times is None else asdict(times)
-        rates = {MACHINE: steady.tuples_per_s, HDD.name: steady.disks[HDD.name].tuples_per_s}
-        return [Point(cell.algorithm, 0.0, rates, {**about, **_details(steady, table, budget_bytes)})]
+        return [Point(cell.algorithm, 0.0, steady.rates, {**about, **_details(steady, table, budget_bytes)})]
 
     def placed(self, points: Sequence[Point]) -> list[Point]:
         [point] = points
@@ -97,31 +90,24 @@ def rate_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measure
 
 
 def _details(steady: SteadyState, table: MasterTable, budget_bytes: int) -> dict[str, Any]:
-    work, counted = steady.work, steady.work.counted
+    work, counted, warm_up = steady.work, steady.work.counted, steady.warm_up
     return {
         "budget_bytes": budget_bytes,
         "table_bytes": table.num_bytes,
         "peak_bytes": steady.peak.total_bytes,
         "peak_components_bytes": steady.peak.components,
         "tuples": work.tuples,
-        "rows_out": counted.rows_out,
-        "elapsed_s": work.elapsed_s,
-        "waited_s": work.waited_s,
-        "cpu_s": work.cpu_s,
+        **{name: getattr(work, name) for name in ("elapsed_s", "waited_s", "cpu_s")},
+        **{name: getattr(counted, name) for name in _COUNTED},
         "scans": counted.bytes_read / table.num_bytes,
-        "steps": counted.steps,
-        "seeks": counted.seeks,
-        "pages_read": counted.pages_read,
-        "bytes_read": counted.bytes_read,
-        "cache_share": counted.cache_share,
-        "pages_per_1000_tuples": steady.pages_per_1000_tuples,
-        "cpu_us_per_tuple": steady.cpu_us_per_tuple,
+        "pages_per_1000_tuples": 1000 * counted.pages_read / max(1, work.tuples),
+        "cpu_us_per_tuple": 1e6 * work.cpu_s / max(1, work.tuples),
         "tuples_per_s_with_cpu": {name: disk.tuples_per_s_with_cpu for name, disk in steady.disks.items()},
         "io_s": {name: disk.io_s for name, disk in steady.disks.items()},
-        "is_steady": steady.warm_up.is_steady,
-        "warm_up_tuples": steady.warm_up.tuples,
-        "warm_up_s": steady.warm_up.seconds,
-        "warm_up_cache_shares": steady.warm_up.cache_shares,
+        "is_steady": warm_up.is_steady,
+        "warm_up_tuples": warm_up.tuples,
+        "warm_up_s": warm_up.seconds,
+        "warm_up_cache_shares": warm_up.cache_shares,
     }
 
 

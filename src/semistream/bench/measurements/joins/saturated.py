@@ -4,7 +4,6 @@ import math
 import os
 import statistics
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,86 +22,50 @@ _TURN_S = 0.15  # between measurements of a yardstick
 
 
 class PreparedStream:
-    """A generated stream; the time of its making is not measured.
+    """A generated stream, made in large blocks; the work of ``making`` them is known, to be left out.
 
     An operator reads ahead while tuples are made. Large blocks keep this free gain small.
-
-    Parameters
-    ----------
-    batches
-        The stream, generated as it is read.
-    block_tuples
-        Number of tuples made at once.
-
-    Attributes
-    ----------
-    making
-        The time of making them, to be subtracted from measurements around it.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], block_tuples: int = 1 << 20) -> None:
-        self._batches = iter(batches)
-        self._block_tuples = block_tuples
-        self._ready: deque[pa.RecordBatch] = deque()
         self.making = Aside()
+        self._prepared = self._make(iter(batches), block_tuples)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        if not self._ready:
-            self._make_block()
-        if not self._ready:
-            raise StopIteration
-        return self._ready.popleft()
+        return next(self._prepared)
 
-    @property
-    def making_s(self) -> float:
-        return self.making.elapsed_s
-
-    @property
-    def making_cpu_s(self) -> float:
-        return self.making.cpu_s
-
-    def _make_block(self) -> None:
-        before = Aside.now()
-        made = 0
-        for batch in self._batches:
-            self._ready.append(batch)
-            made += batch.num_rows
-            if made >= self._block_tuples:
-                break
-        self.making = self.making.plus(before)
+    def _make(self, batches: Iterator[pa.RecordBatch], block_tuples: int) -> Iterator[pa.RecordBatch]:
+        while True:
+            before = Aside.now()
+            block: list[pa.RecordBatch] = []
+            made = 0
+            for batch in batches:
+                block.append(batch)
+                made += batch.num_rows
+                if made >= block_tuples:
+                    break
+            self.making = self.making.plus(before)
+            if not block:
+                return
+            yield from block
 
 
 @dataclass(frozen=True)
 class Work:
-    """The work of an operator over some time.
+    """The work of an operator over some time, with all its threads, without making the stream and the yardstick."""
 
-    Attributes
-    ----------
-    counted
-        The growth of its counters.
-    elapsed_s, cpu_s
-        Time of the operator with all its threads, without making the stream and measuring a yardstick.
-    waited_s
-        The part of the elapsed time spent waiting for a core, because of other processes.
-    yardstick_s
-        The mean time of a step of the yardstick meanwhile; None without one.
-    """
-
-    counted: Metrics
+    counted: Metrics  # the growth of its counters
     elapsed_s: float
     cpu_s: float
-    waited_s: float = 0.0
-    yardstick_s: float | None = None
+    waited_s: float = 0.0  # for a core, because of other processes: a part of the elapsed time
+    yardstick_s: float | None = None  # the mean time of a step of the yardstick meanwhile
 
     @property
     def undisturbed_s(self) -> float:
-        """The time of the work on a machine without other work: elapsed time less the wait for a core.
-
-        It is never less than the CPU time spread over all cores.
-        """
+        """The time of the work on a machine without other work: at least the CPU time spread over all cores."""
         return max(self.elapsed_s - self.waited_s, self.cpu_s / (os.cpu_count() or 1), 1e-9)
 
     @property
@@ -123,18 +86,10 @@ class _Turn(NamedTuple):
 
 
 class Saturated:
-    """Offers tuples until one is refused, steps, and begins again.
+    """Offers tuples until one is refused, or ``most_pending`` are pending, steps, and begins again.
 
-    Parameters
-    ----------
-    most_pending
-        The most tuples to have pending. An operator that only looks up its next few tuples is as busy with a short
-        backlog, which can be worked off afterwards.
-
-    Attributes
-    ----------
-    peak
-        The memory report with the largest total so far.
+    An operator that only looks up its next few tuples is as busy with a short backlog, which can be worked off
+    afterwards. ``peak`` is the memory report with the largest total so far.
     """
 
     def __init__(self, op: Operator, stream: PreparedStream, most_pending: int | None = None) -> None:
@@ -143,7 +98,7 @@ class Saturated:
         self._stream = stream
         self._feeder = Feeder(stream)
         self._most_pending = most_pending
-        self._aside_s = self._aside_cpu_s = 0.0
+        self._noting_s = self._noting_cpu_s = 0.0  # not the operator's time
 
     def run(
         self,
@@ -179,8 +134,8 @@ class Saturated:
 
     def _turn(self, until_bytes: float, until_tuples: float, most_s: float) -> _Turn:
         """Work until these totals of bytes or tuples are reached, or time is up."""
-        aside_s, aside_cpu_s = self._aside()
         making, stopwatch = self._stream.making, Stopwatch()
+        self._noting_s = self._noting_cpu_s = 0.0
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
         metrics = self.op.metrics
         while metrics.bytes_read < until_bytes and metrics.tuples_answered < until_tuples:
@@ -193,9 +148,8 @@ class Saturated:
         elapsed_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
         made = Aside(*(now - then for now, then in zip(self._stream.making, making, strict=True)))
         worked_s = stopwatch.worked_s(made)
-        now_aside_s, now_aside_cpu_s = self._aside()
-        elapsed_s -= now_aside_s - aside_s
-        cpu_s -= now_aside_cpu_s - aside_cpu_s
+        elapsed_s -= made.elapsed_s + self._noting_s
+        cpu_s -= made.cpu_s + self._noting_cpu_s
         return _Turn(elapsed_s, cpu_s, min(max(0.0, elapsed_s - worked_s), elapsed_s))
 
     def _note_memory(self) -> None:
@@ -203,9 +157,5 @@ class Saturated:
         report = self.op.memory()
         if report.total_bytes > self.peak.total_bytes:
             self.peak = report
-        self._aside_s += time.perf_counter() - started_s
-        self._aside_cpu_s += time.thread_time() - started_cpu_s
-
-    def _aside(self) -> tuple[float, float]:
-        """Return the time so far that was not the operator's, elapsed and of the CPU."""
-        return self._aside_s + self._stream.making_s, self._aside_cpu_s + self._stream.making_cpu_s
+        self._noting_s += time.perf_counter() - started_s
+        self._noting_cpu_s += time.thread_time() - started_cpu_s

@@ -44,20 +44,10 @@ _SEED = 7
 
 
 class SheddingPrediction(NamedTuple):
-    """A join that sheds.
+    """A join that sheds."""
 
-    Attributes
-    ----------
-    plan
-        Its memory, and its loop as long as it keeps up.
-    tuples_per_s
-        Tuples answered; all that arrive, when it keeps up.
-    shed_per_s
-        Tuples shed.
-    """
-
-    plan: LoopPlan
-    tuples_per_s: float
+    plan: LoopPlan  # its memory, and its loop as long as it keeps up
+    tuples_per_s: float  # answered: all that arrive, when it keeps up
     shed_per_s: float
 
 
@@ -72,10 +62,7 @@ def predict_shedding(
 ) -> SheddingPrediction:
     """Return the service rate of ``"hybridjoin"`` or ``"chybridjoin"`` when so many tuples arrive.
 
-    Parameters
-    ----------
-    shedding
-        Strategy and look-up position; the operators' defaults unless given.
+    Strategy and look-up position are the operators' defaults unless ``shedding`` gives them.
     """
     if name not in MODELLED:
         raise InvalidArgument(f"there is no model of {name!r} that sheds: ask for 'hybridjoin' or 'chybridjoin'")
@@ -110,16 +97,8 @@ def predict_shedding(
 def considered_share(rates: PartRates, window_tuples: float, per_load: float, lookup_position: float) -> float:
     """Return the share of tuples that a queue answers when its oldest are shed.
 
-    Parameters
-    ----------
-    rates
-        How often a tuple asks for each partition.
-    window_tuples
-        The most tuples of the queue.
-    per_load
-        How many tuples enter for each read of a partition.
-    lookup_position
-        Which tuple picks the partition: a share of the queue, counted from its newest end.
+    ``per_load`` tuples enter for each read of a partition; ``rates`` is how often a tuple asks for each. The tuple at
+    ``lookup_position``, a share of the queue counted from its newest end, picks the partition.
 
     Examples
     --------

@@ -4,27 +4,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from semistream.bench.measurements.joins.saturated import PreparedStream, Saturated, Work
 from semistream.core.budget import MemoryReport
 from semistream.cost.calibration.yardstick import Yardstick
-from semistream.cost.clock import PROFILES, DiskProfile
+from semistream.cost.clock import HDD, MACHINE, PROFILES
 from semistream.operators.driver import StepOperator
 from semistream.runtime.local import operator
 from semistream.storage import MasterTable, drop_pages
 from semistream.workloads import Workload, synthetic
 
-__all__ = [
-    "DiskClock",
-    "Effort",
-    "SteadyState",
-    "WarmUp",
-    "is_lookup",
-    "is_scan",
-    "make_operator",
-    "measure_steady",
-]
+__all__ = ["Effort", "SteadyState", "WarmUp", "is_lookup", "is_scan", "make_operator", "measure_steady"]
 
 _MOST_PARTS = 9
 
@@ -48,112 +39,73 @@ def make_operator(
     """
     drop_pages(table)
     workload = workload or synthetic(table.num_rows, zipf_exponent=0.0)
-    schema = workload.stream_schema
-    op = operator(name, table, schema, on=workload.key, memory=budget_bytes, io="drop_behind", **options)
+    options = {"on": workload.key, "memory": budget_bytes, "io": "drop_behind", **options}
+    op = operator(name, table, workload.stream_schema, **options)
     assert isinstance(op, StepOperator)
     return op
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The way to the steady state.
-
-    Attributes
-    ----------
-    is_steady
-        Whether it was reached in time.
-    cache_shares
-        The share through the cache in successive windows of work.
-    """
+    """The way to the steady state."""
 
     tuples: int
     seconds: float
-    is_steady: bool
-    cache_shares: list[float]
+    is_steady: bool  # reached in time
+    cache_shares: list[float]  # through the cache, in successive windows of work
 
 
-@dataclass(frozen=True)
-class DiskClock:
-    """The counted reads of the measured part on a disk of a profile.
-
-    Attributes
-    ----------
-    tuples_per_s
-        By I/O alone.
-    tuples_per_s_with_cpu
-        With this machine's CPU time added, without overlap.
-    """
+class DiskClock(NamedTuple):
+    """The counted reads of the measured part on a disk of a profile."""
 
     io_s: float
-    tuples_per_s: float
-    tuples_per_s_with_cpu: float
+    tuples_per_s: float  # by I/O alone
+    tuples_per_s_with_cpu: float  # with this machine's CPU time added, without overlap
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
     """The amount of work of warm-up and measurement.
 
-    Attributes
-    ----------
-    measured_windows
-        Number of measured windows. A window is a scan; three scans for SSBJ, which moves keys in every third; half a
-        scan's worth of partitions for operators that read one at a time.
-    lookup_tuples, lookup_backlog_tuples
-        For operators that look every tuple up: the tuples to measure with, and the backlog.
-    share_tolerance, io_tolerance
-        The operator is warm if its share through the cache, and its bytes per tuple, change by less than these from
-        one window to the next.
-    most_warm_up_scans, most_warm_up_tuples
-        The longest warm-up; in tuples for look-ups.
-    least_measured_s
-        The measurement is repeated for this long; the one of median speed counts.
-    most_warm_up_s, most_measured_s
-        The emergency brake.
+    A window is a scan; three scans for SSBJ, which moves keys in every third; half a scan's worth of partitions for
+    operators that read one at a time.
     """
 
     measured_windows: int = 1
-    lookup_tuples: int = 10_000
+    lookup_tuples: int = 10_000  # to measure with, for operators that look every tuple up
     lookup_backlog_tuples: int = 4096
-    share_tolerance: float = 0.005
-    io_tolerance: float = 0.01
+    share_tolerance: float = 0.005  # warm: the share through the cache changes by less from window to window,
+    io_tolerance: float = 0.01  # and so do the bytes per tuple
     most_warm_up_scans: int = 15
-    most_warm_up_tuples: int = 635_000
-    least_measured_s: float = 0.0
-    most_warm_up_s: float = 600.0
+    most_warm_up_tuples: int = 635_000  # instead, for look-ups
+    least_measured_s: float = 0.0  # the measurement is repeated for so long; the one of median speed counts
+    most_warm_up_s: float = 600.0  # the emergency brake
     most_measured_s: float = 120.0
 
 
 @dataclass(frozen=True)
 class SteadyState:
-    """The work of a warm operator.
-
-    Attributes
-    ----------
-    peak
-        The largest memory report after any step, including the warm-up.
-    """
+    """The work of a warm operator."""
 
     work: Work
     warm_up: WarmUp
-    peak: MemoryReport
+    peak: MemoryReport  # the largest after any step, including the warm-up
 
     @property
-    def tuples_per_s(self) -> float:
-        """On this machine, without other work."""
-        return self.work.tuples / self.work.undisturbed_s
-
-    @property
-    def pages_per_1000_tuples(self) -> float:
-        return 1000 * self.work.counted.pages_read / max(1, self.work.tuples)
-
-    @property
-    def cpu_us_per_tuple(self) -> float:
-        return 1e6 * self.work.cpu_s / max(1, self.work.tuples)
+    def rates(self) -> dict[str, float]:
+        """Tuples per second on this machine without other work, and on the 7200 rpm disk by I/O alone."""
+        machine_rate = self.work.tuples / self.work.undisturbed_s
+        return {MACHINE: machine_rate, HDD.name: self.disks[HDD.name].tuples_per_s}
 
     @property
     def disks(self) -> dict[str, DiskClock]:
         """The counted reads on the disk of each profile, by its name."""
-        return {profile.name: _disk_clock(profile, self.work) for profile in PROFILES}
+        work, found = self.work, {}
+        for profile in PROFILES:
+            # An operator that read nothing is charged one seek, so that its rate is a number.
+            io_s = max(profile.seek_s, profile.io_s(work.counted.seeks, work.counted.bytes_read))
+            found[profile.name] = DiskClock(io_s, work.tuples / io_s, work.tuples / (io_s + work.cpu_s))
+        return found
 
 
 def measure_steady(
@@ -235,9 +187,3 @@ def _agree(windows: list[Work], effort: Effort) -> bool:
         and abs(after.bytes_per_tuple - before.bytes_per_tuple) <= effort.io_tolerance * before.bytes_per_tuple
         for before, after in pairwise(windows[-wanted:])
     )
-
-
-def _disk_clock(profile: DiskProfile, work: Work) -> DiskClock:
-    # An operator that read nothing is charged one seek, so that its rate is a number.
-    io_s = max(profile.seek_s, profile.io_s(work.counted.seeks, work.counted.bytes_read))
-    return DiskClock(io_s, work.tuples / io_s, work.tuples / (io_s + work.cpu_s))

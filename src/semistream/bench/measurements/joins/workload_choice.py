@@ -5,17 +5,9 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from semistream.bench.framework.measurement import Context
 from semistream.core.errors import InvalidArgument
-from semistream.workloads import (
-    Workload,
-    locality,
-    repeated,
-    ship_weather,
-    skewed_master,
-    synthetic,
-    tpch,
-    weather,
-)
+from semistream.workloads import Workload, locality, repeated, ship_weather, skewed_master, synthetic, tpch, weather
 
 __all__ = ["WORKLOADS", "WorkloadChoice", "choose_workload"]
 
@@ -48,14 +40,13 @@ class WorkloadChoice(NamedTuple):
     name: str
     arguments: dict[str, Any]
 
-    def make(self, seed: int, real_data: Path | None, data_dir: Path | None = None) -> Workload:
-        """Return the workload; real data need ``real_data``, and files that are generated ``data_dir``."""
+    def make(self, context: Context) -> Workload:
+        """Return the workload; real data, and files that are generated, need their folders."""
         function = WORKLOADS[self.name]
         wanted = signature(function).parameters
-        given = {"seed": seed, "real_data": real_data, "data_dir": data_dir}
-        for name, what in (("real_data", "real data"), ("data_dir", "a folder for its files")):
-            if name in wanted and given[name] is None:
-                raise InvalidArgument(f"workload {self.name!r} needs {what}: give it with --{name.replace('_', '-')}")
+        given = {"seed": context.seed, "real_data": context.shared_data, "data_dir": context.data_dir}
+        if "real_data" in wanted and context.shared_data is None:
+            raise InvalidArgument(f"workload {self.name!r} needs real data: give it with --real-data")
         return function(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
 
 
