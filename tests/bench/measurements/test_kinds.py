@@ -15,9 +15,9 @@ from semistream.bench.framework.spec import Axis, Spec
 from semistream.bench.framework.store import staged_workload
 from semistream.bench.measurements.cost import cost_validation
 from semistream.bench.measurements.cost.cost_validation import CostValidation
-from semistream.bench.measurements.joins.arrivals import measure_times_for
+from semistream.bench.measurements.joins.arrivals import measure_times_for, replay_for
 from semistream.bench.measurements.joins.cell import OpenCell, open_cell, rate_cell
-from semistream.bench.measurements.joins.overload_rates import OutsideStore, Shedder, overloaded_rate
+from semistream.bench.measurements.joins.overload_rates import OutsideStore, Shedder
 from semistream.bench.measurements.joins.page_use import PageReads
 from semistream.bench.measurements.joins.saturated import Work
 from semistream.bench.measurements.joins.steady import SteadyState, WarmUp
@@ -265,8 +265,13 @@ def test_tuples_that_are_shed_to_disk_take_the_disks_time(context: Context) -> N
 def test_a_rate_under_overload_is_what_was_answered_in_the_measured_seconds(context: Context) -> None:
     opened = open_cell(rate_cell({**CELL, **INLJ}), context)
     # It is slow for the first five seconds, in which nothing is measured.
-    found = overloaded_rate(
-        opened.operator(), opened.stream(), 100.0, 5.0, lambda step: 0.5 if step.after.steps <= 10 else 0.125
+    found = replay_for(
+        opened.operator(),
+        opened.stream(),
+        100.0,
+        settling_s=5.0,
+        measured_s=5.0,
+        step_cost_s=lambda step: 0.5 if step.after.steps <= 10 else 0.125,
     )
     assert found.tuples_per_s == pytest.approx(8.0, rel=0.05)
     assert found.counted.tuples_answered == pytest.approx(40, abs=2)

@@ -19,15 +19,14 @@ from semistream.bench.measurements.joins.arrivals import StepSeconds, disk_step_
 from semistream.bench.measurements.joins.cell import OpenCell, RateCell, groups_of, open_cell, rate_cell
 from semistream.bench.measurements.joins.shedding_model import MODELLED, predict_shedding
 from semistream.core.errors import InvalidArgument
-from semistream.core.metrics import Metrics
 from semistream.cost.clock import HDD
-from semistream.operators.driver import StepOperator
 from semistream.operators.shedding.load_shedding import SheddingConfig
 from semistream.runtime.local import StepCost
 
-__all__ = ["OutsideStore", "OverloadRates", "Shedder", "overloaded_rate", "shedding_measurements"]
+__all__ = ["OutsideStore", "OverloadRates", "Shedder", "shedding_measurements"]
 
 _BLOCK_BYTES = 1 << 20  # of shed tuples, written or read at once
+_COUNTED = ("cache_share", "tuples_shed", "tuples_reloaded")
 _OF_SHEDDER = ("strategy", "to", "lookup_position", "spool_bytes")
 _OWN = (*_OF_SHEDDER, "unshed", "overload", "settling_scans", "scans")
 
@@ -128,70 +127,45 @@ class OverloadRates:
     def run(self, context: Context) -> list[Point]:
         unshed = _unshed(open_cell(self.unshed, context))
         opened = open_cell(self.cell, context)
-        points = []
-        for place in self.places:
-            context.report(f"{self.series}: arrivals at {place.overload:g} times the service rate")
-            arrivals = {clock: place.overload * rate for clock, rate in unshed.tuples_per_s.items()}
-            if place.shedder is None:
-                points.append(Point(self.series, place.x, arrivals, group=self.group))
-                continue
-            points.append(self._measured(opened, place, place.shedder, context, unshed, arrivals))
-            if self.cell.algorithm in MODELLED:
-                config = place.shedder.config(context)
-                points.append(self._predicted(opened, place, config, arrivals[HDD.name]))
-        return points
+        return [point for place in self.places for point in self._points(place, opened, unshed, context)]
 
-    def _measured(
-        self,
-        opened: OpenCell,
-        place: Place,
-        shedder: Shedder,
-        context: Context,
-        unshed: _Unshed,
-        arrivals: Mapping[str, float],
-    ) -> Point:
+    def _points(self, place: Place, opened: OpenCell, unshed: _Unshed, context: Context) -> Iterator[Point]:
+        context.report(f"{self.series}: arrivals at {place.overload:g} times the service rate")
+        arrivals = {clock: place.overload * rate for clock, rate in unshed.tuples_per_s.items()}
+        shedder = place.shedder
+        if shedder is None:
+            yield Point(self.series, place.x, arrivals, group=self.group)
+            return
         found = {
-            clock: overloaded_rate(
+            clock: replay_for(
                 opened.operator(shedding=shedder.config(context)),
                 opened.stream(),
                 arrivals[clock],
-                self.scans * unshed.scan_s[clock],
-                step_s,
                 settling_s=self.settling_scans * unshed.scan_s[clock],
+                measured_s=self.scans * unshed.scan_s[clock],
+                step_cost_s=step_s,
             )
             for clock, step_s in shedder.clocks(opened).items()
         }
-        counts = ("cache_share", "tuples_shed", "tuples_reloaded")
-        return Point(
-            series=self.series,
-            x=place.x,
-            y={clock: rate.tuples_per_s for clock, rate in found.items()},
-            details={
-                "overload": place.overload,
-                "tuples_per_s_without_shedding": unshed.tuples_per_s,
-                **{name: {clock: getattr(rate.counted, name) for clock, rate in found.items()} for name in counts},
-                "measured_s": {clock: rate.seconds for clock, rate in found.items()},
-            },
-            group=self.group,
-        )
-
-    def _predicted(self, opened: OpenCell, place: Place, shedding: SheddingConfig, arrivals_per_s: float) -> Point:
-        """Return the prediction of the shedding model on the disk's clock."""
-        prediction = predict_shedding(
-            self.cell.algorithm,
-            join_case(opened),
-            opened.budget_bytes,
-            HDD,
-            arrivals_per_s=arrivals_per_s,
-            shedding=shedding,
-        )
-        return Point(
-            series=f"{self.series} predicted",
-            x=place.x,
-            y={HDD.name: prediction.tuples_per_s},
-            details={"overload": place.overload, "shed_per_s": prediction.shed_per_s},
-            group=self.group,
-        )
+        rates = {clock: part.tuples_per_s for clock, part in found.items()}
+        details = {
+            "overload": place.overload,
+            "tuples_per_s_without_shedding": unshed.tuples_per_s,
+            **{name: {clock: getattr(part.counted, name) for clock, part in found.items()} for name in _COUNTED},
+            "measured_s": {clock: part.seconds for clock, part in found.items()},
+        }
+        yield Point(self.series, place.x, rates, details, self.group)
+        if self.cell.algorithm in MODELLED:
+            prediction = predict_shedding(
+                self.cell.algorithm,
+                join_case(opened),
+                opened.budget_bytes,
+                HDD,
+                arrivals_per_s=arrivals[HDD.name],
+                shedding=shedder.config(context),
+            )
+            details = {"overload": place.overload, "shed_per_s": prediction.shed_per_s}
+            yield Point(f"{self.series} predicted", place.x, {HDD.name: prediction.tuples_per_s}, details, self.group)
 
 
 def _unshed(opened: OpenCell) -> _Unshed:
@@ -231,31 +205,3 @@ def shedding_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Mea
 def _place(parameters: Mapping[str, Any], x: float) -> Place:
     own = {name: parameters[name] for name in _OF_SHEDDER if name in parameters}
     return Place(x, parameters["overload"], Shedder(**own) if "strategy" in own else None)
-
-
-class OverloadedRate(NamedTuple):
-    """The work of an overloaded operator in the measured part, on the chosen clock."""
-
-    counted: Metrics  # the growth of its counters
-    seconds: float
-
-    @property
-    def tuples_per_s(self) -> float:
-        """Tuples answered; those shed and not yet joined do not count."""
-        return self.counted.tuples_answered / self.seconds
-
-
-def overloaded_rate(
-    op: StepOperator,
-    batches: Iterator[pa.RecordBatch],
-    arrivals_per_s: float,
-    measured_s: float,
-    step_cost_s: StepSeconds,
-    settling_s: float | None = None,
-) -> OverloadedRate:
-    """Measure ``op`` for ``measured_s`` seconds, after ``settling_s`` (by default as many), and close it."""
-    settling_s = measured_s if settling_s is None else settling_s
-    _, counted, seconds = replay_for(
-        op, batches, arrivals_per_s, settling_s=settling_s, measured_s=measured_s, step_cost_s=step_cost_s
-    )
-    return OverloadedRate(counted, seconds)

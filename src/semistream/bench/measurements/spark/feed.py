@@ -23,32 +23,26 @@ _COLUMNS = ["key", "sale", "quantity"]  # 20 bytes
 class FileFeed:
     """Gives a query its rows batch by batch, so that a batch has the same rows in every plan.
 
-    Parameters
-    ----------
-    parts
-        Files of a batch; each is read by one task.
-    first
-        The number of the first sale. Another number gives other sales with the same hot keys.
+    A batch is ``parts`` files, each read by one task. Another number of the ``first`` sale gives other sales with the
+    same hot keys.
     """
 
     def __init__(
         self, folder: Path, *, key_domain: int, skew: float, batch_rows: int, parts: int, seed: int, first: int = 0
     ) -> None:
         self.folder = folder
-        self._made = folder / "made"
-        self._watched = folder / "watched"
-        shutil.rmtree(self._watched, ignore_errors=True)
-        for path in (self._made, self._watched):
-            path.mkdir(parents=True, exist_ok=True)
         self.batch_rows = batch_rows
-        self._parts = parts
         self.first = first
-        self._next = 0
+        self._made = folder / "made"
+        self._made.mkdir(parents=True, exist_ok=True)
+        self._watched = folder / "watched"
+        self._parts = parts
         self._sales = Sales(Bursts(1000), key_domain=key_domain, zipf_exponent=skew, seed=seed)
+        self.rewind()
 
     def rewind(self) -> None:
         """Begin again with the first batch, for another query."""
-        shutil.rmtree(self._watched)
+        shutil.rmtree(self._watched, ignore_errors=True)
         self._watched.mkdir()
         self._next = 0
 

@@ -16,7 +16,7 @@ from semistream.bench.measurements.spark.tables import MasterForms
 from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["MicroBatches", "measure_plan"]
 
@@ -27,42 +27,22 @@ _HOST = re.compile(r"\(\S+ executor ")
 
 @dataclass
 class MicroBatches:
-    """The micro-batches of a query.
-
-    Attributes
-    ----------
-    batch_s
-        Time of each measured micro-batch from trigger to commit, as Spark reports it.
-    observed
-        Counters of our join in the measured batches.
-    failure
-        Why the plan did not run, in one line; there are no times then.
-    """
+    """The micro-batches of a query."""
 
     load_average: float
-    batch_s: list[float] = field(default_factory=list)
-    observed: dict[str, int] = field(default_factory=dict)
-    failure: str | None = None
+    batch_s: list[float] = field(default_factory=list)  # of each measured one from trigger to commit, by Spark
+    observed: dict[str, int] = field(default_factory=dict)  # counters of our join in them
+    failure: str | None = None  # why the plan did not run, in one line; there are no times then
 
 
 class _Query:
     """A running query to the noop sink."""
 
-    def __init__(
-        self,
-        spark: "SparkSession",
-        plan: Plan,
-        feed: FileFeed,
-        master: MasterForms,
-        memory_bytes: int,
-        checkpoint: Path,
-    ) -> None:
+    def __init__(self, frame: "DataFrame", feed: FileFeed, checkpoint: Path) -> None:
         self._feed = feed
-        feed.rewind()
-        frame = plan.build(feed.source(spark), master, memory_bytes)
-        self._query = (
-            frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("append")
-        ).start()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("append")
+        self._query = writer.start()
+        self.stop = self._query.stop
         self._last_batch = -1
 
     def run_batch(self) -> tuple[float, dict[str, Any]]:
@@ -70,7 +50,8 @@ class _Query:
         for _ in range(_MOST_ATTEMPTS):
             told = self._give_batch()
             if told[0]["numInputRows"] == self._feed.batch_rows:
-                return told[0]["durationMs"]["triggerExecution"] / 1000, _observed(told[0])
+                found = JoinMetrics.from_progress(told[0])
+                return told[0]["durationMs"]["triggerExecution"] / 1000, {} if found is None else found.counters
             # Spark looked between two files of the batch and made two micro-batches of them: their times do not count.
         raise AssertionError(f"a batch of the feed was {_MOST_ATTEMPTS} times not a micro-batch")
 
@@ -92,14 +73,6 @@ class _Query:
             assert time.monotonic() < deadline_s, "a batch that is done has its progress"
             time.sleep(0.01)
 
-    def stop(self) -> None:
-        self._query.stop()
-
-
-def _observed(progress: Any) -> dict[str, Any]:
-    found = JoinMetrics.from_progress(progress)
-    return {} if found is None else found.counters
-
 
 def measure_plan(
     spark: "SparkSession",
@@ -115,12 +88,8 @@ def measure_plan(
 ) -> MicroBatches:
     """Return the times of a plan; a slow plan is measured on fewer batches, and a failed one has the reason.
 
-    Parameters
-    ----------
-    is_cold
-        Whether to drop the table's files from the page cache before every measured batch.
-    warm_up_batches, measured_batches
-        Override those of the settings.
+    Where ``is_cold``, the table's files are dropped from the page cache before every measured batch. Numbers of
+    batches override those of the settings.
     """
     from pyspark.errors import PySparkException
 
@@ -134,7 +103,8 @@ def measure_plan(
         read_into_page_cache(master.our_files())
     with checkpoint_in(feed.folder) as checkpoint:
         try:
-            query = _Query(spark, plan, feed, master, memory_bytes, checkpoint)
+            feed.rewind()
+            query = _Query(plan.build(feed.source(spark), master, memory_bytes), feed, checkpoint)
             for number in range(warm_up):
                 seconds, _ = query.run_batch()
                 if seconds > settings.slow_batch_s and number > 0:  # a first batch compiles and opens files

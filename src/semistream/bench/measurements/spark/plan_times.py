@@ -22,21 +22,13 @@ _SALES_APART = 100_000_000  # between the sales of one measurement and those of 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanTimes:
-    """Times of the micro-batches of one plan.
-
-    Attributes
-    ----------
-    first_sale
-        Begin of its stream: sales that no query has joined before. Our cache knows their hot keys, and not them.
-    cold_batches
-        Number of batches measured with the table's files out of the page cache; 0 for warm files.
-    """
+    """Times of the micro-batches of one plan."""
 
     rows: int
     batch_rows: int
     plan: str
-    first_sale: int
-    cold_batches: int
+    first_sale: int  # sales that no query has joined before: our cache knows their hot keys, and not them
+    cold_batches: int  # measured with the table's files out of the page cache; 0 for warm files
     settings: SparkSettings
 
     @property
@@ -138,48 +130,18 @@ def spark_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measur
     after_all = len(batch_rows) * _SALES_APART
     found: list[Measurement] = []
     for rows in table_rows:
+        table: dict[str, Any] = {"rows": rows, "settings": settings}
+        last: dict[str, Any] = {**table, "batch_rows": typical, "first_sale": after_all}
         found += [
-            PlanTimes(
-                rows=rows,
-                batch_rows=size,
-                plan=plan.name,
-                first_sale=number * _SALES_APART,
-                cold_batches=0,
-                settings=settings,
-            )
+            PlanTimes(batch_rows=size, plan=plan.name, first_sale=number * _SALES_APART, cold_batches=0, **table)
             for number, size in enumerate(batch_rows)
             for plan in PLANS
             if size == typical or not plan.typical_only
         ]
-        found += [
-            PlanTimes(
-                rows=rows,
-                batch_rows=typical,
-                plan=plan,
-                first_sale=after_all,
-                cold_batches=parameters["cold_batches"],
-                settings=settings,
-            )
-            for plan in COLD_PLANS
-        ]
-        found.append(
-            WorkerMemory(
-                rows=rows,
-                batch_rows=typical,
-                first_sale=after_all,
-                memory_batches=parameters["memory_batches"],
-                settings=settings,
-            )
-        )
+        found += [PlanTimes(plan=plan, cold_batches=parameters["cold_batches"], **last) for plan in COLD_PLANS]
+        found.append(WorkerMemory(memory_batches=parameters["memory_batches"], **last))
         if rows == min(table_rows):
-            found.append(
-                StaggeredCompletion(
-                    rows=rows,
-                    batch_rows=typical,
-                    first_sale=after_all + _SALES_APART,
-                    cycle_batches=parameters["cycle_batches"],
-                    cycles=parameters["staggered_cycles"],
-                    settings=settings,
-                )
-            )
+            last["first_sale"] += _SALES_APART
+            cycles = {"cycle_batches": parameters["cycle_batches"], "cycles": parameters["staggered_cycles"]}
+            found.append(StaggeredCompletion(**last, **cycles))
     return found

@@ -22,20 +22,11 @@ COLD_PLANS = (OURS, "stream broadcast")
 
 @dataclass(frozen=True)
 class Plan:
-    """A way to join a stream with the master table.
-
-    Attributes
-    ----------
-    note
-        Its description in one line.
-    typical_only
-        Whether it is measured only at the typical size of a micro-batch: it takes long at any size.
-    """
+    """A way to join a stream with the master table."""
 
     name: str
-    note: str
     build: "Callable[[DataFrame, MasterForms, int], DataFrame]"
-    typical_only: bool = False
+    typical_only: bool = False  # measured only at the typical size of a micro-batch: it takes long at any size
 
 
 def _ours(stream: "DataFrame", master: "MasterForms", memory_bytes: int) -> "DataFrame":
@@ -48,17 +39,14 @@ def _identity(stream: "DataFrame", master: "MasterForms", shuffle: bool) -> "Dat
 
     added = [field for field in master.plain().schema if field.name != "key"]
     schema = StructType([*stream.schema.fields, *added])
-    types = [pa.int64(), pa.float64(), pa.float64(), pa.binary()]
-    values = [1, 1.0, 1.0, bytes(88)]
+    values = [pa.scalar(1), pa.scalar(1.0), pa.scalar(1.0), pa.scalar(bytes(88))]
 
     def widen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         constants: list[pa.Array] = []
         for batch in batches:
             rows = batch.num_rows
             if not constants or len(constants[0]) < rows:
-                constants = [
-                    pa.repeat(pa.scalar(value, dtype), rows) for value, dtype in zip(values, types, strict=True)
-                ]
+                constants = [pa.repeat(value, rows) for value in values]
             columns = [*batch.columns, *(constant.slice(0, rows) for constant in constants)]
             yield pa.RecordBatch.from_arrays(columns, schema.names)
 
@@ -69,44 +57,23 @@ def _identity(stream: "DataFrame", master: "MasterForms", shuffle: bool) -> "Dat
 
 
 PLANS = (
-    Plan(OURS, "ss.join(stream, table)", _ours),
-    Plan(
-        "identity",
-        "mapInArrow that adds constants, no shuffle",
-        lambda stream, master, _: _identity(stream, master, shuffle=False),
-    ),
-    Plan(
-        "identity with shuffle",
-        "the same behind a shuffle by key",
-        lambda stream, master, _: _identity(stream, master, shuffle=True),
-    ),
-    Plan("plain Parquet", "stream.join(parquet)", lambda stream, master, _: stream.join(master.plain(), "key")),
+    Plan(OURS, _ours),
+    Plan("identity", lambda stream, master, _: _identity(stream, master, shuffle=False)),
+    Plan("identity with shuffle", lambda stream, master, _: _identity(stream, master, shuffle=True)),
+    Plan("plain Parquet", lambda stream, master, _: stream.join(master.plain(), "key")),
+    # As Spark joins a stream of unknown size, such as Kafka's: the table is shuffled and sorted.
     Plan(
         "plain Parquet, size unknown",
-        "the same as Spark joins a stream of unknown size, such as Kafka's: the table is shuffled and sorted",
         lambda stream, master, _: stream.join(master.plain().hint("merge"), "key"),
         typical_only=True,
     ),
-    Plan(
-        "bucketed merge",
-        "the table bucketed and sorted by key, sort-merge join",
-        lambda stream, master, _: stream.join(master.by_key().hint("merge"), "key"),
-    ),
-    Plan(
-        "bucketed hash",
-        "the table bucketed, shuffled hash join, the stream as build side",
-        lambda stream, master, _: stream.hint("shuffle_hash").join(master.by_key(), "key"),
-    ),
-    Plan(
-        "stream broadcast",
-        "the stream's batch broadcast against a scan of the table",
-        lambda stream, master, _: stream.hint("broadcast").join(master.plain(), "key"),
-    ),
-    Plan(
-        "table broadcast",
-        "the table broadcast, where it fits",
-        lambda stream, master, _: stream.join(master.plain().hint("broadcast"), "key"),
-    ),
+    Plan("bucketed merge", lambda stream, master, _: stream.join(master.by_key().hint("merge"), "key")),
+    # The stream is the build side.
+    Plan("bucketed hash", lambda stream, master, _: stream.hint("shuffle_hash").join(master.by_key(), "key")),
+    # The stream's batch against a scan of the table.
+    Plan("stream broadcast", lambda stream, master, _: stream.hint("broadcast").join(master.plain(), "key")),
+    # Where the table fits.
+    Plan("table broadcast", lambda stream, master, _: stream.join(master.plain().hint("broadcast"), "key")),
 )
 
 

@@ -8,14 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semistream.core.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["SparkSettings", "bench_session", "checkpoint_in"]
+__all__ = ["ROCKSDB", "SparkSettings", "bench_session", "checkpoint_in", "run_to_end", "use_state_store"]
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,28 +48,41 @@ class SparkSettings:
             )
 
 
+def use_state_store(spark: "SparkSession", provider: str = ROCKSDB) -> None:
+    """Let queries that start from now on keep their state in this store."""
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
+    spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+
+
+def run_to_end(writer: "DataStreamWriter", folder: Path) -> "StreamingQuery":
+    """Run a query over all that its sources have, with its checkpoint in ``folder``, and return the ended query."""
+    with checkpoint_in(folder) as checkpoint:
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination()
+    return query
+
+
 @contextmanager
 def bench_session(work_dir: Path, *, cores: int, driver_memory: str) -> "Iterator[SparkSession]":
     """Yield a local session, and stop it afterwards."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have the packages of this process
-    spark = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName("semistream bench")
-        .config("spark.driver.memory", driver_memory)
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", str(cores))
+    options: dict[str, Any] = {
+        "spark.driver.memory": driver_memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(cores),
         # Streaming shuffles are faster without it, in our plan as in Spark's.
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.files.minPartitionNum", str(cores))
-        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
-        .config("spark.sql.warehouse.dir", str(work_dir / "warehouse"))
-        .config("spark.local.dir", str(work_dir / "spark-local"))
-        .config("spark.log.level", "ERROR")
-        .getOrCreate()
-    )
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.files.minPartitionNum": str(cores),
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
+        "spark.local.dir": str(work_dir / "spark-local"),
+        "spark.log.level": "ERROR",
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("semistream bench")
+    spark = builder.config(map=options).getOrCreate()
     try:
         yield spark
     finally:

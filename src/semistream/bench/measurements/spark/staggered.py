@@ -1,6 +1,5 @@
 """Staggered beside batch completion on one heap: rows per second, and the delay of hot rows."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,39 +8,30 @@ import numpy as np
 import semistream as ss
 from semistream.bench.framework.measurement import Context, Point
 from semistream.bench.measurements.spark.feed import FileFeed
-from semistream.bench.measurements.spark.session import SparkSettings, checkpoint_in
+from semistream.bench.measurements.spark.session import SparkSettings, run_to_end, use_state_store
 from semistream.bench.measurements.spark.tables import MasterForms
 from semistream.bench.measurements.spark.warm_tables import warm_tables
 from semistream.core.errors import InvalidArgument
 from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 __all__ = ["StaggeredCompletion"]
 
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 _MEASURED_CYCLES = 2
 _HOT_KEYS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class StaggeredCompletion:
-    """Our join with both completions, on the table as a heap.
-
-    Attributes
-    ----------
-    cycle_batches, cycles
-        Number of micro-batches per scan, and of scans; the last two scans are measured.
-    """
+    """Our join with both completions, on the table as a heap."""
 
     rows: int
     batch_rows: int
     first_sale: int
-    cycle_batches: int
-    cycles: int
+    cycle_batches: int  # micro-batches per scan
+    cycles: int  # scans; the last two are measured
     settings: SparkSettings
 
     def __post_init__(self) -> None:
@@ -70,26 +60,23 @@ class StaggeredCompletion:
     def run(self, context: Context) -> list[Point]:
         tables = warm_tables(context, self.settings)
         master = tables.forms(self.rows, context.report)
-        tables.spark.conf.set(_PROVIDER, _ROCKSDB)
-        tables.spark.conf.set(_CHANGELOG, "true")
+        use_state_store(tables.spark)
         feed = tables.feed(self.rows, self.batch_rows, first=self.first_sale)
         feed.add_batches(self._batches)
         points: list[Point] = []
         for completion in ("batch", "staggered"):
             context.report(f"{self.rows:,} rows as a heap: {completion} completion")
-            rate, details = self._rate(tables.spark, feed, master, completion)
+            rate, details = self._rate(feed, master, completion)
             if completion == "staggered":
                 context.report(f"{self.rows:,} rows as a heap: how soon hot rows leave")
-                details |= self._delays(tables.spark, feed, master)
+                details |= self._delays(feed, master)
             group = f"{self.rows:,} rows, heap"
             points.append(Point(f"{completion} completion", self.batch_rows, {"rows a second": rate}, details, group))
         return points
 
-    def _rate(
-        self, spark: "SparkSession", feed: FileFeed, master: MasterForms, completion: str
-    ) -> tuple[float, dict[str, Any]]:
+    def _rate(self, feed: FileFeed, master: MasterForms, completion: str) -> tuple[float, dict[str, Any]]:
         """Return the rows answered per second in the measured micro-batches, while there are rows to read."""
-        query = self._join(spark, feed, master, completion, lambda frame: frame.writeStream.format("noop"))
+        query = run_to_end(self._join(feed, master, completion).writeStream.format("noop"), feed.folder)
         told = [(each, JoinMetrics.from_progress(each)) for each in query.recentProgress]
         measured = [each for each in told if self._first_measured <= each[0]["batchId"] < self._batches]
         assert all(each["numInputRows"] >= feed.batch_rows for each, _ in measured), "a batch of the feed in each"
@@ -104,7 +91,7 @@ class StaggeredCompletion:
         }
         return answered / seconds, details
 
-    def _delays(self, spark: "SparkSession", feed: FileFeed, master: MasterForms) -> dict[str, Any]:
+    def _delays(self, feed: FileFeed, master: MasterForms) -> dict[str, Any]:
         """Return the number of rows by their delay in micro-batches, for the hottest keys and for others."""
         from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
@@ -120,7 +107,7 @@ class StaggeredCompletion:
                     by_delay, delay = found[row["hot"]], batch - row["came"]
                     by_delay[delay] = by_delay.get(delay, 0) + row["count"]
 
-        self._join(spark, feed, master, "staggered", lambda frame: frame.writeStream.foreachBatch(see))
+        run_to_end(self._join(feed, master, "staggered").writeStream.foreachBatch(see), feed.folder)
         soon = sum(rows for delay, rows in found[True].items() if delay <= 1)
         return {
             "hot_rows_soon_share": soon / max(1, sum(found[True].values())),
@@ -128,20 +115,9 @@ class StaggeredCompletion:
             "other_rows_by_delay": {str(delay): rows for delay, rows in sorted(found[False].items())},
         }
 
-    def _join(
-        self,
-        spark: "SparkSession",
-        feed: FileFeed,
-        master: MasterForms,
-        completion: str,
-        write: "Callable[[DataFrame], Any]",
-    ) -> Any:
-        """Join all batches of the feed, and return the ended query."""
+    def _join(self, feed: FileFeed, master: MasterForms, completion: str) -> "DataFrame":
+        """Return the join of all batches of the feed."""
         memory_bytes = int(master.ours.num_bytes * self.settings.memory_share)
         arguments: dict[str, Any] = {"completion": completion, "cycle_batches": self.cycle_batches}
-        stream = feed.source(spark, one_by_one=True)
-        joined = ss.join(stream, master.heap(), on="key", memory=memory_bytes, **arguments)
-        with checkpoint_in(feed.folder) as checkpoint:
-            query = write(joined).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-            query.awaitTermination()
-        return query
+        stream = feed.source(master.spark, one_by_one=True)
+        return ss.join(stream, master.heap(), on="key", memory=memory_bytes, **arguments)

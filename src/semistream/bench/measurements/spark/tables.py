@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import semistream as ss
 from semistream.bench.measurements.spark.session import SparkSettings
@@ -29,7 +29,6 @@ class MasterForms:
     buckets: int
 
     def plain(self) -> "DataFrame":
-        """Return the Parquet table."""
         return self.spark.read.parquet(str(self.parquet))
 
     def by_key(self) -> "DataFrame":
@@ -45,14 +44,9 @@ class MasterForms:
     def heap(self) -> MasterTable:
         """Return our table as a heap, staged at the first call."""
         path = Path(self.ours.path).with_name("heap")
-        try:
-            return ss.open_table(path)
-        except SemistreamError:
-            shutil.rmtree(path, ignore_errors=True)
-            return ss.stage(self.plain(), path, key="key", layout="heap", buckets=self.ours.buckets)
+        return _open_or_stage(path, self.plain(), layout="heap", buckets=self.ours.buckets)
 
     def our_files(self) -> list[Path]:
-        """Return the data files of our table."""
         return _files(Path(self.ours.path))
 
     def files(self) -> list[Path]:
@@ -97,26 +91,23 @@ def make_forms(
             .mode("overwrite")
             .saveAsTable(f"bucketed_{rows}")
         )
-    return MasterForms(
-        rows, _ours(spark, settings, parquet, folder, report), parquet, bucketed, spark, settings.parquet_buckets
+    ours = _open_or_stage(
+        folder / f"clustered-{settings.page_bytes}-bytes",
+        spark.read.parquet(str(parquet)),
+        report,
+        layout="clustered",
+        buckets=settings.cores,
+        page_bytes=settings.page_bytes,
     )
+    return MasterForms(rows, ours, parquet, bucketed, spark, settings.parquet_buckets)
 
 
-def _ours(
-    spark: "SparkSession", settings: SparkSettings, parquet: Path, folder: Path, report: Callable[[str], None]
+def _open_or_stage(
+    path: Path, rows: "DataFrame", report: Callable[[str], None] = lambda message: None, **options: Any
 ) -> MasterTable:
-    path = folder / f"clustered-{settings.page_bytes}-bytes"
     try:
-        table = ss.open_table(path)
+        return ss.open_table(path)
     except SemistreamError:
         report("staging")
         shutil.rmtree(path, ignore_errors=True)
-        table = ss.stage(
-            spark.read.parquet(str(parquet)),
-            path,
-            key="key",
-            layout="clustered",
-            buckets=settings.cores,
-            page_bytes=settings.page_bytes,
-        )
-    return table
+        return ss.stage(rows, path, key="key", **options)

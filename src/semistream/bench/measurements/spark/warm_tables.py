@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import semistream as ss
 from semistream.bench.framework.extras import import_extra
@@ -31,10 +31,7 @@ _Report = Callable[[str], None]
 class WarmTables:
     """The session and its tables.
 
-    Attributes
-    ----------
-    base_bytes
-        Memory of the Python workers after a join with a tiny table and a tiny budget, before any other join.
+    ``base_bytes`` is the memory of the Python workers after a join with a tiny table, before any other join.
     """
 
     def __init__(self, spark: "SparkSession", settings: SparkSettings, data_dir: Path, seed: int) -> None:
@@ -65,17 +62,7 @@ class WarmTables:
             batch_rows = self._settings.cache_batch_rows
             batches = -(-self._settings.cache_rows // batch_rows)
             report(f"{rows:,} rows: warming the cache with {batches} batches of {batch_rows:,}")
-            feed = self.feed(rows, batch_rows, first=_FIRST_OF_WARM_UP)
-            done = measure_plan(
-                self.spark,
-                self._settings,
-                plan_named(OURS),
-                feed,
-                master,
-                warm_up_batches=0,
-                measured_batches=batches,
-            )
-            assert done.failure is None, done.failure
+            self._run(plan_named(OURS), master, batch_rows, batches)
             self._warm.add(rows)
         return master
 
@@ -97,20 +84,16 @@ class WarmTables:
         path = self._data_dir / "tiny"
         shutil.rmtree(path, ignore_errors=True)
         tiny = stage(master_table(1000), path, key="key", page_bytes=self._settings.page_bytes)
-        plan = Plan("tiny", "next to no memory", lambda stream, *_: ss.join(stream, tiny, on="key", memory="8MB"))
+        plan = Plan("tiny", lambda stream, *_: ss.join(stream, tiny, on="key", memory="8MB"))
         sizes: list[int] = []
-        done = measure_plan(
-            self.spark,
-            self._settings,
-            plan,
-            self.feed(master.rows, _TINY_BATCH_ROWS, first=_FIRST_OF_WARM_UP),
-            master,
-            warm_up_batches=0,
-            measured_batches=_TINY_BATCHES,
-            after_batch=lambda: sizes.append(worker_bytes()),
-        )
-        assert done.failure is None, done.failure
+        self._run(plan, master, _TINY_BATCH_ROWS, _TINY_BATCHES, after_batch=lambda: sizes.append(worker_bytes()))
         return max(sizes)
+
+    def _run(self, plan: Plan, master: MasterForms, batch_rows: int, batches: int, **options: Any) -> None:
+        feed = self.feed(master.rows, batch_rows, first=_FIRST_OF_WARM_UP)
+        options |= {"warm_up_batches": 0, "measured_batches": batches}
+        done = measure_plan(self.spark, self._settings, plan, feed, master, **options)
+        assert done.failure is None, done.failure
 
 
 def warm_tables(context: Context, settings: SparkSettings) -> WarmTables:

@@ -18,15 +18,7 @@ _OPEN_AUCTIONS = 1000
 
 
 class AuctionFiles:
-    """Both streams in a folder.
-
-    Parameters
-    ----------
-    tuples
-        Auctions and bids together, about.
-    batch_tuples
-        Of one micro-batch.
-    """
+    """Both streams in a folder: about ``tuples`` auctions and bids together, in batches of ``batch_tuples``."""
 
     def __init__(self, folder: Path, *, tuples: int, batch_tuples: int, seed: int) -> None:
         self._per_batch = max(1, batch_tuples // (BIDS + 1))

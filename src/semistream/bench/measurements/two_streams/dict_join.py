@@ -10,6 +10,7 @@ from typing import Any
 from semistream.bench.framework.measurement import MACHINE, Context, Point, in_turns
 from semistream.bench.measurements.two_streams.settings import make_join
 from semistream.bench.measurements.two_streams.stream_pairs import StreamPair, stream_pair
+from semistream.core.punctuated_batch import PunctuatedBatch
 from semistream.stream_joins.parts.join_key import SIDES
 
 __all__ = ["DictJoin"]
@@ -43,32 +44,30 @@ class DictJoin:
         }
         found = in_turns(sides, self.repeats, lambda message: context.report(f"{self.name}: {message}"))
         outputs = sum(len(batch) for batch in pair.batches[1])
-        return [
-            Point(
-                series,
-                outputs,
-                {MACHINE: median(seconds)},
-                {"us_per_tuple": median(seconds) / pair.num_tuples * 1e6, "tuples": pair.num_tuples, "all_s": seconds},
-                self.name,
-            )
-            for series, seconds in found.items()
-        ]
+        points = []
+        for series, all_s in found.items():
+            seconds, tuples = median(all_s), pair.num_tuples
+            details = {"us_per_tuple": seconds / tuples * 1e6, "tuples": tuples, "all_s": all_s}
+            points.append(Point(series, outputs, {MACHINE: seconds}, details, self.name))
+        return points
 
 
-def _by_time(pair: StreamPair) -> list[tuple[int, int]]:
-    """Return side and number of every batch, the left ones where their time has come."""
-    lefts, rights = (len(batches) for batches in pair.batches)
-    places = [((number / lefts, 0), number) for number in range(lefts)]
-    places += [((number / rights, 1), number) for number in range(rights)]
-    return [(side, number) for (_, side), number in sorted(places)]
+def _by_time(pair: StreamPair) -> list[tuple[int, PunctuatedBatch]]:
+    """Return all batches with their sides, the left ones where their time has come."""
+    places = [
+        (number / len(batches), side, batch)
+        for side, batches in enumerate(pair.batches)
+        for number, batch in enumerate(batches)
+    ]
+    places.sort(key=lambda place: place[:2])
+    return [(side, batch) for _, side, batch in places]
 
 
 def _mjoin_s(pair: StreamPair) -> float:
     op = make_join("chosen for output", pair)
     started = time.perf_counter()
     outputs = 0
-    for side, number in _by_time(pair):
-        rest = pair.batches[side][number]
+    for side, rest in _by_time(pair):
         while (taken := op.offer(SIDES[side], rest)) < len(rest):
             rest = rest.split(taken)[1]
             outputs += sum(result.rows.num_rows for result in op.step())
@@ -82,8 +81,8 @@ def _mjoin_s(pair: StreamPair) -> float:
 
 def _python_rows(pair: StreamPair) -> _Rows:
     rows = []
-    for side, number in _by_time(pair):
-        columns = [column.to_pylist() for column in pair.batches[side][number].rows.columns]
+    for side, batch in _by_time(pair):
+        columns = [column.to_pylist() for column in batch.rows.columns]
         rows.append((side, list(zip(*columns, strict=True))))
     return rows
 

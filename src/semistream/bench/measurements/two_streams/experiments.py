@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
+from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point, check_least
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.two_streams.comparison import Curve, compare
 from semistream.bench.measurements.two_streams.dict_join import DictJoin
@@ -14,22 +14,14 @@ from semistream.core.errors import InvalidArgument
 
 __all__ = ["Experiment", "punctuated_measurements"]
 
-_LEAST = {"news": 100, "memory_auctions": 100, "repeats": 1}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """Joins of one pair of streams, in turns: what they took and held in their states, against their outputs.
-
-    Attributes
-    ----------
-    settings
-        Joins by the names that `settings.make_join` knows.
-    """
+    """Joins of one pair of streams, in turns: what they took and held in their states, against their outputs."""
 
     part: str
     workload: str
-    settings: tuple[str, ...]
+    settings: tuple[str, ...]  # joins by the names that `make_join` knows
     news: int
     repeats: int
 
@@ -58,26 +50,16 @@ class Experiment:
 def _points(setting: str, curve: Curve, group: str) -> list[Point]:
     points = [
         Point(setting, outputs, {MACHINE: seconds, "tuples in the state": tuples}, {"state_bytes": state_bytes}, group)
-        for outputs, seconds, tuples, state_bytes in zip(
-            curve.outputs, curve.seconds, curve.state_tuples, curve.state_bytes, strict=True
-        )
+        for outputs, seconds, tuples, state_bytes in zip(*curve[:4], strict=True)
     ]
-    points[-1].details.update(
-        total_s=curve.total_s,
-        mean_tuples=curve.mean_tuples,
-        peak_tuples=curve.peak_tuples,
-        mean_delay_s=curve.mean_delay_s,
-        late_delay_s=curve.late_delay_s,
-        delay_spread_s=curve.delay_spread_s,
-    )
+    points[-1].details.update(curve.totals)
     return points
 
 
 def punctuated_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
     """Return every experiment on every pair of streams that it names, and MJoin beside plain Python."""
-    for name, least in _LEAST.items():
-        if parameters[name] < least:
-            raise InvalidArgument(f"{name}={parameters[name]} must be at least {least}")
+    check_least(parameters, news=100, memory_auctions=100, repeats=1)
+    sizes = {"news": parameters["news"], "repeats": parameters["repeats"]}
     found: list[Measurement] = []
     for part, experiment in parameters["experiments"].items():
         for setting in experiment["settings"]:
@@ -85,13 +67,5 @@ def punctuated_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[M
         for workload in experiment["workloads"]:
             if workload not in WORKLOADS:
                 raise InvalidArgument(f"workload {workload!r} is unknown: use one of {'; '.join(WORKLOADS)}")
-            found.append(
-                Experiment(
-                    part=part,
-                    workload=workload,
-                    settings=tuple(experiment["settings"]),
-                    news=parameters["news"],
-                    repeats=parameters["repeats"],
-                )
-            )
+            found.append(Experiment(part=part, workload=workload, settings=tuple(experiment["settings"]), **sizes))
     return [*found, DictJoin(auctions=parameters["memory_auctions"], repeats=parameters["repeats"])]

@@ -4,35 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
+from semistream.bench.framework.measurement import MACHINE, VALUE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.two_streams.comparison import Curve, compare
 
 __all__ = ["TwoStreams", "two_streams_measurements"]
 
-Shown = Literal["seconds", "state_tuples", "state_bytes"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TwoStreams:
-    """Joins of the same two streams, in turns: what they took, or held in their states, against their outputs.
-
-    Attributes
-    ----------
-    workload
-        Of `stream_pairs.WORKLOADS`.
-    settings
-        Joins by the names that `settings.make_join` knows, and the series that they are.
-    shown
-        What of a `Curve` is the y axis.
-    items
-        News, each with ten accesses.
-    """
+    """Joins of the same two streams, in turns: what they took, or held in their states, against their outputs."""
 
     workload: str
-    settings: Mapping[str, str]
-    shown: Shown
-    items: int
+    settings: Mapping[str, str]  # the series of each join, by the name that `make_join` knows
+    shown: Literal["seconds", "state_tuples", "state_bytes"]  # of a `Curve`
+    items: int  # news, each with ten accesses
     repeats: int
 
     @property
@@ -56,25 +42,21 @@ class TwoStreams:
 
     def _points(self, setting: str, curve: Curve) -> list[Point]:
         # Time is that of this machine: nothing of these joins goes to a disk.
-        clock = MACHINE if self.shown == "seconds" else "value"
-        totals = {
-            "total_s": curve.total_s,
-            "mean_state_tuples": curve.mean_tuples,
-            "peak_state_tuples": curve.peak_tuples,
-        }
+        clock = MACHINE if self.shown == "seconds" else VALUE
         values: list[float] = getattr(curve, self.shown)
         # When both streams have ended nothing is held any more, whatever the join did before.
-        shown = len(curve.outputs) if self.shown == "seconds" else max(1, len(curve.outputs) - 1)
-        return [
-            Point(
-                series=self.settings[setting],
-                x=outputs,
-                y={clock: value},
-                details=totals if outputs == curve.outputs[shown - 1] else {},
-                group=self.workload,
-            )
+        shown = len(values) if self.shown == "seconds" else max(1, len(values) - 1)
+        points = [
+            Point(self.settings[setting], outputs, {clock: value}, {}, self.workload)
             for outputs, value in zip(curve.outputs[:shown], values[:shown], strict=True)
         ]
+        totals = curve.totals
+        points[-1].details.update(
+            total_s=totals["total_s"],
+            mean_state_tuples=totals["mean_tuples"],
+            peak_state_tuples=totals["peak_tuples"],
+        )
+        return points
 
 
 def two_streams_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:

@@ -12,9 +12,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import semistream as ss
-from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point, in_turns
+from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point, check_least, in_turns
 from semistream.bench.framework.spec import Spec
-from semistream.bench.measurements.spark.session import bench_session, checkpoint_in
+from semistream.bench.measurements.spark.session import ROCKSDB, bench_session, run_to_end, use_state_store
 from semistream.bench.measurements.two_streams.auction_files import BIDS, AuctionFiles
 from semistream.core.errors import InvalidArgument
 
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Course", "JoinsOnSpark", "punctuated_spark_measurements"]
 
-_STORES = "org.apache.spark.sql.execution.streaming.state."
-_ROCKSDB, _IN_MEMORY = f"{_STORES}RocksDBStateStoreProvider", f"{_STORES}HDFSBackedStateStoreProvider"
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+_IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _MEMORY = "256MB"
 _WARM_UP_BATCHES = 1
 
@@ -48,21 +45,11 @@ class Course:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinsOnSpark:
-    """Queries that join the same auctions and bids, in turns.
+    """Queries that join the same auctions and bids, in turns."""
 
-    Attributes
-    ----------
-    plans
-        Names of `_PLANS`.
-    tuples
-        Auctions and bids together.
-    batch_tuples
-        Of a micro-batch, at the most.
-    """
-
-    plans: tuple[str, ...]
-    tuples: int
-    batch_tuples: int
+    plans: tuple[str, ...]  # names of `_PLANS`
+    tuples: int  # auctions and bids together
+    batch_tuples: int  # of a micro-batch, at the most
     repeats: int
     cores: int
     driver_memory: str
@@ -111,9 +98,7 @@ def _points(plan: str, courses: list[Course], batch_tuples: int) -> list[Point]:
 def punctuated_spark_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
     """Return the joins that forget at every size of micro-batch, and the one that does not at the last size."""
     sizes: list[int] = parameters["batch_tuples"]
-    for name, least in (("tuples", 1000), ("repeats", 1)):
-        if parameters[name] < least:
-            raise InvalidArgument(f"{name}={parameters[name]} must be at least {least}")
+    check_least(parameters, tuples=1000, repeats=1)
     if not sizes or min(sizes) < 100:
         raise InvalidArgument(f"batch_tuples={sizes} must have sizes of at least 100")
     shared = {name: parameters[name] for name in ("tuples", "cores", "driver_memory")}
@@ -129,8 +114,7 @@ def _run(spark: "SparkSession", files: AuctionFiles, plan: str) -> Course:
     from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
     provider, build = _PLANS[plan]
-    spark.conf.set(_PROVIDER, provider)
-    spark.conf.set(_CHANGELOG, "true")
+    use_state_store(spark, provider)
     streams = [
         spark.readStream.schema(spark.read.parquet(files.path(stream)).schema)
         .option("maxFilesPerTrigger", 1)
@@ -138,31 +122,16 @@ def _run(spark: "SparkSession", files: AuctionFiles, plan: str) -> Course:
         for stream in ("auctions", "bids")
     ]
     joined = build(files, *streams).observe("out", F.count(F.lit(1)).alias("rows"))
-    with checkpoint_in(files.folder) as checkpoint:
-        query = (
-            joined.writeStream.format("noop")
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+    query = run_to_end(joined.writeStream.format("noop"), files.folder)
     told = [progress for progress in query.recentProgress if progress["numInputRows"] > 0]
     rows_out = sum(progress["observedMetrics"]["out"]["rows"] for progress in query.recentProgress)
     assert rows_out == files.num_bids, f"{plan}: {rows_out:,} rows left, the join has {files.num_bids:,}"
-    metrics = [ss.StreamJoinMetrics.from_progress(progress) for progress in told]
-    operators = [progress["stateOperators"][0] for progress in told]
-    return Course(
-        [progress["durationMs"]["triggerExecution"] / 1000 for progress in told],
-        [
-            operator["numRowsTotal"] if found is None else found.rows_held
-            for operator, found in zip(operators, metrics, strict=True)
-        ],
-        [
-            operator["memoryUsedBytes"] if found is None else found.state_bytes
-            for operator, found in zip(operators, metrics, strict=True)
-        ],
-        rows_out,
-    )
+    course = Course([progress["durationMs"]["triggerExecution"] / 1000 for progress in told], [], [], rows_out)
+    for progress in told:
+        found, state = ss.StreamJoinMetrics.from_progress(progress), progress["stateOperators"][0]
+        course.state_rows.append(state["numRowsTotal"] if found is None else found.rows_held)
+        course.state_bytes.append(state["memoryUsedBytes"] if found is None else found.state_bytes)
+    return course
 
 
 def _ours(files: AuctionFiles, auctions: "DataFrame", bids: "DataFrame") -> "DataFrame":
@@ -201,9 +170,9 @@ def _without_watermark(files: AuctionFiles, auctions: "DataFrame", bids: "DataFr
 
 
 _PLANS: "dict[str, tuple[str, Callable[[AuctionFiles, DataFrame, DataFrame], DataFrame]]]" = {
-    "punctuated_join, RocksDB": (_ROCKSDB, _ours),
-    "Spark, watermark, RocksDB": (_ROCKSDB, _with_watermark),
+    "punctuated_join, RocksDB": (ROCKSDB, _ours),
+    "Spark, watermark, RocksDB": (ROCKSDB, _with_watermark),
     "Spark, watermark, in memory": (_IN_MEMORY, _with_watermark),
-    "Spark, no watermark, RocksDB": (_ROCKSDB, _without_watermark),
+    "Spark, no watermark, RocksDB": (ROCKSDB, _without_watermark),
 }
 """State store and query of each plan; the last one forgets nothing."""

@@ -5,8 +5,8 @@ Only the work of the join counts as time: making the streams and taking the resu
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,29 +23,15 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Course:
-    """How a join went, a point after every step.
+    """How a join went, a point after every step."""
 
-    Attributes
-    ----------
-    outputs, seconds
-        Rows that had left, and the time the join had worked.
-    tuples
-        Tuples that had been worked on.
-    state_tuples, peak_tuples
-        In the state, on average over the step, and at most during it: before the step, and all that came in.
-    state_bytes
-        Reserved for the state.
-    delays_s
-        Of every punctuation that was passed on: from when it came into its queue until it left.
-    """
-
-    outputs: _Floats
-    seconds: _Floats
-    tuples: _Floats
-    state_tuples: _Floats
-    peak_tuples: _Floats
-    state_bytes: _Floats
-    delays_s: _Floats
+    outputs: _Floats  # rows that had left
+    seconds: _Floats  # that the join had worked
+    tuples: _Floats  # that had been worked on
+    state_tuples: _Floats  # in the state, on average over the step
+    peak_tuples: _Floats  # at most during it: before the step, and all that came in
+    state_bytes: _Floats  # reserved for the state
+    delays_s: _Floats  # of every punctuation that was passed on: from when it came into its queue until it left
 
     @property
     def mean_state_tuples(self) -> float:
@@ -53,37 +39,33 @@ class Course:
         return float(np.average(self.state_tuples, weights=np.diff(self.tuples, prepend=0.0)))
 
 
-@dataclass
 class _Watch:
     """Counts the seconds that a join works, and how long punctuations take."""
 
-    seconds: float = 0.0
-    came: dict[object, deque[float]] = field(default_factory=lambda: defaultdict(deque))
-    delays_s: list[float] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.delays_s: list[float] = []
+        self._came: dict[object, deque[float]] = defaultdict(deque)
 
-    def working(self, results: Iterable[PunctuatedBatch]) -> None:
-        work: Iterator[PunctuatedBatch] = iter(results)
+    def take(self, results: Iterable[PunctuatedBatch]) -> None:
+        work = iter(results)
         while True:
             started = time.perf_counter()
             result = next(work, None)
             self.seconds += time.perf_counter() - started
             if result is None:
                 return
-            if len(result.marks):
-                self._passed(result)
+            for key in result.marks.low.to_pylist():
+                if self._came[key]:
+                    self.delays_s.append(self.seconds - self._came[key].popleft())
 
-    def offering(self, op: StreamJoin, side: int, batch: PunctuatedBatch) -> None:
+    def offer(self, op: StreamJoin, side: int, batch: PunctuatedBatch) -> None:
         for key in batch.marks.low.to_pylist():
-            self.came[key].append(self.seconds)
+            self._came[key].append(self.seconds)
         started = time.perf_counter()
         taken = op.offer(SIDES[side], batch)
         self.seconds += time.perf_counter() - started
         assert taken == len(batch), "the memory is made for it"
-
-    def _passed(self, result: PunctuatedBatch) -> None:
-        for key in result.marks.low.to_pylist():
-            if self.came[key]:
-                self.delays_s.append(self.seconds - self.came[key].popleft())
 
 
 def run_saturated(op: StreamJoin, pair: StreamPair) -> Course:
@@ -94,12 +76,12 @@ def run_saturated(op: StreamJoin, pair: StreamPair) -> Course:
     while any(waiting) or any(op.queued(side) for side in SIDES):
         for side in SIDES:
             if waiting[side] and op.queued(side) <= BATCH_ROWS:
-                watch.offering(op, side, waiting[side].popleft())
+                watch.offer(op, side, waiting[side].popleft())
         held, purged = _held(op), op.metrics.purged
-        watch.working(op.step())
+        watch.take(op.step())
         came_in = _held(op) - held + op.metrics.purged - purged
         points.append(_point(op, watch, held + came_in / 2, held + came_in))
-    watch.working(op.finish())
+    watch.take(op.finish())
     points.append(_point(op, watch, _held(op), _held(op)))
     outputs, seconds, tuples, state_tuples, peak_tuples, state_bytes = np.array(points, dtype=np.float64).T
     return Course(outputs, seconds, tuples, state_tuples, peak_tuples, state_bytes, np.array(watch.delays_s))
