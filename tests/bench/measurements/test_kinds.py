@@ -15,7 +15,7 @@ from semistream.bench.framework.spec import Axis, Spec
 from semistream.bench.framework.store import staged_workload
 from semistream.bench.measurements.cost import cost_validation
 from semistream.bench.measurements.cost.cost_validation import CostValidation
-from semistream.bench.measurements.joins.arrivals import measure_times_for, replay_for
+from semistream.bench.measurements.joins.arrivals import replay_for
 from semistream.bench.measurements.joins.cell import OpenCell, open_cell, rate_cell
 from semistream.bench.measurements.joins.overload_rates import OutsideStore, Shedder
 from semistream.bench.measurements.joins.page_use import PageReads
@@ -163,9 +163,9 @@ def test_processing_time_is_measured_on_both_clocks_at_a_share_of_the_rate_on_ea
 
 def test_a_tuple_that_finds_the_join_idle_does_not_wait(context: Context) -> None:
     opened = open_cell(rate_cell({**CELL, **INLJ}), context)
-    times = measure_times_for(
+    times = replay_for(
         opened.operator(), opened.stream(), 2.0, settling_s=1.0, measured_s=10.0, step_cost_s=lambda step: 0.25
-    )
+    ).times
     assert times.is_settled
     assert times.waiting_s == pytest.approx(0.0, abs=1e-9)
     assert times.in_system_s == pytest.approx(0.25, rel=0.1)
@@ -174,9 +174,9 @@ def test_a_tuple_that_finds_the_join_idle_does_not_wait(context: Context) -> Non
 def test_a_backlog_grows_when_more_tuples_arrive_than_can_be_answered(context: Context) -> None:
     opened = open_cell(rate_cell({**CELL, **INLJ}), context)
     waited = [
-        measure_times_for(
+        replay_for(
             opened.operator(), opened.stream(), 8.0, settling_s=1.0, measured_s=seconds, step_cost_s=lambda step: 0.25
-        )
+        ).times
         for seconds in (10.0, 40.0)
     ]
     assert waited[0].waiting_s is not None

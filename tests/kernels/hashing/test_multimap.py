@@ -17,12 +17,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from semistream.bench.measurements.micro.plain_multimap import PlainFifoMultimap
 from semistream.core.saved_state import pack_state, unpack_state
 from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.hashing.hash_directory import BLOCK, home_line, mix, tag_of
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.xxh64 import SEED, hash_int64
+from tests.kernels.hashing.plain_multimap import PlainFifoMultimap
 from tests.kernels.memory import resident_bytes
 
 _Int64s = npt.NDArray[np.int64]

@@ -8,20 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semistream.bench.framework.measurement import Context, Measurement, Point
+from semistream.bench.framework.measurement import VALUE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
 from semistream.workloads import Bursts, stream
 
-__all__ = [
-    "RANKS",
-    "SHARES",
-    "ArrivalsOverTime",
-    "SalesByProduct",
-    "arrivals_measurements",
-    "sales_measurements",
-]
+__all__ = ["ArrivalsOverTime", "SalesByProduct", "arrivals_measurements", "sales_measurements"]
 
-SHARES, RANKS = "by share of keys", "by rank"
 _SHOWN_RANKS = 40
 
 _Int64s = npt.NDArray[np.int64]
@@ -29,21 +21,13 @@ _Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class SalesByProduct:
-    """The share of tuples with the most frequent keys, counted in a stream.
-
-    Attributes
-    ----------
-    keys, tuples
-        Numbers of keys and tuples of the stream.
-    shares
-        The shares of the keys to show.
-    """
+    """The share of tuples with the most frequent keys, counted in a stream."""
 
     series: str
     keys: int
     tuples: int
     zipf_exponent: float
-    shares: tuple[float, ...]
+    shares: tuple[float, ...]  # of the keys to show
 
     @property
     def name(self) -> str:
@@ -55,59 +39,38 @@ class SalesByProduct:
 
     def run(self, context: Context) -> list[Point]:
         context.report(f"counting {self.tuples:,} tuples, skew {self.zipf_exponent:g}")
-        counts = np.sort(self._counts(context.seed))[::-1]
-        before = np.concatenate([[0], np.cumsum(counts)])
-        points = [
-            Point(
-                series=self.series,
-                x=100 * share,
-                y={"value": 100 * float(before[round(share * self.keys)]) / self.tuples},
-                details={"keys": round(share * self.keys)},
-                group=SHARES,
-            )
-            for share in self.shares
-        ]
-        ranks = np.unique(np.geomspace(1, self.keys, _SHOWN_RANKS).astype(np.int64))
-        return points + [
-            # Logarithms give a straight line.
-            Point(
-                series=self.series,
-                x=math.log10(rank),
-                y={"value": math.log10(counts[rank - 1])},
-                details={"rank": int(rank), "tuples": int(counts[rank - 1])},
-                group=RANKS,
-            )
-            for rank in ranks[counts[ranks - 1] > 0]
-        ]
-
-    def _counts(self, seed: int) -> _Int64s:
         counts = np.zeros(self.keys, dtype=np.int64)
         batches = stream(
-            self.tuples, key_domain=self.keys, zipf_exponent=self.zipf_exponent, seed=seed, batch_rows=1 << 20
+            self.tuples, key_domain=self.keys, zipf_exponent=self.zipf_exponent, seed=context.seed, batch_rows=1 << 20
         )
         for batch in batches:
             counts += np.bincount(batch.column("key").to_numpy(), minlength=self.keys)
-        return counts
+        counts = np.sort(counts)[::-1]
+        before = np.concatenate([[0], np.cumsum(counts)])
+        points = []
+        for share in self.shares:
+            keys = round(share * self.keys)
+            value = 100 * float(before[keys]) / self.tuples
+            points.append(Point(self.series, 100 * share, {VALUE: value}, {"keys": keys}, "by share of keys"))
+        ranks = np.unique(np.geomspace(1, self.keys, _SHOWN_RANKS).astype(np.int64))
+        for rank in ranks[counts[ranks - 1] > 0].tolist():
+            tuples = int(counts[rank - 1])
+            # Logarithms give a straight line.
+            x, value = math.log10(rank), math.log10(tuples)
+            points.append(Point(self.series, x, {VALUE: value}, {"rank": rank, "tuples": tuples}, "by rank"))
+        return points
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArrivalsOverTime:
-    """Arrivals in each interval of a period, and of its busiest part: bursts inside of bursts.
-
-    Attributes
-    ----------
-    intervals
-        The number of intervals to show of the period, and of its part.
-    part
-        Size of the busiest part, as a share of the period.
-    """
+    """Arrivals in each interval of a period, and of its busiest part: bursts inside of bursts."""
 
     series: str
     rate: float
     burstiness: float
     period_s: float
-    intervals: int
-    part: float
+    intervals: int  # to show of the period, and of its part
+    part: float  # size of the busiest part, as a share of the period
 
     @property
     def name(self) -> str:
@@ -139,16 +102,12 @@ class ArrivalsOverTime:
             # The share of the time in which four fifths of the tuples arrive; 0.8 for even arrivals.
             "time_share_of_80_percent": _least_share(counts, 0.8),
         }
-        return [
-            Point(
-                series=self.series,
-                x=float(bound * bursts.tick_s),
-                y={"value": float(count / interval_s)},
-                details=details if position == 0 else {},
-                group=group,
-            )
-            for position, (bound, count) in enumerate(zip(bounds[:-1].tolist(), counts.tolist(), strict=True))
+        points = [
+            Point(self.series, float(bound * bursts.tick_s), {VALUE: float(count / interval_s)}, {}, group)
+            for bound, count in zip(bounds[:-1].tolist(), counts.tolist(), strict=True)
         ]
+        points[0].details.update(details)
+        return points
 
 
 def _least_share(counts: _Int64s, of_tuples: float) -> float:

@@ -29,12 +29,6 @@ class MemorySearch:
     ``rate_of`` returns the rate with a budget in bytes, which grows with the budget, or raises `BudgetTooSmall`. The
     search begins at ``first_bytes`` and ends with ``most_bytes``, with a rate that is off by ``tolerance`` of the
     target, or after ``most_runs``.
-
-    Examples
-    --------
-    >>> search = MemorySearch(lambda budget: 3.0 * budget, first_bytes=1000, most_bytes=10**6)
-    >>> round(search.find(6000.0).memory_bytes)
-    2000
     """
 
     def __init__(

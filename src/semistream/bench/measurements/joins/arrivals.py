@@ -16,7 +16,7 @@ from semistream.cost.clock import HDD
 from semistream.operators.driver import StepOperator
 from semistream.runtime.local import Replay, StepCost
 
-__all__ = ["StepSeconds", "Times", "disk_step_s", "measure_times", "measure_times_for", "replay_for"]
+__all__ = ["StepSeconds", "Times", "disk_step_s", "measure_times", "replay_for"]
 
 StepSeconds = Callable[[StepCost], float]
 
@@ -107,6 +107,7 @@ class ReplayedPart(NamedTuple):
     """The measured part of a replay: its means, the growth of the operator's counters, and its length."""
 
     replay: Replay
+    arrivals_per_s: float
     counted: Metrics
     seconds: float
 
@@ -114,6 +115,12 @@ class ReplayedPart(NamedTuple):
     def tuples_per_s(self) -> float:
         """Tuples answered; those shed and not yet joined do not count."""
         return self.counted.tuples_answered / self.seconds
+
+    @property
+    def times(self) -> Times:
+        """If the operator could not keep up, tuples waited ever longer, and the times count as not settled."""
+        keeps_up = self.replay.tuples_counted >= _KEPT_UP * self.arrivals_per_s * self.seconds
+        return Times.of(self.replay, self.arrivals_per_s, is_settled=keeps_up)
 
 
 def replay_for(
@@ -139,26 +146,6 @@ def replay_for(
             elif replay.now_s >= began_s + measured_s:
                 break
         assert before is not None, "the stream has no end"
-        return ReplayedPart(replay, op.metrics.since(before), replay.now_s - began_s)
+        return ReplayedPart(replay, arrivals_per_s, op.metrics.since(before), replay.now_s - began_s)
     finally:
         results.close()
-
-
-def measure_times_for(
-    op: StepOperator,
-    batches: Iterator[pa.RecordBatch],
-    arrivals_per_s: float,
-    *,
-    settling_s: float,
-    measured_s: float,
-    step_cost_s: StepSeconds,
-) -> Times:
-    """Return the mean times over this many seconds of the clock, and close the operator.
-
-    If the operator cannot keep up with the rate, tuples wait ever longer, and the times count as not settled.
-    """
-    replay, _, seconds = replay_for(
-        op, batches, arrivals_per_s, settling_s=settling_s, measured_s=measured_s, step_cost_s=step_cost_s
-    )
-    keeps_up = replay.tuples_counted >= _KEPT_UP * arrivals_per_s * seconds
-    return Times.of(replay, arrivals_per_s, is_settled=keeps_up)

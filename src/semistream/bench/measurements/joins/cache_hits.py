@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +29,6 @@ class Hits(NamedTuple):
     hits: int
     optimum: float  # share of tuples with the ``capacity_keys`` most frequent keys
     interval_optimum: float | None  # the same, with the best keys of each interval; None without intervals
-
-
-class _FrontStage(Protocol):
-    capacity_keys: int
-
-
-class _Cached(Protocol):
-    front_stage: _FrontStage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +117,7 @@ def measure_hits(
     tuples = _passed(op) - passed_before
     # The tuples that passed in the measured part, including those in the stream buffer at its start.
     measured = np.concatenate(keys)[passed_before : passed_before + tuples]
-    capacity = cast(_Cached, op.join).front_stage.capacity_keys
+    capacity: int = cast(Any, op.join).front_stage.capacity_keys
     by_interval = None
     if interval_tuples is not None:
         by_interval = interval_optimum(measured, capacity, passed_before, interval_tuples)
@@ -142,11 +134,6 @@ def static_optimum(keys: _Int64s, capacity_keys: int) -> float:
     """Return the share of tuples that ask for one of the ``capacity_keys`` most frequent keys.
 
     A cache that never changes cannot have more hits, even if it knows the whole stream.
-
-    Examples
-    --------
-    >>> static_optimum(np.array([7, 7, 7, 8, 8, 9]), capacity_keys=2)
-    0.8333333333333334
     """
     return _most_hits(keys, capacity_keys) / keys.size
 
@@ -155,11 +142,6 @@ def interval_optimum(keys: _Int64s, capacity_keys: int, first_tuple: int, interv
     """Return the same share for a cache that gets the best keys at the start of every interval.
 
     Intervals begin at multiples of ``interval_tuples`` in the stream, in which ``first_tuple`` is the first of these.
-
-    Examples
-    --------
-    >>> interval_optimum(np.array([7, 7, 9, 8, 8, 9]), capacity_keys=1, first_tuple=0, interval_tuples=3)
-    0.6666666666666666
     """
     first_cut = interval_tuples - first_tuple % interval_tuples
     parts = np.split(keys, np.arange(first_cut, keys.size, interval_tuples))

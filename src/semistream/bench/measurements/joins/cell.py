@@ -30,16 +30,8 @@ _LARGEST_BLOCK_TUPLES = 1 << 20
 _BYTES_PER_MB = 1 << 20
 _EFFORTS = tuple(field.name for field in fields(Effort))
 _OF_THE_SPEC = ("x", "values", "workload", "rows", "shown_as")  # the rows of real data are what they are
-_OF_THE_CELL = (
-    "algorithm",
-    "layout",
-    "page_bytes",
-    "memory_share",
-    "memory_mb",
-    "disk_buffer_kib",
-    "measured_rows",
-    "arrival_share",
-)
+_OF_THE_CELL = ("algorithm", "layout", "page_bytes", "memory_share", "memory_mb", "arrival_share")
+_TURNED_INTO_OTHERS = ("disk_buffer_kib", "measured_rows")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +78,7 @@ def rate_cell(parameters: Mapping[str, Any], own: Collection[str] = ()) -> RateC
     options = {option: parameters[option] for option in option_names if option in parameters}
     if "disk_buffer_kib" in parameters:
         options["b"] = max(1, parameters["disk_buffer_kib"] * 1024 // parameters["page_bytes"])
-    known = {*_EFFORTS, *_OF_THE_SPEC, *_OF_THE_CELL, *workload.arguments, *option_names}
+    known = {*_EFFORTS, *_OF_THE_SPEC, *_OF_THE_CELL, *_TURNED_INTO_OTHERS, *workload.arguments, *option_names}
     if unknown := [parameter for parameter in parameters if parameter not in known]:
         raise InvalidArgument(
             f"parameter {unknown[0]!r} belongs neither to {name} nor to the workload {workload.name!r}: leave it out"
@@ -157,13 +149,6 @@ def groups_of(parameters: Mapping[str, Any], lists: Collection[str] = ("x",)) ->
     """Yield the name and the parameters of every group: each combination of values of parameters that are lists.
 
     The parameters in ``lists`` stay lists in every group.
-
-    Examples
-    --------
-    >>> [name for name, _ in groups_of({"rows": [1000], "zipf_exponent": [0.0, 1.0], "x": [1, 2]})]
-    ['1,000 rows, skew 0', '1,000 rows, skew 1']
-    >>> list(groups_of({"rows": 1000, "x": [1, 2]}))
-    [('', {'rows': 1000, 'x': [1, 2]})]
     """
     axes = {name: value for name, value in parameters.items() if isinstance(value, list) and name not in lists}
     for values in product(*axes.values()):

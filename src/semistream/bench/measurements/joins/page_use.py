@@ -75,20 +75,7 @@ def page_use_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Mea
 
 
 class PageReads:
-    """Counts the reads of each page of a local table from its files, in the order of ``table.pages``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import pyarrow as pa
-    >>> from semistream.storage import PageReader, stage
-    >>> staged = stage(pa.table({"k": list(range(1000))}), tempfile.mkdtemp(), key="k", page_bytes=2048)
-    >>> reads = PageReads(staged)
-    >>> with PageReader(reads.table) as reader:
-    ...     rows = reader.read(1, 2).num_rows
-    >>> reads.counts[:4].tolist()
-    [0, 1, 1, 0]
-    """
+    """Counts the reads of each page of a local table from its files, in the order of ``table.pages``."""
 
     def __init__(self, table: MasterTable) -> None:
         if not isinstance(table.store, LocalStore):

@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -77,14 +76,6 @@ class Work:
         return self.counted.bytes_read / self.tuples if self.tuples else math.inf
 
 
-class _Turn(NamedTuple):
-    """The times of a part of `Work`."""
-
-    elapsed_s: float
-    cpu_s: float
-    waited_s: float
-
-
 class Saturated:
     """Offers tuples until one is refused, or ``most_pending`` are pending, steps, and begins again.
 
@@ -115,7 +106,7 @@ class Saturated:
         until_bytes = math.inf if bytes_read is None else before.bytes_read + bytes_read
         until_tuples = math.inf if tuples is None else before.tuples_answered + tuples
         yardstick_s = [] if yardstick is None else [yardstick.measure()]
-        turns: list[_Turn] = []
+        turns: list[tuple[float, float, float]] = []
         is_done = False
         while not is_done:
             left_s = most_s - (time.perf_counter() - started_s)
@@ -124,16 +115,12 @@ class Saturated:
                 yardstick_s.append(yardstick.measure())
             is_done = metrics.bytes_read >= until_bytes or metrics.tuples_answered >= until_tuples
             is_done = is_done or time.perf_counter() - started_s > most_s
-        return Work(
-            metrics.since(before),
-            elapsed_s=sum(turn.elapsed_s for turn in turns),
-            cpu_s=sum(turn.cpu_s for turn in turns),
-            waited_s=sum(turn.waited_s for turn in turns),
-            yardstick_s=statistics.mean(yardstick_s) if yardstick_s else None,
-        )
+        elapsed_s, cpu_s, waited_s = (sum(times) for times in zip(*turns, strict=True))
+        mean_s = statistics.mean(yardstick_s) if yardstick_s else None
+        return Work(metrics.since(before), elapsed_s, cpu_s, waited_s, mean_s)
 
-    def _turn(self, until_bytes: float, until_tuples: float, most_s: float) -> _Turn:
-        """Work until these totals of bytes or tuples are reached, or time is up."""
+    def _turn(self, until_bytes: float, until_tuples: float, most_s: float) -> tuple[float, float, float]:
+        """Work until these totals are reached or time is up; return the elapsed, CPU and waited seconds of `Work`."""
         making, stopwatch = self._stream.making, Stopwatch()
         self._noting_s = self._noting_cpu_s = 0.0
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
@@ -150,7 +137,7 @@ class Saturated:
         worked_s = stopwatch.worked_s(made)
         elapsed_s -= made.elapsed_s + self._noting_s
         cpu_s -= made.cpu_s + self._noting_cpu_s
-        return _Turn(elapsed_s, cpu_s, min(max(0.0, elapsed_s - worked_s), elapsed_s))
+        return elapsed_s, cpu_s, min(max(0.0, elapsed_s - worked_s), elapsed_s)
 
     def _note_memory(self) -> None:
         started_s, started_cpu_s = time.perf_counter(), time.thread_time()

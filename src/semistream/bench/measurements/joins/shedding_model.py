@@ -99,13 +99,6 @@ def considered_share(rates: PartRates, window_tuples: float, per_load: float, lo
 
     ``per_load`` tuples enter for each read of a partition; ``rates`` is how often a tuple asks for each. The tuple at
     ``lookup_position``, a share of the queue counted from its newest end, picks the partition.
-
-    Examples
-    --------
-    Of 10 equal partitions one is read while 20 tuples come. Each read answers about a tenth of the 100 in the queue:
-
-    >>> round(20 * considered_share(PartRates.each(np.full(10, 0.1)), 100, per_load=20, lookup_position=0.15))
-    11
     """
     rng = np.random.default_rng(_SEED)
     chances = np.cumsum(np.repeat(rates.rate, np.round(rates.parts).astype(np.int64)))

@@ -10,13 +10,7 @@ from typing import Any
 
 from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
-from semistream.bench.measurements.joins.arrivals import (
-    StepSeconds,
-    Times,
-    disk_step_s,
-    measure_times,
-    measure_times_for,
-)
+from semistream.bench.measurements.joins.arrivals import StepSeconds, Times, disk_step_s, measure_times, replay_for
 from semistream.bench.measurements.joins.cell import OpenCell, RateCell, open_cell, rate_cell
 from semistream.bench.measurements.joins.steady import measure_steady
 from semistream.core.errors import BudgetTooSmall
@@ -81,14 +75,14 @@ class WaitingTime:
         return _points(self, context, self._times, "waiting_s")
 
     def _times(self, opened: OpenCell, clock: str) -> Times:
-        return measure_times_for(
+        return replay_for(
             opened.operator(),
             opened.stream(),
             self.arrivals_per_s,
             settling_s=self.settling_s,
             measured_s=self.measured_s,
             step_cost_s=_CLOCKS[clock],
-        )
+        ).times
 
 
 def _points(

@@ -51,13 +51,7 @@ class WorkloadChoice(NamedTuple):
 
 
 def choose_workload(parameters: Mapping[str, Any]) -> WorkloadChoice:
-    """Return the workload that ``parameters`` name, with its arguments among them.
-
-    Examples
-    --------
-    >>> choose_workload({"workload": "synthetic", "rows": 1000, "zipf_exponent": 1.0, "page_bytes": 4096}).arguments
-    {'rows': 1000, 'zipf_exponent': 1.0}
-    """
+    """Return the workload that ``parameters`` name, with its arguments among them."""
     name = parameters.get("workload", "synthetic")
     if name not in WORKLOADS:
         raise InvalidArgument(f"workload {name!r} is unknown: use one of {', '.join(WORKLOADS)}")

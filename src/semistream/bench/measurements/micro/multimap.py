@@ -2,12 +2,11 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,19 +24,10 @@ _HOT_SHARES = {"uniform keys": 0.0, "one key with 5%": 0.05}
 
 _Int64s = npt.NDArray[np.int64]
 _Times = dict[str, float]  # nanoseconds per tuple, by operation
+_Multimap = FifoMultimap | PlainFifoMultimap
 
 
-class _Multimap(Protocol):
-    def __len__(self) -> int: ...
-    def insert(self, codes: _Int64s) -> object: ...
-    def probe(self, codes: _Int64s) -> object: ...
-    def count(self, codes: _Int64s) -> object: ...
-    def expire(self, count: int) -> object: ...
-    def delete(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]: ...
-
-
-@dataclass(frozen=True)
-class _Keys:
+class _Keys(NamedTuple):
     """Key codes of one distribution: a full map, an eighth of it to work with, and keys to delete."""
 
     fill: _Int64s
@@ -48,16 +38,10 @@ class _Keys:
 
 @dataclass(frozen=True, kw_only=True)
 class MultimapTimes:
-    """Nanoseconds per tuple of every operation, for both distributions of keys.
-
-    Attributes
-    ----------
-    plain_entries
-        Entries of the plain twin, which is slow to fill.
-    """
+    """Nanoseconds per tuple of every operation, for both distributions of keys."""
 
     entries: int
-    plain_entries: int
+    plain_entries: int  # of the plain twin, which is slow to fill
     repeats: int
 
     @property
@@ -82,20 +66,13 @@ class MultimapTimes:
                 sides[side] = partial(_times, make, _keys(entries, hot_share, context.seed))
                 places[side] = series, distribution
         found = in_turns(sides, self.repeats, context.report)
-        return [
-            Point(
-                series=series,
-                x=OPERATIONS.index(operation),
-                y={VALUE: median(times[operation] for times in found[side])},
-                details={
-                    "entries": makers[series][1],
-                    "all_ns_per_tuple": [times[operation] for times in found[side]],
-                },
-                group=f"multi-map, {distribution}",
-            )
-            for side, (series, distribution) in places.items()
-            for operation in OPERATIONS
-        ]
+        points = []
+        for side, (series, distribution) in places.items():
+            for x, operation in enumerate(OPERATIONS):
+                all_ns = [times[operation] for times in found[side]]
+                details = {"entries": makers[series][1], "all_ns_per_tuple": all_ns}
+                points.append(Point(series, x, {VALUE: median(all_ns)}, details, f"multi-map, {distribution}"))
+        return points
 
 
 def _keys(entries: int, hot_share: float, seed: int) -> _Keys:
@@ -127,7 +104,10 @@ def _times(make: Callable[[int], _Multimap], keys: _Keys) -> _Times:
         work()
         times[operation] = (time.perf_counter_ns() - started_ns) / tuples
 
-    with _no_collection():
+    # A collection would cost the plain twin, with its many small objects, more than the kernels.
+    gc.collect()
+    gc.disable()
+    try:
         measure("first fill", keys.fill.size, lambda: multimap.insert(keys.fill))
         measure("expire", portion, lambda: multimap.expire(portion))
         # Into memory that was in use before, as in a window at work.
@@ -137,16 +117,7 @@ def _times(make: Callable[[int], _Multimap], keys: _Keys) -> _Times:
         measure("count", portion, lambda: multimap.count(keys.portion))
         before = len(multimap)
         measure("delete", 1, lambda: multimap.delete(keys.deleted))
-    times["delete"] /= max(1, before - len(multimap))
-    return times
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    # A collection would cost the plain twin, with its many small objects, more than the kernels.
-    gc.collect()
-    gc.disable()
-    try:
-        yield
     finally:
         gc.enable()
+    times["delete"] /= max(1, before - len(multimap))
+    return times

@@ -19,22 +19,14 @@ from semistream.workloads import synthetic
 __all__ = ["PageScan"]
 
 _RUN_BYTES = 2 << 20  # the largest read that MESHJOIN makes
-_IO: dict[str, Literal["buffered", "drop_behind"]] = {"cold": "drop_behind", "warm": "buffered"}
+_Io = Literal["buffered", "drop_behind"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageScan:
-    """Rates of reading every page once, in turns.
+    """Rates of reading every page once, in turns."""
 
-    Attributes
-    ----------
-    cache
-        State of the page cache: ``cold``, so that every page comes from the disk, or ``warm``.
-    x
-        Its place on the x axis.
-    """
-
-    cache: Literal["cold", "warm"]
+    cache: Literal["cold", "warm"]  # the page cache; cold, every page comes from the disk
     x: float
     rows: int
     page_bytes: int
@@ -50,7 +42,8 @@ class PageScan:
 
     def run(self, context: Context) -> list[Point]:
         table = context.table(synthetic(self.rows, zipf_exponent=0.0, seed=context.seed), "heap", self.page_bytes)
-        cold, io = self.cache == "cold", _IO[self.cache]
+        cold = self.cache == "cold"
+        io: _Io = "drop_behind" if cold else "buffered"
         paths, run_pages = table_files(table), _run_pages(table)
         block_bytes = plain_block_bytes(context, table, cold=cold)
         from_disk: list[float] = []
@@ -71,16 +64,11 @@ class PageScan:
             "pages verified": {"run_pages": run_pages, "share_read_from_disk": from_disk},
             "pages decoded": {"run_pages": run_pages},
         }
-        return [
-            Point(
-                series=side,
-                x=self.x,
-                y={VALUE: table.num_bytes / median(seconds) / 1e6},
-                details={**details[side], "scan_s": seconds, "table_bytes": table.num_bytes},
-                group="page scan",
-            )
-            for side, seconds in in_turns(sides, self.repeats, context.report).items()
-        ]
+        points = []
+        for side, scan_s in in_turns(sides, self.repeats, context.report).items():
+            about = {**details[side], "scan_s": scan_s, "table_bytes": table.num_bytes}
+            points.append(Point(side, self.x, {VALUE: table.num_bytes / median(scan_s) / 1e6}, about, "page scan"))
+        return points
 
 
 def _run_pages(table: MasterTable) -> int:
@@ -90,7 +78,7 @@ def _run_pages(table: MasterTable) -> int:
     return run_pages
 
 
-def _page_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "drop_behind"]) -> float:
+def _page_scan_s(table: MasterTable, run_pages: int, io: _Io) -> float:
     """Read and verify every page once and return the seconds."""
     if io == "drop_behind":
         drop_pages(table)
@@ -107,7 +95,7 @@ def _page_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "dr
     return elapsed_s
 
 
-def _decoding_scan_s(table: MasterTable, run_pages: int, io: Literal["buffered", "drop_behind"]) -> float:
+def _decoding_scan_s(table: MasterTable, run_pages: int, io: _Io) -> float:
     """Read, verify and decode every page once, as MESHJOIN does, and return the seconds."""
     if io == "drop_behind":
         drop_pages(table)

@@ -45,10 +45,7 @@ def share_read_from_disk(table: MasterTable, before: int | None) -> list[float]:
 
 
 def raw_scan_s(paths: Sequence[str], block_bytes: int, *, cold: bool) -> float:
-    """Read all files once into one buffer and return the seconds.
-
-    A cold scan begins with an empty page cache and leaves nothing there.
-    """
+    """Read all files once into one buffer and return the seconds; a cold scan leaves nothing in the page cache."""
     if cold:
         drop_from_page_cache(paths)
     buffer = memoryview(np.zeros(block_bytes, dtype=np.uint8).data)

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -33,15 +34,9 @@ _WARM_UP_ROWS = 5000
 
 @dataclass(frozen=True, kw_only=True)
 class ResidentMemory:
-    """The growth of the process during the join, and the operator's budget.
+    """The growth of the process during the join, and the operator's budget."""
 
-    Attributes
-    ----------
-    budget_share
-        The budget, as a share of the table's bytes.
-    """
-
-    budget_share: float
+    budget_share: float  # of the table's bytes
     rows: int
     page_bytes: int
 
@@ -60,51 +55,33 @@ class ResidentMemory:
             [sys.executable, "-m", __name__, *arguments], stdout=subprocess.PIPE, text=True, check=True
         )
         found: dict[str, Any] = json.loads(done.stdout)
-        sizes = {
-            "growth of the process": found["peak_rss_bytes"] - found["rss_before_bytes"],
-            "budget": found["budget_bytes"],
-        }
+        growth_mb = (found["peak_rss_bytes"] - found["rss_before_bytes"]) / 2**20
+        budget_mb = found["budget_bytes"] / 2**20
         return [
-            Point(
-                series=series,
-                x=self.budget_share,
-                y={VALUE: size / 2**20},
-                details={} if series == "budget" else found,
-                group="resident memory",
-            )
-            for series, size in sizes.items()
+            Point("growth of the process", self.budget_share, {VALUE: growth_mb}, found, "resident memory"),
+            Point("budget", self.budget_share, {VALUE: budget_mb}, {}, "resident memory"),
         ]
 
 
-class _PeakRss:
-    """Samples the resident memory of this process while the block runs."""
+@contextmanager
+def _sampled_rss() -> Iterator[list[int]]:
+    """Yield the resident bytes of this process: before the block, while it runs, and after it."""
+    process = import_extra("psutil", "bench", "measuring resident memory").Process()
+    samples = [int(process.memory_info().rss)]
+    stop = threading.Event()
 
-    def __init__(self) -> None:
-        self._process = import_extra("psutil", "bench", "measuring resident memory").Process()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self.before_bytes = self._now_bytes()
-        self.peak_bytes = self.before_bytes
-        self.samples = 0
+    def sample() -> None:
+        while not stop.wait(_SAMPLE_INTERVAL_S):
+            samples.append(int(process.memory_info().rss))
 
-    def _now_bytes(self) -> int:
-        return int(self._process.memory_info().rss)
-
-    def _sample(self) -> None:
-        while not self._stop.wait(_SAMPLE_INTERVAL_S):
-            self.peak_bytes = max(self.peak_bytes, self._now_bytes())
-            self.samples += 1
-
-    def __enter__(self) -> "_PeakRss":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        self.peak_bytes = max(self.peak_bytes, self._now_bytes())
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield samples
+    finally:
+        stop.set()
+        thread.join()
+        samples.append(int(process.memory_info().rss))
 
 
 def probe(table: MasterTable, budget_share: float, seed: int) -> dict[str, object]:
@@ -113,15 +90,15 @@ def probe(table: MasterTable, budget_share: float, seed: int) -> dict[str, objec
     # In memory before the first sample: the stream does not belong to the operator.
     batches = list(stream(min(_STREAM_TUPLES, table.num_rows), key_domain=table.num_rows, seed=seed))
     kernel_counts = _reset_high_water_mark()
-    with _PeakRss() as rss:
+    with _sampled_rss() as samples:
         counts = _run(table, budget_share, batches)
     high_water_bytes = _high_water_bytes() if kernel_counts else 0
     return {
-        "rss_before_bytes": rss.before_bytes,
-        "peak_rss_bytes": max(rss.peak_bytes, high_water_bytes),
-        "peak_sampled_rss_bytes": rss.peak_bytes,
+        "rss_before_bytes": samples[0],
+        "peak_rss_bytes": max(*samples, high_water_bytes),
+        "peak_sampled_rss_bytes": max(samples),
         "high_water_rss_bytes": high_water_bytes,
-        "samples": rss.samples,
+        "samples": len(samples) - 2,
         "table_bytes": table.num_bytes,
         "arrow_allocator": pa.default_memory_pool().backend_name,
         **counts,
@@ -168,10 +145,8 @@ def _reset_high_water_mark() -> bool:
 
 
 def _high_water_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 if __name__ == "__main__":

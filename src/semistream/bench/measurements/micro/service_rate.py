@@ -40,15 +40,9 @@ class _Cycle(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceRate:
-    """Tuples answered per second with a budget, and the bound.
+    """Tuples answered per second with a budget, and the bound."""
 
-    Attributes
-    ----------
-    budget_share
-        The budget, as a share of the table's bytes.
-    """
-
-    budget_share: float
+    budget_share: float  # of the table's bytes
     rows: int
     page_bytes: int
     repeats: int
@@ -73,8 +67,7 @@ class ServiceRate:
                 "bound": lambda: _Cycle(raw_scan_s(paths, block_bytes, cold=True)),
                 "MESHJOIN": lambda: _timed_cycle(op, feeder),
             }
-            found = in_turns(sides, self.repeats, context.report)
-            scans, cycles = found["bound"], found["MESHJOIN"]
+            scans, cycles = in_turns(sides, self.repeats, context.report).values()
             memory, join = op.memory(), op.join
             assert isinstance(join, Meshjoin)
             details: dict[str, Any] = {

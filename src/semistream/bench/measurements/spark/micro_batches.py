@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semistream.bench.measurements.page_cache import drop_from_page_cache, read_into_page_cache
@@ -38,9 +37,9 @@ class MicroBatches:
 class _Query:
     """A running query to the noop sink."""
 
-    def __init__(self, frame: "DataFrame", feed: FileFeed, checkpoint: Path) -> None:
+    def __init__(self, frame: "DataFrame", feed: FileFeed, checkpoint: str) -> None:
         self._feed = feed
-        writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("append")
+        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).outputMode("append")
         self._query = writer.start()
         self.stop = self._query.stop
         self._last_batch = -1

@@ -1,13 +1,12 @@
 """The Spark session of benchmarks and their settings, the same for every plan."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from semistream.core.errors import InvalidArgument
@@ -54,10 +53,15 @@ def use_state_store(spark: "SparkSession", provider: str = ROCKSDB) -> None:
     spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
 
 
+def checkpoint_in(folder: Path) -> "TemporaryDirectory[str]":
+    """Return a new folder for the checkpoint of one query: Spark may still write the state of an ended one."""
+    return TemporaryDirectory(prefix="checkpoint-", dir=folder, ignore_cleanup_errors=True)
+
+
 def run_to_end(writer: "DataStreamWriter", folder: Path) -> "StreamingQuery":
     """Run a query over all that its sources have, with its checkpoint in ``folder``, and return the ended query."""
     with checkpoint_in(folder) as checkpoint:
-        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
     return query
 
@@ -87,16 +91,3 @@ def bench_session(work_dir: Path, *, cores: int, driver_memory: str) -> "Iterato
         yield spark
     finally:
         spark.stop()
-
-
-@contextmanager
-def checkpoint_in(folder: Path) -> Iterator[Path]:
-    """Yield a new folder for the checkpoint of one query, and remove it afterwards.
-
-    Spark may still write the state of an ended query: the next query must not find it.
-    """
-    path = Path(mkdtemp(prefix="checkpoint-", dir=folder))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)

@@ -30,13 +30,7 @@ class StreamPair:
 
 
 def stream_pair(workload: str, count: int, seed: int) -> StreamPair:
-    """Return a workload of ``count`` news or auctions.
-
-    Examples
-    --------
-    >>> stream_pair("news, random", 300, seed=1).num_tuples
-    3300
-    """
+    """Return a workload of ``count`` news or auctions."""
     right_starts = range(0, count * _PER_ITEM, BATCH_ROWS)
     left_starts = range(0, count, BATCH_ROWS)
     if workload == "auctions":
