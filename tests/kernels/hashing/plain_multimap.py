@@ -5,13 +5,13 @@ from collections import OrderedDict, deque
 import numpy as np
 import numpy.typing as npt
 
-from semistream.bench.measurements.micro import plain_multimap
+from semistream.bench.measurements.micro import multimap
 
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
 
-class PlainFifoMultimap(plain_multimap.PlainFifoMultimap):
+class PlainFifoMultimap(multimap.PlainFifoMultimap):
     """See `semistream.kernels.hashing.multimap.FifoMultimap`."""
 
     def matches(self, codes: _Int64s) -> list[tuple[int, int]]:

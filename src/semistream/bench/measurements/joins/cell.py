@@ -1,9 +1,11 @@
 """A cell: one operator on one workload, with one budget; described by parameters, and opened with its table staged."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
+from inspect import signature
 from itertools import product
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from semistream.bench.framework.measurement import Context, check_least
 from semistream.bench.measurements.joins.saturated import PreparedStream
@@ -15,13 +17,12 @@ from semistream.bench.measurements.joins.steady import (
     make_operator,
     measure_steady,
 )
-from semistream.bench.measurements.joins.workload_choice import WorkloadChoice, choose_workload
 from semistream.core.errors import InvalidArgument
 from semistream.cost.calibration.yardstick import Yardstick
 from semistream.operators import algorithm
 from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable
-from semistream.workloads import Workload
+from semistream.workloads import Workload, locality, repeated, ship_weather, skewed_master, synthetic, tpch, weather
 
 __all__ = ["OpenCell", "RateCell", "groups_of", "open_cell", "rate_cell"]
 
@@ -32,6 +33,53 @@ _EFFORTS = tuple(field.name for field in fields(Effort))
 _OF_THE_SPEC = ("x", "values", "workload", "rows", "shown_as")  # the rows of real data are what they are
 _OF_THE_CELL = ("algorithm", "layout", "page_bytes", "memory_share", "memory_mb", "arrival_share")
 _TURNED_INTO_OTHERS = ("disk_buffer_kib", "measured_rows")
+
+
+def _ship_weather(*, split: Literal["B", "C", "G"], real_data: Path) -> Workload:
+    return ship_weather(real_data / "ship_weather", split=split)
+
+
+def _tpch(*, scale_factor: float, data_dir: Path) -> Workload:
+    return tpch(scale_factor, data_dir)
+
+
+_WORKLOADS: dict[str, Callable[..., Workload]] = {
+    "synthetic": synthetic,
+    "repeated": repeated,
+    "skewed_master": skewed_master,
+    "locality": locality,
+    "weather": weather,
+    "ship_weather": _ship_weather,
+    "tpch": _tpch,
+}
+"""Functions that return a workload. Their arguments are parameters of a spec, except those that the run gives."""
+
+_GIVEN_BY_THE_RUN = ("seed", "real_data", "data_dir")
+
+
+class WorkloadChoice(NamedTuple):
+    """The name and arguments of a workload, which is made when it is measured."""
+
+    name: str
+    arguments: dict[str, Any]
+
+    def make(self, context: Context) -> Workload:
+        """Return the workload; real data, and files that are generated, need their folders."""
+        function = _WORKLOADS[self.name]
+        wanted = signature(function).parameters
+        given = {"seed": context.seed, "real_data": context.shared_data, "data_dir": context.data_dir}
+        if "real_data" in wanted and context.shared_data is None:
+            raise InvalidArgument(f"workload {self.name!r} needs real data: give it with --real-data")
+        return function(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
+
+
+def _choose_workload(parameters: Mapping[str, Any]) -> WorkloadChoice:
+    """Return the workload that ``parameters`` name, with its arguments among them."""
+    name = parameters.get("workload", "synthetic")
+    if name not in _WORKLOADS:
+        raise InvalidArgument(f"workload {name!r} is unknown: use one of {', '.join(_WORKLOADS)}")
+    known = [argument for argument in signature(_WORKLOADS[name]).parameters if argument not in _GIVEN_BY_THE_RUN]
+    return WorkloadChoice(name, {argument: parameters[argument] for argument in known if argument in parameters})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +121,7 @@ def rate_cell(parameters: Mapping[str, Any], own: Collection[str] = ()) -> RateC
     """Return the cell of these parameters, from which those of the kind, ``own``, are left out."""
     parameters = {name: value for name, value in parameters.items() if name not in own}
     name = parameters["algorithm"]
-    workload = choose_workload(parameters)
+    workload = _choose_workload(parameters)
     option_names = algorithm(name).option_names
     options = {option: parameters[option] for option in option_names if option in parameters}
     if "disk_buffer_kib" in parameters:

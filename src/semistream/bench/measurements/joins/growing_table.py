@@ -6,7 +6,7 @@ new one, and fills its cache again.
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,13 +100,11 @@ def _move(op: StepOperator, table: MasterTable) -> Work:
 
 def _more_rows(rows: int, seed: int) -> pa.RecordBatchReader:
     """Return as many rows again, with the following keys."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in master_table(rows, seed=seed + 1):
-            keys = pa.array(batch.column("key").to_numpy() + rows)
-            yield batch.set_column(0, "key", keys)
-
-    return pa.RecordBatchReader.from_batches(MASTER_SCHEMA, batches())
+    batches = (
+        batch.set_column(0, "key", pa.array(batch.column("key").to_numpy() + rows))
+        for batch in master_table(rows, seed=seed + 1)
+    )
+    return pa.RecordBatchReader.from_batches(MASTER_SCHEMA, batches)
 
 
 def growing_table_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:

@@ -2,6 +2,7 @@
 
 import gc
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,19 +13,73 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.bench.framework.measurement import VALUE, Context, Point, in_turns
-from semistream.bench.measurements.micro.plain_multimap import PlainFifoMultimap
 from semistream.kernels.hashing.multimap import FifoMultimap
 
-__all__ = ["OPERATIONS", "MultimapTimes"]
+__all__ = ["OPERATIONS", "MultimapTimes", "PlainFifoMultimap"]
 
 OPERATIONS = ("first fill", "insert", "probe, hits", "probe, misses", "count", "expire", "delete")
 """The measured operations, at the places 0, 1, 2 and so on of the x axis."""
 
 _HOT_SHARES = {"uniform keys": 0.0, "one key with 5%": 0.05}
 
+_Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 _Times = dict[str, float]  # nanoseconds per tuple, by operation
-_Multimap = FifoMultimap | PlainFifoMultimap
+
+
+class PlainFifoMultimap:
+    """The plain twin of `FifoMultimap`: the same contract in a dict and lists."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._entries: dict[int, deque[int]] = {}
+        self._queue: OrderedDict[int, int] = OrderedDict()
+        self._free = deque(range(capacity))
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def insert(self, codes: _Int64s) -> _Int32s:
+        slots = []
+        for code in codes.tolist():
+            slot = self._free.popleft()
+            self._queue[slot] = code
+            self._entries.setdefault(code, deque()).append(slot)
+            slots.append(slot)
+        return np.array(slots, dtype=np.int32)
+
+    def probe(self, codes: _Int64s) -> tuple[_Int32s, _Int32s]:
+        rows, firsts = [], []
+        for row, code in enumerate(codes.tolist()):
+            entries = self._entries.get(code)
+            if entries:
+                rows.append(row)
+                firsts.append(entries[0])
+        return np.array(rows, dtype=np.int32), np.array(firsts, dtype=np.int32)
+
+    def count(self, codes: _Int64s) -> _Int32s:
+        return np.array([len(self._entries.get(code, ())) for code in codes.tolist()], dtype=np.int32)
+
+    def expire(self, count: int) -> _Int32s:
+        slots = []
+        for _ in range(count):
+            slot, code = self._queue.popitem(last=False)
+            entries = self._entries[code]
+            entries.popleft()
+            if not entries:
+                del self._entries[code]
+            self._free.append(slot)
+            slots.append(slot)
+        return np.array(slots, dtype=np.int32)
+
+    def delete(self, codes: _Int64s) -> _Int32s:
+        slots: list[int] = []
+        for code in codes.tolist():
+            slots += self._entries.pop(code, ())
+        for slot in slots:
+            del self._queue[slot]
+            self._free.append(slot)
+        return np.array(slots, dtype=np.int32)
 
 
 class _Keys(NamedTuple):
@@ -54,22 +109,20 @@ class MultimapTimes:
 
     def run(self, context: Context) -> list[Point]:
         _times(FifoMultimap, _keys(1000, hot_share=0.05, seed=context.seed))  # compiles
-        makers: dict[str, tuple[Callable[[int], _Multimap], int]] = {
+        makers: dict[str, tuple[Callable[[int], FifoMultimap | PlainFifoMultimap], int]] = {
             "compiled": (FifoMultimap, self.entries),
             "plain Python": (PlainFifoMultimap, self.plain_entries),
         }
-        sides: dict[str, Callable[[], _Times]] = {}
-        places: dict[str, tuple[str, str]] = {}
-        for distribution, hot_share in _HOT_SHARES.items():
-            for series, (make, entries) in makers.items():
-                side = f"{series}, {distribution}"
-                sides[side] = partial(_times, make, _keys(entries, hot_share, context.seed))
-                places[side] = series, distribution
-        found = in_turns(sides, self.repeats, context.report)
+        sides = {
+            f"{series}, {distribution}": partial(_times, make, _keys(entries, hot_share, context.seed))
+            for distribution, hot_share in _HOT_SHARES.items()
+            for series, (make, entries) in makers.items()
+        }
         points = []
-        for side, (series, distribution) in places.items():
+        for side, found in in_turns(sides, self.repeats, context.report).items():
+            series, _, distribution = side.partition(", ")
             for x, operation in enumerate(OPERATIONS):
-                all_ns = [times[operation] for times in found[side]]
+                all_ns = [times[operation] for times in found]
                 details = {"entries": makers[series][1], "all_ns_per_tuple": all_ns}
                 points.append(Point(series, x, {VALUE: median(all_ns)}, details, f"multi-map, {distribution}"))
         return points
@@ -93,7 +146,7 @@ def _keys(entries: int, hot_share: float, seed: int) -> _Keys:
     return _Keys(fill, portion, absent, deleted)
 
 
-def _times(make: Callable[[int], _Multimap], keys: _Keys) -> _Times:
+def _times(make: Callable[[int], FifoMultimap | PlainFifoMultimap], keys: _Keys) -> _Times:
     """Return the nanoseconds per tuple of every operation on a new map."""
     multimap = make(keys.fill.size)
     portion = keys.portion.size

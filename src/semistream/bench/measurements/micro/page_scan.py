@@ -1,25 +1,20 @@
 """Page scans, verified and decoded, against plain reading of the same files."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
 from semistream.bench.framework.measurement import VALUE, Context, Point, in_turns
-from semistream.bench.measurements.micro.raw_scan import (
-    disk_bytes_read,
-    plain_block_bytes,
-    raw_scan_s,
-    share_read_from_disk,
-    table_files,
-)
+from semistream.bench.measurements.micro.raw_scan import disk_share, plain_block_bytes, raw_scan_s, table_files
 from semistream.storage import MasterTable, PageReader, ReadAhead, drop_pages
 from semistream.workloads import synthetic
 
 __all__ = ["PageScan"]
 
 _RUN_BYTES = 2 << 20  # the largest read that MESHJOIN makes
-_Io = Literal["buffered", "drop_behind"]
+_Runs = list[tuple[int, int]]  # first page and number of pages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,21 +38,20 @@ class PageScan:
     def run(self, context: Context) -> list[Point]:
         table = context.table(synthetic(self.rows, zipf_exponent=0.0, seed=context.seed), "heap", self.page_bytes)
         cold = self.cache == "cold"
-        io: _Io = "drop_behind" if cold else "buffered"
         paths, run_pages = table_files(table), _run_pages(table)
         block_bytes = plain_block_bytes(context, table, cold=cold)
         from_disk: list[float] = []
 
-        def page_scan_s() -> float:
-            before = disk_bytes_read()
-            seconds = _page_scan_s(table, run_pages, io)
-            from_disk.extend(share_read_from_disk(table, before))
+        def verifying_scan_s() -> float:
+            share = disk_share(table)
+            seconds = _scan_s(_verify, table.num_bytes, table, run_pages, cold)
+            from_disk.extend(share())
             return seconds
 
         sides = {
             "plain reading": lambda: raw_scan_s(paths, block_bytes, cold=cold),
-            "pages verified": page_scan_s,
-            "pages decoded": lambda: _decoding_scan_s(table, run_pages, io),
+            "pages verified": verifying_scan_s,
+            "pages decoded": lambda: _scan_s(_decode, table.num_rows, table, run_pages, cold),
         }
         details: dict[str, dict[str, Any]] = {
             "plain reading": {"block_bytes": block_bytes},
@@ -78,43 +72,32 @@ def _run_pages(table: MasterTable) -> int:
     return run_pages
 
 
-def _page_scan_s(table: MasterTable, run_pages: int, io: _Io) -> float:
-    """Read and verify every page once and return the seconds."""
-    if io == "drop_behind":
+def _scan_s(
+    scan: Callable[[PageReader, _Runs, int], int], whole: int, table: MasterTable, run_pages: int, cold: bool
+) -> float:
+    """Read every page once, and return the seconds; the scan returns ``whole``."""
+    if cold:
         drop_pages(table)
-    started_s = time.perf_counter()
-    with PageReader(table, io=io) as reader:
-        buffer = reader.new_buffer(table.pages.max_run_bytes(run_pages))
-        header = len(reader.header)
-        read_bytes = sum(
-            reader.read_into(first, count, reader.place(first, count, buffer)[header:])
-            for first, count in _runs(table, run_pages)
-        )
-    elapsed_s = time.perf_counter() - started_s
-    assert read_bytes == table.num_bytes
-    return elapsed_s
-
-
-def _decoding_scan_s(table: MasterTable, run_pages: int, io: _Io) -> float:
-    """Read, verify and decode every page once, as MESHJOIN does, and return the seconds."""
-    if io == "drop_behind":
-        drop_pages(table)
-    runs = _runs(table, run_pages)
-    started_s = time.perf_counter()
-    with (
-        PageReader(table, io=io) as reader,
-        ReadAhead(reader, table.pages.max_run_bytes(run_pages)) as read_ahead,
-    ):
-        rows = sum(read_ahead.read(*run, then).num_rows for run, then in zip(runs, [*runs[1:], None], strict=True))
-    elapsed_s = time.perf_counter() - started_s
-    assert rows == table.num_rows
-    return elapsed_s
-
-
-def _runs(table: MasterTable, run_pages: int) -> list[tuple[int, int]]:
-    runs = []
+    runs: _Runs = []
     first = 0
     while first < table.num_pages:
         runs.append((first, table.pages.run_length(first, run_pages)))
         first += runs[-1][1]
-    return runs
+    started_s = time.perf_counter()
+    with PageReader(table, io="drop_behind" if cold else "buffered") as reader:
+        read = scan(reader, runs, table.pages.max_run_bytes(run_pages))
+    elapsed_s = time.perf_counter() - started_s
+    assert read == whole
+    return elapsed_s
+
+
+def _verify(reader: PageReader, runs: _Runs, run_bytes: int) -> int:
+    """Read and verify pages, and return their bytes."""
+    buffer, header = reader.new_buffer(run_bytes), len(reader.header)
+    return sum(reader.read_into(first, count, reader.place(first, count, buffer)[header:]) for first, count in runs)
+
+
+def _decode(reader: PageReader, runs: _Runs, run_bytes: int) -> int:
+    """Read, verify and decode pages, as MESHJOIN does, and return their rows."""
+    with ReadAhead(reader, run_bytes) as read_ahead:
+        return sum(read_ahead.read(*run, then).num_rows for run, then in zip(runs, [*runs[1:], None], strict=True))

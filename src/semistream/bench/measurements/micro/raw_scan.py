@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,15 +10,7 @@ from semistream.bench.framework.measurement import Context
 from semistream.bench.measurements.page_cache import drop_from_page_cache
 from semistream.storage import MasterTable
 
-__all__ = [
-    "BLOCK_BYTES",
-    "disk_bytes_read",
-    "fastest_block_bytes",
-    "plain_block_bytes",
-    "raw_scan_s",
-    "share_read_from_disk",
-    "table_files",
-]
+__all__ = ["BLOCK_BYTES", "disk_share", "fastest_block_bytes", "plain_block_bytes", "raw_scan_s", "table_files"]
 
 BLOCK_BYTES = (256 << 10, 1 << 20, 4 << 20)
 _LARGEST_FOLIO_BYTES = 4 << 20
@@ -29,19 +21,24 @@ def table_files(table: MasterTable) -> list[str]:
     return [table.store.locate(file.path) for file in table.pages.files]
 
 
-def disk_bytes_read() -> int | None:
+def disk_share(table: MasterTable) -> Callable[[], list[float]]:
+    """Return a function that tells the share of the table fetched from the disk since now; nothing if unknown."""
+    before = _disk_bytes_read()
+
+    def share() -> list[float]:
+        after = _disk_bytes_read()
+        return [] if before is None or after is None else [(after - before) / table.num_bytes]
+
+    return share
+
+
+def _disk_bytes_read() -> int | None:
     """Return the bytes that this process has fetched from disks, without the page cache; None if unknown."""
     try:
         with open("/proc/self/io") as counters:
             return next(int(line.split()[1]) for line in counters if line.startswith("read_bytes:"))
     except (OSError, StopIteration):
         return None
-
-
-def share_read_from_disk(table: MasterTable, before: int | None) -> list[float]:
-    """Return the share of the table fetched since `disk_bytes_read` was ``before``; nothing if unknown."""
-    after = disk_bytes_read()
-    return [] if before is None or after is None else [(after - before) / table.num_bytes]
 
 
 def raw_scan_s(paths: Sequence[str], block_bytes: int, *, cold: bool) -> float:

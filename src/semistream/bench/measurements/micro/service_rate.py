@@ -8,13 +8,7 @@ from statistics import median
 from typing import Any, Literal, NamedTuple
 
 from semistream.bench.framework.measurement import VALUE, Context, Point, in_turns
-from semistream.bench.measurements.micro.raw_scan import (
-    disk_bytes_read,
-    plain_block_bytes,
-    raw_scan_s,
-    share_read_from_disk,
-    table_files,
-)
+from semistream.bench.measurements.micro.raw_scan import disk_share, plain_block_bytes, raw_scan_s, table_files
 from semistream.core.errors import BudgetTooSmall
 from semistream.core.semantics import JoinSpec
 from semistream.cost.calibration.feeder import Feeder
@@ -105,12 +99,11 @@ def meshjoin_with_share(table: MasterTable, share: float, io: Literal["buffered"
 
 def _timed_cycle(op: StepOperator, feeder: Feeder) -> _Cycle:
     drop_pages(op.table)
-    disk_before, answered_before = disk_bytes_read(), op.metrics.tuples_answered
+    from_disk, answered_before = disk_share(op.table), op.metrics.tuples_answered
     started_s = time.perf_counter()
     rows_out = _run_cycle(op, feeder)
     seconds = time.perf_counter() - started_s
-    from_disk = share_read_from_disk(op.table, disk_before)
-    return _Cycle(seconds, op.metrics.tuples_answered - answered_before, rows_out, from_disk)
+    return _Cycle(seconds, op.metrics.tuples_answered - answered_before, rows_out, from_disk())
 
 
 def _run_cycle(op: StepOperator, feeder: Feeder) -> int:
