@@ -32,7 +32,7 @@ KINDS = {
     "growing table": "joins.growing_table:growing_table_measurements",
     "sales by product": "stream_plots:sales_measurements",
     "arrivals over time": "stream_plots:arrivals_measurements",
-    "two streams": "two_streams.figures:two_streams_measurements",
+    "two streams": "two_streams.experiments:two_streams_measurements",
     "tuning": "cost.tuning:tuning_measurements",
     "cache": "joins.cache_hits:cache_measurements",
     "micro": "micro.parts:micro_measurements",

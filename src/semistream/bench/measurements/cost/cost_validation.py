@@ -92,7 +92,7 @@ class CostValidation:
     cell: RateCell
     is_measured: bool
     shown: str  # "loop_s", the papers' c_loop, or "tuples_per_s"
-    calibrated: Calibrated | None  # this machine's cost factors; without them predictions are for the disk alone
+    calibrated: Calibrated | None = None  # this machine's cost factors; without them predictions are for the disk alone
 
     @property
     def name(self) -> str:
@@ -232,34 +232,32 @@ def cost_validation_measurements(spec: Spec, parameters: Mapping[str, Any]) -> l
     if on_grid:
         _require_other_points(parameters)
     measured_x = parameters.get("measured_x", parameters["x"])
-    cells: list[tuple[str, str, float, RateCell]] = []
-    for group, there in groups_of(parameters, lists=("x", "measured_x")):
-        for x in there["x"]:
-            for series, settings in spec.series.items():
-                cells.append((series, group, x, rate_cell({**there, **settings, spec.x.name: x}, _OWN)))
-    by_table: dict[str, dict[Any, RateCell]] = {}
-    for _, _, _, cell in cells:
-        # All algorithms work on a clustered table, and one cell of each tells what is calibrated there.
-        known = (cell.algorithm, replace(cell, layout="clustered")) if on_grid else (str(cell), cell)
-        by_table.setdefault(_table(cell, on_grid), {}).setdefault(*known)
-    calibrated = {
-        table: Calibrated(cells=tuple(found.values()), on_grid=on_grid)
-        for table, found in by_table.items()
-        if parameters.get("calibrates", True)
-    }
     validations = [
         CostValidation(
             series=series,
             x=x * spec.x.factor,
             group=group,
-            cell=cell,
+            cell=rate_cell({**there, **settings, spec.x.name: x}, _OWN),
             is_measured=x in measured_x,
             shown=shown,
-            calibrated=calibrated.get(_table(cell, on_grid)),
         )
-        for series, group, x, cell in cells
+        for group, there in groups_of(parameters, lists=("x", "measured_x"))
+        for x in there["x"]
+        for series, settings in spec.series.items()
     ]
+    calibrated = _calibrated(validations, on_grid) if parameters.get("calibrates", True) else {}
+    validations = [replace(found, calibrated=calibrated.get(_table(found.cell, on_grid))) for found in validations]
     return [*calibrated.values(), *validations, *(_advised(validations) if parameters.get("advises") else ())]
+
+
+def _calibrated(validations: Sequence[CostValidation], on_grid: bool) -> dict[str, Calibrated]:
+    """Return the calibration of every table, by its name."""
+    by_table: dict[str, dict[Any, RateCell]] = {}
+    for cell in (found.cell for found in validations):
+        # All algorithms work on a clustered table, and one cell of each tells what is calibrated there.
+        known = (cell.algorithm, replace(cell, layout="clustered")) if on_grid else (str(cell), cell)
+        by_table.setdefault(_table(cell, on_grid), {}).setdefault(*known)
+    return {table: Calibrated(cells=tuple(cells.values()), on_grid=on_grid) for table, cells in by_table.items()}
 
 
 def _table(cell: RateCell, on_grid: bool) -> str:

@@ -75,18 +75,14 @@ class MemoryForRate:
 
 
 def _point(series: str, x: float, rate: float, least: LeastMemory, opened: OpenCell) -> Point:
-    return Point(
-        series=series,
-        x=x,
-        y={HDD.name: least.memory_bytes / _BYTES_PER_MB} if least.is_reached else {},
-        details={
-            "tuples_per_s": rate,
-            "memory_share": least.memory_bytes / opened.table.num_bytes,
-            "is_reached": least.is_reached,
-            "is_least_that_works": least.is_least,
-            "tuples_per_s_by_budget_bytes": {str(budget): rate for budget, rate in least.measured.items()},
-        },
-    )
+    details = {
+        "tuples_per_s": rate,
+        "memory_share": least.memory_bytes / opened.table.num_bytes,
+        "is_reached": least.is_reached,
+        "is_least_that_works": least.is_least,
+        "tuples_per_s_by_budget_bytes": {str(budget): rate for budget, rate in least.measured.items()},
+    }
+    return Point(series, x, {HDD.name: least.memory_bytes / _BYTES_PER_MB} if least.is_reached else {}, details)
 
 
 def memory_for_rate_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:

@@ -221,20 +221,11 @@ class BurstTuning:
         width_s = part.length_s / at_s.size
         rates = (part.arrived(at_s + width_s) - part.arrived(at_s)) / width_s
         whole = {name: value for name, value in asdict(timeline).items() if name not in _LINES}
-        points = [
-            Point(
-                series=join,
-                x=timeline.at_s[moment],
-                y={
-                    "arrivals": round(float(rates[moment])),
-                    "memory": timeline.memory_bytes[moment] / 2**20,
-                    "waiting": timeline.waiting_outside[moment],
-                },
-                details={"b": timeline.b[moment]},
-                group=self.name,
-            )
-            for moment in range(at_s.size)
-        ]
+        points = []
+        lines = (timeline.at_s, rates.tolist(), timeline.memory_bytes, timeline.waiting_outside, timeline.b)
+        for x, rate, memory_bytes, waiting, b in zip(*lines, strict=True):
+            values = {"arrivals": round(rate), "memory": memory_bytes / 2**20, "waiting": waiting}
+            points.append(Point(join, x, values, {"b": b}, self.name))
         points[0].details.update({**details, **whole, "b": timeline.b[0]})
         return points
 

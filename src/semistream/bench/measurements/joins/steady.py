@@ -119,12 +119,14 @@ def measure_steady(
     name = op.name
     saturated = Saturated(op, batches, effort.lookup_backlog_tuples if is_lookup(name) else None)
     warm_up = _warm_up(effort, name, saturated, table)
-    tuples = effort.lookup_tuples if is_lookup(name) else None
-    bytes_read = None if is_lookup(name) else _measured_bytes(effort, name, table)
+    amount: dict[str, Any] = {"tuples": effort.lookup_tuples}
+    if not is_lookup(name):
+        # A window of SWEEPJOIN reads up to the whole table, and windows shrink and grow: the mean takes several.
+        windows = effort.measured_windows * (8 if name == "sweepjoin" else 1)
+        amount = {"bytes_read": windows * _window_bytes(name, table)}
     parts: list[Work] = []
     while not parts or (sum(part.elapsed_s for part in parts) < effort.least_measured_s and len(parts) < _MOST_PARTS):
-        most_s = effort.most_measured_s
-        parts.append(saturated.run(tuples=tuples, bytes_read=bytes_read, most_s=most_s, yardstick=yardstick))
+        parts.append(saturated.run(**amount, most_s=effort.most_measured_s, yardstick=yardstick))
     parts.sort(key=lambda part: part.undisturbed_s / max(1, part.tuples) / (part.yardstick_s or 1.0))
     return SteadyState(parts[len(parts) // 2], warm_up, saturated.peak)
 
@@ -134,9 +136,9 @@ def _warm_up(effort: Effort, name: str, saturated: Saturated, table: MasterTable
     began_s = time.perf_counter()
     windows: list[Work] = []
     is_steady = False
-    for bytes_read, tuples in _windows(effort, name, table):
+    for amount in _windows(effort, name, table):
         left_s = effort.most_warm_up_s - (time.perf_counter() - began_s)
-        windows.append(saturated.run(bytes_read=bytes_read, tuples=tuples, most_s=left_s))
+        windows.append(saturated.run(**amount, most_s=left_s))
         if time.perf_counter() - began_s >= effort.most_warm_up_s:
             break  # a window cut short by time proves nothing
         is_steady = _agree(windows, effort)
@@ -153,17 +155,17 @@ def _warm_up(effort: Effort, name: str, saturated: Saturated, table: MasterTable
     )
 
 
-def _windows(effort: Effort, name: str, table: MasterTable) -> Iterator[tuple[int | None, int | None]]:
-    """Yield the work of successive windows of the warm-up, as bytes or tuples."""
+def _windows(effort: Effort, name: str, table: MasterTable) -> Iterator[dict[str, Any]]:
+    """Yield the work of successive windows of the warm-up, as arguments of `Saturated.run`."""
     if is_lookup(name):
         done, tuples = 0, effort.lookup_tuples // 2
         while done < effort.most_warm_up_tuples:
-            yield None, tuples
+            yield {"tuples": tuples}
             done, tuples = done + tuples, 2 * tuples
     else:
         most_bytes = effort.most_warm_up_scans * table.num_bytes // (1 if is_scan(name, table.layout) else 2)
         for _ in range(max(1, most_bytes // _window_bytes(name, table))):
-            yield _window_bytes(name, table), None
+            yield {"bytes_read": _window_bytes(name, table)}
 
 
 def _window_bytes(name: str, table: MasterTable) -> int:
@@ -171,12 +173,6 @@ def _window_bytes(name: str, table: MasterTable) -> int:
         return table.num_bytes // 2  # a tuple waits for its partition about half a scan
     # SSBJ moves keys to its cache only in every third scan.
     return 3 * table.num_bytes if name == "ssbj" else table.num_bytes
-
-
-def _measured_bytes(effort: Effort, name: str, table: MasterTable) -> int:
-    windows_bytes = effort.measured_windows * _window_bytes(name, table)
-    # A window of SWEEPJOIN reads up to the whole table, and windows shrink and grow: the mean takes several.
-    return 8 * windows_bytes if name == "sweepjoin" else windows_bytes
 
 
 def _agree(windows: list[Work], effort: Effort) -> bool:
