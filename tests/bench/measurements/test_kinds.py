@@ -15,12 +15,12 @@ from semistream.bench.framework.spec import Axis, Spec
 from semistream.bench.framework.store import staged_workload
 from semistream.bench.measurements.cost import cost_validation
 from semistream.bench.measurements.cost.cost_validation import CostValidation
-from semistream.bench.measurements.joins.arrivals import replay_for
 from semistream.bench.measurements.joins.cell import OpenCell, open_cell, rate_cell
 from semistream.bench.measurements.joins.overload_rates import OutsideStore, Shedder
 from semistream.bench.measurements.joins.page_use import PageReads
 from semistream.bench.measurements.joins.saturated import Work
 from semistream.bench.measurements.joins.steady import SteadyState, WarmUp
+from semistream.bench.measurements.joins.times import replay_for
 from semistream.core.budget import MemoryReport
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.metrics import Metrics

@@ -12,10 +12,10 @@ from semistream.bench.framework.result_file import Result
 from semistream.bench.framework.runner import Run, measurements_of, run_spec
 from semistream.bench.framework.spec import Spec, load_spec
 from semistream.bench.framework.store import staged_workload
-from semistream.bench.measurements.joins.arrivals import Times
 from semistream.bench.measurements.joins.rate import RateMeasurement
 from semistream.bench.measurements.joins.saturated import PreparedStream
 from semistream.bench.measurements.joins.steady import Effort, WarmUp, make_operator, measure_steady
+from semistream.bench.measurements.joins.times import Times
 from semistream.cost.clock import HDD
 from semistream.operators import algorithm, algorithm_names
 from semistream.workloads import synthetic

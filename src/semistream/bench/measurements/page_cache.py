@@ -10,7 +10,6 @@ _PIECE_BYTES = 8 << 20
 
 
 def drop_from_page_cache(files: Sequence[Path | str]) -> None:
-    """Drop files from the page cache, so that the next reads go to the disk."""
     for path in files:
         file = os.open(path, os.O_RDONLY)
         try:
@@ -20,7 +19,6 @@ def drop_from_page_cache(files: Sequence[Path | str]) -> None:
 
 
 def read_into_page_cache(files: Sequence[Path | str]) -> None:
-    """Read files into the page cache, so that the next reads need no disk."""
     for path in files:
         with open(path, "rb", buffering=0) as file:
             while file.read(_PIECE_BYTES):

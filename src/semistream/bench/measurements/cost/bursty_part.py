@@ -51,7 +51,6 @@ class BurstyPart:
         return int(self.bursts.arrived_before(np.array([tick]))[0])
 
     def times_s(self, start: int, count: int) -> npt.NDArray[np.float64]:
-        """Return when tuples arrive, counted from the first of the part."""
         return self.bursts.times_s(self.first_tuple + start, count) - self.first_tick * self.bursts.tick_s
 
     def arrived(self, seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

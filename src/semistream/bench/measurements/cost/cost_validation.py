@@ -251,7 +251,6 @@ def cost_validation_measurements(spec: Spec, parameters: Mapping[str, Any]) -> l
 
 
 def _calibrated(validations: Sequence[CostValidation], on_grid: bool) -> dict[str, Calibrated]:
-    """Return the calibration of every table, by its name."""
     by_table: dict[str, dict[Any, RateCell]] = {}
     for cell in (found.cell for found in validations):
         # All algorithms work on a clustered table, and one cell of each tells what is calibrated there.

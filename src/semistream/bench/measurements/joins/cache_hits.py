@@ -65,7 +65,6 @@ class HitRatios:
         return -(-self.num_tuples // self.intervals) if self.workload == "locality" else None
 
     def stream(self, seed: int) -> pa.RecordBatchReader:
-        """Return the stream, including the warm-up."""
         if self.workload == "locality":
             return locality_stream(self.num_tuples, key_domain=self.rows, intervals=self.intervals, seed=seed)
         if self.workload == "polluted":

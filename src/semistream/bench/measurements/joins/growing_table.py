@@ -51,13 +51,8 @@ class GrowingTable:
         folder = context.data_dir / f"growing-{self.algorithm}-{self.rows}"
         shutil.rmtree(folder, ignore_errors=True)  # of an interrupted run
         try:
-            table = stage(
-                master_table(self.rows, seed=context.seed),
-                folder,
-                key="key",
-                layout="heap" if algorithm(self.algorithm).layouts[0] == "heap" else "clustered",
-                page_bytes=self.page_bytes,
-            )
+            rows, layout = master_table(self.rows, seed=context.seed), algorithm(self.algorithm).layouts[0]
+            table = stage(rows, folder, key="key", layout=layout, page_bytes=self.page_bytes)
             return self._points(table, context)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -6,7 +6,7 @@ costs that disk nothing. The predictions of the shedding model are shown too.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ import pyarrow as pa
 from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.cost.join_case import join_case
-from semistream.bench.measurements.joins.arrivals import StepSeconds, disk_step_s, replay_for
 from semistream.bench.measurements.joins.cell import OpenCell, RateCell, groups_of, open_cell, rate_cell
 from semistream.bench.measurements.joins.shedding_model import MODELLED, predict_shedding
+from semistream.bench.measurements.joins.times import CLOCKS, replay_for
 from semistream.core.errors import InvalidArgument
 from semistream.cost.clock import HDD
 from semistream.operators.shedding.load_shedding import SheddingConfig
@@ -73,15 +73,15 @@ class Shedder:
             **place,
         )
 
-    def clocks(self, opened: OpenCell) -> dict[str, StepSeconds]:
-        """Return the time of a step, by the name of the clock."""
+    def clocks(self, opened: OpenCell) -> dict[str, Callable[[StepCost], float]]:
         tuple_bytes = sum(column.bit_width for column in opened.workload.stream_schema.types) / 8
-        return {HDD.name: lambda step: self._disk_step_s(step, tuple_bytes), MACHINE: lambda step: step.elapsed_s}
 
-    def _disk_step_s(self, step: StepCost, tuple_bytes: float) -> float:
-        moved = step.after.since(step.before)
-        moved_bytes = 0.0 if self.to == "network" else (moved.tuples_shed + moved.tuples_reloaded) * tuple_bytes
-        return disk_step_s(step) + HDD.io_s(moved_bytes / _BLOCK_BYTES, moved_bytes)
+        def disk_step_s(step: StepCost) -> float:
+            moved = step.after.since(step.before)
+            moved_bytes = (moved.tuples_shed + moved.tuples_reloaded) * tuple_bytes
+            return CLOCKS[HDD.name](step) + HDD.io_s(moved_bytes / _BLOCK_BYTES, moved_bytes)
+
+        return {**CLOCKS, HDD.name: disk_step_s} if self.to == "disk" else CLOCKS
 
 
 class Place(NamedTuple):

@@ -10,10 +10,10 @@ from typing import Any
 
 from semistream.bench.framework.measurement import VALUE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
-from semistream.bench.measurements.joins.arrivals import measure_times
 from semistream.bench.measurements.joins.cell import RateCell, groups_of, open_cell, rate_cell
 from semistream.bench.measurements.joins.saturated import PreparedStream
 from semistream.bench.measurements.joins.steady import SteadyState, measure_steady
+from semistream.bench.measurements.joins.times import measure_times
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.cost.clock import HDD
 from semistream.storage import MasterTable

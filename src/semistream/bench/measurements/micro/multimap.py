@@ -147,7 +147,6 @@ def _keys(entries: int, hot_share: float, seed: int) -> _Keys:
 
 
 def _times(make: Callable[[int], FifoMultimap | PlainFifoMultimap], keys: _Keys) -> _Times:
-    """Return the nanoseconds per tuple of every operation on a new map."""
     multimap = make(keys.fill.size)
     portion = keys.portion.size
     times: _Times = {}

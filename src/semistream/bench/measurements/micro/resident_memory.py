@@ -85,7 +85,6 @@ def _sampled_rss() -> Iterator[list[int]]:
 
 
 def probe(table: MasterTable, budget_share: float, seed: int) -> dict[str, object]:
-    """Run the join and return the measured values."""
     _warm_up(seed)
     # In memory before the first sample: the stream does not belong to the operator.
     batches = list(stream(min(_STREAM_TUPLES, table.num_rows), key_domain=table.num_rows, seed=seed))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from semistream.bench.measurements.spark.session import SparkSettings
 from semistream.workloads import Bursts, Sales
 
 if TYPE_CHECKING:
@@ -23,21 +24,21 @@ _COLUMNS = ["key", "sale", "quantity"]  # 20 bytes
 class FileFeed:
     """Gives a query its rows batch by batch, so that a batch has the same rows in every plan.
 
-    A batch is ``parts`` files, each read by one task. Another number of the ``first`` sale gives other sales with the
-    same hot keys.
+    Another number of the ``first`` sale gives other sales with the same hot keys.
     """
 
     def __init__(
-        self, folder: Path, *, key_domain: int, skew: float, batch_rows: int, parts: int, seed: int, first: int = 0
+        self, data_dir: Path, settings: SparkSettings, rows: int, batch_rows: int, seed: int, first: int
     ) -> None:
-        self.folder = folder
+        stream = f"{rows}-rows-batches-of-{batch_rows}-skew-{settings.skew:g}-seed-{seed}-from-{first}"
+        self.folder = data_dir / f"spark-stream-{stream}"
         self.batch_rows = batch_rows
         self.first = first
-        self._made = folder / "made"
+        self._made = self.folder / "made"
         self._made.mkdir(parents=True, exist_ok=True)
-        self._watched = folder / "watched"
-        self._parts = parts
-        self._sales = Sales(Bursts(1000), key_domain=key_domain, zipf_exponent=skew, seed=seed)
+        self._watched = self.folder / "watched"
+        self._parts = settings.cores  # files of a batch, each read by one task
+        self._sales = Sales(Bursts(1000), key_domain=rows, zipf_exponent=settings.skew, seed=seed)
         self.rewind()
 
     def rewind(self) -> None:

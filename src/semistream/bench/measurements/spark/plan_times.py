@@ -49,16 +49,9 @@ class PlanTimes:
         master = tables.warmed(self.rows, context.report)
         context.report(self.name)
         feed = tables.feed(self.rows, self.batch_rows, first=self.first_sale)
-        found = measure_plan(
-            tables.spark,
-            self.settings,
-            plan_named(self.plan),
-            feed,
-            master,
-            is_cold=self.cold_batches > 0,
-            warm_up_batches=1 if self.cold_batches else None,
-            measured_batches=self.cold_batches or None,
-        )
+        cold: dict[str, Any] = {"is_cold": True, "warm_up_batches": 1} if self.cold_batches else {}
+        batches, plan = self.cold_batches or None, plan_named(self.plan)
+        found = measure_plan(tables.spark, self.settings, plan, feed, master, measured_batches=batches, **cold)
         times = {MACHINE: statistics.median(found.batch_s)} if found.batch_s else {}
         group = f"{self.rows:,} rows, cold" if self.cold_batches else f"{self.rows:,} rows"
         return [Point(self.plan, self.batch_rows, times, asdict(found), group)]

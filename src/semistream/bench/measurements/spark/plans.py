@@ -78,5 +78,4 @@ PLANS = (
 
 
 def plan_named(name: str) -> Plan:
-    """Return one of `PLANS`."""
     return next(plan for plan in PLANS if plan.name == name)

@@ -68,7 +68,6 @@ def run_to_end(writer: "DataStreamWriter", folder: Path) -> "StreamingQuery":
 
 @contextmanager
 def bench_session(work_dir: Path, *, cores: int, driver_memory: str) -> "Iterator[SparkSession]":
-    """Yield a local session, and stop it afterwards."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have the packages of this process

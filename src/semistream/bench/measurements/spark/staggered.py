@@ -116,7 +116,6 @@ class StaggeredCompletion:
         }
 
     def _join(self, feed: FileFeed, master: MasterForms, completion: str) -> "DataFrame":
-        """Return the join of all batches of the feed."""
         memory_bytes = int(master.ours.num_bytes * self.settings.memory_share)
         arguments: dict[str, Any] = {"completion": completion, "cycle_batches": self.cycle_batches}
         stream = feed.source(master.spark, one_by_one=True)

@@ -32,7 +32,6 @@ class MasterForms:
         return self.spark.read.parquet(str(self.parquet))
 
     def by_key(self) -> "DataFrame":
-        """Return the table that is bucketed and sorted by key."""
         name = f"bucketed_{self.rows}"
         columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in self.plain().schema)
         self.spark.sql(
@@ -50,7 +49,6 @@ class MasterForms:
         return _files(Path(self.ours.path))
 
     def files(self) -> list[Path]:
-        """Return all data files of all forms."""
         return [*self.our_files(), *_files(self.parquet), *_files(self.bucketed)]
 
 
@@ -68,38 +66,30 @@ def make_forms(
 ) -> MasterForms:
     """Return the table of ``rows`` rows in all forms, made unless they are in ``data_dir``."""
     ss.register_sources(spark)
-    source = (
-        spark.read.format("semistream-products")
-        .options(rows=str(rows), seed=str(seed), partitions=str(4 * settings.cores))
-        .load()
-    )
+    options = {"rows": str(rows), "seed": str(seed), "partitions": str(4 * settings.cores)}
+    source = spark.read.format("semistream-products").options(**options).load()
     folder = data_dir / f"spark-{rows}-rows-seed-{seed}"
-    parquet, bucketed = folder / "parquet", folder / f"parquet-{settings.parquet_buckets}-buckets"
+    buckets = settings.parquet_buckets
+    parquet, bucketed = folder / "parquet", folder / f"parquet-{buckets}-buckets"
     if not (parquet / "_SUCCESS").exists():
         report(f"writing {rows:,} rows as Parquet")
         source.write.mode("overwrite").parquet(str(parquet))
+    plain = spark.read.parquet(str(parquet))
     if not (bucketed / "_SUCCESS").exists():
         report(f"writing {rows:,} rows as Parquet, bucketed and sorted")
         shutil.rmtree(bucketed, ignore_errors=True)
         # One task per bucket, so that a bucket is one sorted file.
-        (
-            spark.read.parquet(str(parquet))
-            .repartition(settings.parquet_buckets, "key")
-            .write.bucketBy(settings.parquet_buckets, "key")
-            .sortBy("key")
-            .option("path", str(bucketed))
-            .mode("overwrite")
-            .saveAsTable(f"bucketed_{rows}")
-        )
+        writer = plain.repartition(buckets, "key").write.bucketBy(buckets, "key").sortBy("key").mode("overwrite")
+        writer.option("path", str(bucketed)).saveAsTable(f"bucketed_{rows}")
     ours = _open_or_stage(
         folder / f"clustered-{settings.page_bytes}-bytes",
-        spark.read.parquet(str(parquet)),
+        plain,
         report,
         layout="clustered",
         buckets=settings.cores,
         page_bytes=settings.page_bytes,
     )
-    return MasterForms(rows, ours, parquet, bucketed, spark, settings.parquet_buckets)
+    return MasterForms(rows, ours, parquet, bucketed, spark, buckets)
 
 
 def _open_or_stage(

@@ -44,7 +44,6 @@ class WarmTables:
         self.base_bytes: int | None = None
 
     def forms(self, rows: int, report: _Report) -> MasterForms:
-        """Return the table of ``rows`` rows."""
         if rows not in self._forms:
             self._forms[rows] = make_forms(self.spark, self._settings, rows, self._seed, self._data_dir, report)
         if self.base_bytes is None:
@@ -67,18 +66,7 @@ class WarmTables:
         return master
 
     def feed(self, rows: int, batch_rows: int, *, first: int) -> FileFeed:
-        """Return the stream for the table of ``rows`` rows, from the sale ``first`` on."""
-        skew, seed = self._settings.skew, self._seed
-        name = f"spark-stream-{rows}-rows-batches-of-{batch_rows}-skew-{skew:g}-seed-{seed}-from-{first}"
-        return FileFeed(
-            self._data_dir / name,
-            key_domain=rows,
-            skew=skew,
-            batch_rows=batch_rows,
-            parts=self._settings.cores,
-            seed=seed,
-            first=first,
-        )
+        return FileFeed(self._data_dir, self._settings, rows, batch_rows, self._seed, first)
 
     def _tiny_join_bytes(self, master: MasterForms) -> int:
         path = self._data_dir / "tiny"
@@ -97,7 +85,6 @@ class WarmTables:
 
 
 def warm_tables(context: Context, settings: SparkSettings) -> WarmTables:
-    """Return the tables of this run."""
 
     @contextmanager
     def opened() -> Iterator[WarmTables]:

@@ -48,7 +48,6 @@ class Curve(NamedTuple):
 def _compare(
     workload: str, settings: Sequence[str], items: int, repeats: int, seed: int, report: Callable[[str], None]
 ) -> dict[str, Curve]:
-    """Return a curve for every setting."""
     pair = stream_pair(workload, items, seed)
     small = stream_pair(workload, min(items, _WARM_UP_ITEMS), seed)
     for setting in settings:

@@ -110,7 +110,6 @@ def punctuated_spark_measurements(spec: Spec, parameters: Mapping[str, Any]) -> 
 
 
 def _run(spark: "SparkSession", files: AuctionFiles, plan: str) -> Course:
-    """Join all batches one by one, and return how it went."""
     from pyspark.sql import functions as F  # noqa: N812  # Spark's own convention
 
     provider, build = _PLANS[plan]
@@ -135,14 +134,8 @@ def _run(spark: "SparkSession", files: AuctionFiles, plan: str) -> Course:
 
 
 def _ours(files: AuctionFiles, auctions: "DataFrame", bids: "DataFrame") -> "DataFrame":
-    return ss.punctuated_join(
-        auctions,
-        bids,
-        "auction",
-        punctuations={"left": "is_end", "right": "is_end"},
-        relation="one-to-many",
-        memory=_MEMORY,
-    )
+    ends = {"left": "is_end", "right": "is_end"}
+    return ss.punctuated_join(auctions, bids, "auction", punctuations=ends, relation="one-to-many", memory=_MEMORY)
 
 
 def _tuples(auctions: "DataFrame", bids: "DataFrame") -> "tuple[DataFrame, DataFrame]":
