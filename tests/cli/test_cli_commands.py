@@ -281,6 +281,16 @@ def test_usage_errors_end_with_2(files: Path) -> None:
     assert invoke("stage", files / "customers.parquet", files / "t", "--nonsense").exit_code == 2
 
 
+def test_a_full_disk_is_one_line(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("semistream.storage.files.store._SyncedFile.write", full)
+    result = invoke("stage", files / "customers.parquet", files / "t2", "--key", "custkey")
+    assert_one_error_line(result, "No space left on device", "give another folder")
+    assert not list((files / "t2" / "data").iterdir())
+
+
 def test_unexpected_errors_keep_their_traceback(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")

@@ -1,7 +1,16 @@
 """The entry point, in a process of its own."""
 
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import semistream as ss
 
 
 def run_python(code: str) -> "subprocess.CompletedProcess[str]":
@@ -31,3 +40,21 @@ def test_the_module_runs() -> None:
 def test_the_command_line_loads_no_plotting_library_and_no_spark() -> None:
     done = run_python("import sys, semistream.cli.app; print({'matplotlib', 'pyspark', 'duckdb'} & set(sys.modules))")
     assert done.stdout == "set()\n", done.stderr
+
+
+def test_sigterm_leaves_no_unfinished_output(tmp_path: Path) -> None:
+    ss.stage(pa.table({"k": range(20_000)}), tmp_path / "table", key="k", layout="heap", page_bytes=500)
+    pq.write_table(pa.table({"k": np.arange(500_000) % 20_000}), tmp_path / "stream.parquet")
+    (tmp_path / "out").mkdir()
+    arguments = ["--table", tmp_path / "table", "--on", "k", "--out", tmp_path / "out" / "joined.parquet"]
+    join = subprocess.Popen(
+        [sys.executable, "-m", "semistream.cli.main", "join", tmp_path / "stream.parquet", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    while join.poll() is None and not list((tmp_path / "out").iterdir()):
+        time.sleep(0.01)
+    join.send_signal(signal.SIGTERM)
+    _, problems = join.communicate()
+    assert join.returncode == 128 + signal.SIGTERM, problems
+    assert not list((tmp_path / "out").iterdir())

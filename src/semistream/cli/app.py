@@ -1,5 +1,7 @@
 """The application with its commands; an error ends it with one line."""
 
+import errno
+import os
 from typing import Annotated, Any
 
 import typer
@@ -13,14 +15,19 @@ __all__ = ["app"]
 
 
 class _OneLineErrors(TyperGroup):
-    """Ends a command that met a `SemistreamError` with one line; other errors keep their traceback."""
+    """Ends a command with one line if it met a `SemistreamError` or a full disk; other errors keep their traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except SemistreamError as error:
-            typer.echo(f"semistream: {error}", err=True)
-            raise typer.Exit(1) from None
+            reason = str(error)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            reason = f"{os.strerror(error.errno)}: free some, or give another folder"
+        typer.echo(f"semistream: {reason}", err=True)
+        raise typer.Exit(1)
 
 
 app = typer.Typer(

@@ -1,5 +1,6 @@
 """Entry point of the ``semistream`` command."""
 
+import signal
 import sys
 
 __all__ = ["main"]
@@ -13,6 +14,8 @@ def main() -> None:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit(f"semistream: the command line needs {error.name!r}: pip install 'semistream[cli]'")
+    # Like an interrupt from the keyboard, so that unfinished files are removed.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     app()
 
 

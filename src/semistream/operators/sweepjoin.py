@@ -199,7 +199,7 @@ class _HotRowsPart(Part):
         self.capacity_bytes, self._bytes_beside = HotRows.capacity_in(share_bytes, processes)
         schema = pa.schema([table.schema.field(name) for name in columns])
         row_bytes = row_bytes_of(table.schema, table.num_bytes / max(1, table.num_rows), columns)
-        place = (table.path, table.table_id, table.version, schema.to_string())
+        place = (table.path, table.version_id, schema.to_string())
         owner = xxhash.xxh3_64_intdigest(repr(place).encode()) >> 1
         self._share_bytes = self.capacity_bytes // processes
         shared = None if config.cache_folder is None else _shared_blocks(config.cache_folder)

@@ -51,7 +51,7 @@ def pinned_version(table: MasterTable, query: str, batch: int, store: Store | No
     pinned = _read(store, name, table)
     if pinned is not None:
         return _open(table, pinned, query, batch)
-    newest = table.latest()
+    newest = table if table.is_newest() else table.latest()
     _require_same_table(table, newest.table_id, table.path)
     fields = {"table_id": newest.table_id, "version": newest.version, "version_id": newest.version_id}
     content = json.dumps(fields).encode("ascii")
@@ -78,19 +78,13 @@ def _open(table: MasterTable, pinned: tuple[int, str | None], query: str, batch:
     version, version_id = pinned
     if version_id == table.version_id:
         return table
-    try:
-        found = table.at_version(version)
-    except TableNotFound:
+    if version not in table.versions():
         raise TableNotFound(
             f"batch {batch} of query {query} began with version {version} of {table.path}, which has been removed: "
             "keep more versions with expire_versions(keep=...), or start from a new checkpoint"
-        ) from None
-    _require_same_table(table, found.table_id, table.path)
-    if version_id not in (None, found.version_id):
-        raise PinFailed(
-            f"batch {batch} of query {query} began with another version {version} of {table.path} than the one there "
-            "now, as after a restore from a backup: restore that version, or start from a new checkpoint"
         )
+    found = table.at_version(version, version_id)
+    _require_same_table(table, found.table_id, table.path)
     return found
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from semistream.core.errors import DamagedTable, InvalidArgument
+from semistream.core.errors import DamagedTable, InvalidArgument, TableNotFound
 from semistream.core.sizes import parse_bytes
 from semistream.storage.files.manifest import Manifest, list_versions, manifest_name, publish_version, read_manifest
 from semistream.storage.files.page_index import read_page_index
@@ -19,6 +19,8 @@ from semistream.storage.writing.sources import open_source
 from semistream.storage.writing.version_writer import Progress, remove_dead_writers, remove_litter, write_version
 
 __all__ = ["MasterTable", "open_table"]
+
+_CHECKSUM_ENDING = 24  # a manifest ends with its checksum
 
 
 class MasterTable:
@@ -129,9 +131,23 @@ class MasterTable:
         """Return the newest version."""
         return self.at_version(None)
 
-    def at_version(self, version: int | None) -> "MasterTable":
-        """Return another version of this table, the newest for None."""
-        return MasterTable(self.store, read_manifest(self.store, version))
+    def at_version(self, version: int | None, version_id: str | None = None) -> "MasterTable":
+        """Return another version of this table, the newest for None; with ``version_id`` that very one or none."""
+        found = MasterTable(self.store, read_manifest(self.store, version))
+        if version_id not in (None, found.version_id):
+            raise TableNotFound(
+                f"version {version} of {self.path} is another one than before, as after a restore from a backup: "
+                "restore the one before, or start queries from a new checkpoint"
+            )
+        return found
+
+    def is_newest(self) -> bool:
+        """Return whether no other version has been published since; cheaper than `latest`."""
+        versions = list_versions(self.store)
+        if not versions or versions[-1] != self.version:
+            return False
+        ending = self.store.read(manifest_name(self.version))[-_CHECKSUM_ENDING:]
+        return self._manifest.checksum.encode("ascii") in ending
 
     def append(self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None) -> "MasterTable":
         """Add rows to the newest version and return the version that has them.

@@ -10,7 +10,7 @@ import pyarrow.types as pt
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema, to_arrow_type
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType, UserDefinedType
 
 from semistream.core.errors import KeyTypeMismatch, UnsupportedType
 from semistream.core.semantics import JoinSpec
@@ -27,6 +27,7 @@ __all__ = [
     "quoted",
     "relabel",
     "require_binary_keys",
+    "require_storable",
     "with_numbered_columns",
 ]
 
@@ -39,10 +40,8 @@ _WIDER = {  # types of Spark for those that it lacks
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
-    pa.date64(): pa.date32(),
-    pa.string_view(): pa.string(),
-    pa.binary_view(): pa.binary(),
 }
+_MOST_DIGITS = 38
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -117,6 +116,33 @@ def other_collation(dtype: DataType) -> str | None:
     return None
 
 
+def require_storable(columns: StructType) -> None:
+    """Raise `UnsupportedType` for a column whose meaning a table would lose: collated text, and user-defined types."""
+    for field in columns.fields:
+        lost = _lost(field.dataType)
+        if lost:
+            raise UnsupportedType(
+                f"column {field.name!r} has {lost}, which a master table does not keep: cast it, "
+                f"text with collate({field.name}, {BINARY_COLLATION!r})"
+            )
+
+
+def _lost(dtype: DataType) -> str | None:
+    if isinstance(dtype, UserDefinedType):
+        return f"the user-defined type {dtype.simpleString()}"
+    collation = other_collation(dtype)
+    if collation is not None:
+        return f"collation {collation}"
+    inner: list[DataType] = []
+    if isinstance(dtype, ArrayType):
+        inner = [dtype.elementType]
+    elif isinstance(dtype, MapType):
+        inner = [dtype.keyType, dtype.valueType]
+    elif isinstance(dtype, StructType):
+        inner = [field.dataType for field in dtype.fields]
+    return next(filter(None, map(_lost, inner)), None)
+
+
 # --- columns of a join with a table -----------------------------------------------------------------------------------
 
 
@@ -131,6 +157,12 @@ def output_columns(stream: StructType, spec: JoinSpec) -> tuple[StructType, pa.S
 
 
 def _spark_field(field: pa.Field) -> StructField:
+    reason = _unfit(field.type)
+    if reason:
+        raise UnsupportedType(
+            f"master column {field.name!r} has type {field.type}, but {reason}: leave it out with columns=[...], or "
+            "stage it as another type"
+        )
     try:
         return StructField(field.name, from_arrow_type(_WIDER.get(field.type, field.type)), field.nullable)
     except PySparkException:
@@ -138,6 +170,17 @@ def _spark_field(field: pa.Field) -> StructField:
             f"master column {field.name!r} has type {field.type}, which Spark does not have: "
             "leave it out with columns=[...], or stage it as another type"
         ) from None
+
+
+def _unfit(dtype: pa.DataType) -> str | None:
+    """Return why Spark would fail on values of a type that it takes for one of its own."""
+    if (pt.is_timestamp(dtype) or pt.is_duration(dtype)) and dtype.unit == "ns":
+        return "Spark counts microseconds"
+    if pt.is_decimal(dtype) and not 0 <= dtype.scale <= dtype.precision <= _MOST_DIGITS:
+        return f"Spark's decimals have at most {_MOST_DIGITS} digits, and no negative scale"
+    if pt.is_date64(dtype) or pt.is_string_view(dtype) or pt.is_binary_view(dtype):
+        return "Spark has no such type"
+    return next(filter(None, (_unfit(dtype.field(at).type) for at in range(dtype.num_fields))), None)
 
 
 def require_binary_keys(stream: StructType, spec: JoinSpec) -> None:

@@ -13,6 +13,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from socket import gethostname
 from typing import Any, NamedTuple
 
 from pyspark import TaskContext
@@ -20,7 +21,7 @@ from pyspark.errors import PySparkException
 
 from semistream._version import __version__
 from semistream.core import errors
-from semistream.core.errors import SemistreamError, SparkJobFailed
+from semistream.core.errors import DamagedTable, SemistreamError, SparkJobFailed, TableNotFound
 
 __all__ = ["RunningTask", "clear_error", "clear_errors", "executor_folder", "on_executor", "running_task"]
 
@@ -83,6 +84,15 @@ def running_task() -> RunningTask:
     batch = context.getLocalProperty("streaming.sql.batchId")
     query = context.getLocalProperty("sql.streaming.queryId")
     return RunningTask(context.partitionId(), query, None if batch is None else int(batch))
+
+
+@contextmanager
+def naming_host() -> Iterator[None]:
+    """Let the error for a table that is missing or damaged here name this machine: others may see it whole."""
+    try:
+        yield
+    except (TableNotFound, DamagedTable) as error:
+        raise type(error)(f"on executor {gethostname()}: {error}") from None
 
 
 def executor_folder(join_id: str) -> str | None:

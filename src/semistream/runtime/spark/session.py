@@ -20,6 +20,7 @@ from semistream.core.sizes import format_bytes
 
 __all__ = [
     "blob_bytes",
+    "encrypts_files",
     "gathered_bytes",
     "operator_bytes",
     "require_distinct_names",
@@ -64,6 +65,11 @@ def task_slots(spark: SparkSession, slots: int | None = None) -> int:
             )
         cores = int(told or 1)
     return max(1, cores // int(spark.conf.get("spark.task.cpus", None) or 1))
+
+
+def encrypts_files(spark: SparkSession) -> bool:
+    """Return whether Spark encrypts what it writes to the disks of executors."""
+    return str(spark.conf.get("spark.io.encryption.enabled", "false")).lower() == "true"
 
 
 def require_distinct_names(spark: SparkSession, columns: StructType) -> None:

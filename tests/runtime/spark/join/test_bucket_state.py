@@ -167,7 +167,7 @@ def test_pending_tuples_in_another_format_are_refused() -> None:
 def test_a_bucket_without_pending_tuples_begins_anew(tmp_path: Path, form: str) -> None:
     table = staged(tmp_path / "master", "ssbj", buckets=1)
     plan = make_plan(table, "ssbj")
-    tick = Tick(number=2, epoch=Epoch.of(plan, 1), marks="marks")
+    tick = Tick(number=2, epoch=Epoch.of(plan, 1, plan.table.version_id), marks="marks")
     store = Chunks()
     fields = {**OLD_HEADER, "epoch": tick.epoch.as_dict(), "pending": 0, "identity": plan.identity()}
     if form == "next":

@@ -46,7 +46,11 @@ class Query:
     def tick(self, plan: JoinPlan | None = None) -> Tick:
         self.plan = plan or self.plan
         self._number += 1
-        return Tick(number=self._number, epoch=Epoch.of(self.plan, self.plan.table.version), marks="marks")
+        return Tick(
+            number=self._number,
+            epoch=Epoch.of(self.plan, self.plan.table.version, self.plan.table.version_id),
+            marks="marks",
+        )
 
     def batch(self, rows: pa.RecordBatch | None, tick: Tick | None = None) -> "Counter[Answer]":
         plan = self.plan

@@ -148,7 +148,7 @@ def test_a_new_version_is_used_from_the_next_micro_batch_on_or_never(
 
 
 def test_a_table_that_cannot_be_written_needs_another_place_for_pins(
-    spark: SparkSession, tmp_path: Path, source: Path
+    spark: SparkSession, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = staged(tmp_path, "clustered")
     (Path(table.path) / "_pins").write_text("no folder can be made here")
@@ -158,7 +158,8 @@ def test_a_table_that_cannot_be_written_needs_another_place_for_pins(
 
     with pytest.raises(StreamingQueryException, match=r"PinFailed: cannot write .*pins=, or use refresh='never'"):
         _run(joined(), tmp_path)
-    query = _run(joined(pins=tmp_path / "elsewhere"), tmp_path)
+    monkeypatch.chdir(tmp_path)  # workers are in another folder: a relative path is the driver's
+    query = _run(joined(pins="elsewhere"), tmp_path)
     assert _written(tmp_path) == expected(orders(), customers(), "semi")
     assert sorted(path.name for path in (tmp_path / "elsewhere").glob(f"{table.table_id}/_pins/{query.id}/*")) == [
         "0",

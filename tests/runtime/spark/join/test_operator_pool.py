@@ -1,5 +1,10 @@
 """Operators that a Python worker keeps between tasks, and the task function, without Spark."""
 
+import os
+import pickle
+import shutil
+import socket
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +67,91 @@ def test_an_operator_is_found_again_by_join_version_and_bucket(table: MasterTabl
     assert len(pool) == 1, "operators of a version that went out of use are closed"
     pool.clear()
     assert len(pool) == 0
+
+
+def test_a_number_given_twice_gets_another_operator(table: MasterTable, tmp_path: Path) -> None:
+    """As after a restore from a backup: the operator of the first would answer from its cache."""
+    pool, plan = OperatorPool(), _plan(table)
+    second = table.append(pa.table({"k": [99], "v": ["first"]}))
+    with pool.borrowed(plan, second, 0) as op:
+        pass
+    (tmp_path / "t" / "versions" / f"{2:020d}.json").unlink()
+    again = table.append(pa.table({"k": [99], "v": ["second"]}))
+    assert again.version == second.version
+    with pool.borrowed(plan, again, 0) as other:
+        assert other is not op
+    pool.clear()
+
+
+@pytest.fixture
+def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that Spark gives an executor."""
+    local = tmp_path / "spark-local"
+    local.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(local))
+    return local
+
+
+def _sharing(table: MasterTable, join_id: str) -> JoinPlan:
+    return replace(_plan(table, join_id, megabytes=8), algorithm="sweepjoin", how="inner")
+
+
+def _use(plan: JoinPlan, table: MasterTable) -> None:
+    """Let a worker of its own look up all keys often enough to cache them."""
+    pool = OperatorPool()
+    for _ in range(4):
+        with pool.borrowed(plan, table, None) as op:
+            op.offer(pa.record_batch({"k": list(range(50)), "s": ["x"] * 50}, schema=STREAM))
+            for _ in op.drain():
+                pass
+    pool.clear()
+
+
+def test_what_workers_share_is_for_their_user_alone(table: MasterTable, executor: Path) -> None:
+    before = os.umask(0)
+    try:
+        _use(_sharing(table, "a"), table)
+    finally:
+        os.umask(before)
+    inside = list((executor / "semistream").rglob("*"))
+    assert any(path.suffix == ".block" for path in inside)
+    assert {path.stat().st_mode & 0o777 for path in inside if path.is_file()} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in inside if path.is_dir()} == {0o700}
+
+
+def test_rows_stay_off_the_disk_where_spark_encrypts_its_files(table: MasterTable, executor: Path) -> None:
+    _use(replace(_sharing(table, "a"), may_write_rows=False), table)
+    assert not list(executor.iterdir())
+
+
+def test_caches_of_other_versions_and_of_joins_that_ended_go(table: MasterTable, executor: Path) -> None:
+    def caches() -> set[str]:
+        return {path.parent.name for path in (executor / "semistream").glob("*/version-*")}
+
+    _use(_sharing(table, "a"), table)
+    newer = table.append(pa.table({"k": [99], "v": ["new"]}))
+    _use(_sharing(table, "a"), newer)
+    assert [path.name for path in (executor / "semistream" / "a").iterdir()] == [f"version-{newer.version_id}"]
+    _use(_sharing(table, "b"), table)
+    assert caches() == {"a", "b"}
+    an_hour_ago = time.time() - 3600
+    os.utime(executor / "semistream" / "a", (an_hour_ago, an_hour_ago))
+    _use(_sharing(table, "b"), newer)
+    assert caches() == {"b"}
+
+    minutes_ago = time.time() - 120
+    (executor / "semistream" / "b" / "large").write_bytes(bytes(9 * MB))
+    os.utime(executor / "semistream" / "b", (minutes_ago, minutes_ago))
+    _use(_sharing(table, "c"), table)
+    assert caches() == {"c"}, "more bytes than the join in use may have"
+
+
+def test_a_table_that_is_missing_on_an_executor_names_the_host(table: MasterTable, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "t" / "data")
+    batch = pa.record_batch({"k": [1], "s": ["x"]}, schema=STREAM)
+    sent: MasterTable = pickle.loads(pickle.dumps(table))  # without its page index
+    with pytest.raises(DamagedTable, match=rf"on executor {socket.gethostname()}: .* is missing"):
+        list(join_task(_plan(sent), iter([batch])))
 
 
 def test_all_operators_of_a_worker_stay_within_a_tasks_memory(table: MasterTable) -> None:

@@ -1,8 +1,12 @@
-"""The row that carries a task's metrics fits every schema that a join can have."""
+"""Columns that a join gives to Spark: which are refused, and the row that carries a task's metrics."""
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
+from semistream.core.errors import UnsupportedType
+from semistream.core.semantics import JoinSpec
+from semistream.runtime.spark.columns import output_columns
 from semistream.runtime.spark.join.batch import blank_row
 
 _TYPES = [
@@ -41,3 +45,29 @@ def test_a_blank_row(dtype: pa.DataType, nullable: bool) -> None:
     assert column.null_count == int(nullable)
     with pa.ipc.new_stream(pa.BufferOutputStream(), schema) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays([column], schema=schema))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "reason"),
+    [
+        (pa.timestamp("ns"), "microseconds"),
+        (pa.duration("ns"), "microseconds"),
+        (pa.list_(pa.timestamp("ns", tz="UTC")), "microseconds"),
+        (pa.date64(), "no such type"),
+        (pa.string_view(), "no such type"),
+        (pa.binary_view(), "no such type"),
+        (pa.decimal256(50, 2), "38 digits"),
+        (pa.decimal128(10, -2), "negative scale"),
+        (pa.struct([("inside", pa.decimal128(5, 7))]), "negative scale"),
+    ],
+    ids=str,
+)
+def test_master_columns_that_spark_would_fail_on_are_refused_before_it_starts(dtype: pa.DataType, reason: str) -> None:
+    master = pa.schema([("k", pa.int64()), ("odd", dtype)])
+    spec = JoinSpec.resolve(pa.schema([("k", pa.int64())]), master, "k")
+    stream = StructType([StructField("k", LongType())])
+    with pytest.raises(UnsupportedType, match=f"master column 'odd' has type .*{reason}.*columns=") as caught:
+        output_columns(stream, spec)
+    assert "\n" not in str(caught.value)
+    without = JoinSpec.resolve(pa.schema([("k", pa.int64())]), master, "k", columns=["k"])
+    output_columns(stream, without)

@@ -50,7 +50,7 @@ def test_the_first_batch_ticks_for_every_bucket(plan: JoinPlan) -> None:
     (partition,) = reader.partitions(start, end)
     rows = list(reader.read(partition))
     assert [row[:3] for row in rows] == [(key, TICK_PART, 1) for key in state_keys(2)]
-    assert all(Tick.from_bytes(row[3]).epoch == Epoch.of(plan, 1) for row in rows)
+    assert all(Tick.from_bytes(row[3]).epoch == Epoch.of(plan, 1, plan.table.version_id) for row in rows)
 
 
 def test_it_ticks_while_tuples_are_pending_and_only_then(plan: JoinPlan) -> None:
@@ -108,6 +108,21 @@ def test_a_new_version_and_new_settings_tick(plan: JoinPlan) -> None:
     assert next_offset(larger, newer)["epoch"]["task_bytes"] == 2_000_000
 
 
+def test_a_number_given_twice_is_a_new_epoch(plan: JoinPlan) -> None:
+    """As after a restore from a backup: the buckets would go on with the rows of the first."""
+    plan.table.replace(master(tag="town"))
+    reader = reader_of(plan)
+    offset = next_offset(reader, reader.initialOffset())
+    marks_of(plan, offset).update(0, 0, pending=0)
+    assert offset["epoch"]["version"] == 2
+    assert next_offset(reader, offset) == offset
+    Path(plan.table.path, "versions", f"{2:020d}.json").unlink()
+    again = plan.table.replace(master(tag="village"))
+    newer = next_offset(reader, offset)
+    assert newer["epoch"]["version"] == 2
+    assert newer["epoch"]["version_id"] == again.version_id != offset["epoch"]["version_id"]
+
+
 def test_a_replayed_batch_gets_the_tick_of_its_first_attempt(plan: JoinPlan) -> None:
     reader = reader_of(plan)
     start = reader.initialOffset()
@@ -116,7 +131,7 @@ def test_a_replayed_batch_gets_the_tick_of_its_first_attempt(plan: JoinPlan) -> 
     restarted = reader_of(dataclasses.replace(plan, table=second, task_bytes=2_000_000))
     (first,), (again,) = reader.partitions(start, end), restarted.partitions(start, end)
     assert list(restarted.read(again)) == list(reader.read(first))
-    assert Tick.from_bytes(again.value[1]).epoch == Epoch.of(plan, 1)
+    assert Tick.from_bytes(again.value[1]).epoch == Epoch.of(plan, 1, plan.table.version_id)
 
 
 def test_a_run_that_has_to_end_keeps_to_the_version_it_began_with(plan: JoinPlan) -> None:
@@ -200,7 +215,7 @@ def test_the_offset_of_another_join_is_refused(plan: JoinPlan, tmp_path: Path) -
 
 def test_an_option_that_cannot_be_kept_is_refused(plan: JoinPlan) -> None:
     with pytest.raises(InvalidArgument, match=r"b=<object .* cannot be kept in a checkpoint"):
-        Epoch.of(dataclasses.replace(plan, options={"b": object()}), 1)
+        Epoch.of(dataclasses.replace(plan, options={"b": object()}), 1, None)
 
 
 # --- blobs ------------------------------------------------------------------------------------------------------------

@@ -162,6 +162,8 @@ def test_data_without_rows_is_refused(spark: SparkSession, tmp_path: Path) -> No
         ("array(1) k", "k", UnsupportedType, "key column 'k' has type list"),
         ("null k", "k", UnsupportedType, "key column 'k' has type null"),
         ("'a' collate UTF8_LCASE k", "k", UnsupportedType, "'k' has collation UTF8_LCASE"),
+        ("1 k, 'a' collate UTF8_LCASE c", "k", UnsupportedType, "'c' has collation UTF8_LCASE, which a master table"),
+        ("1 k, array('a' collate UNICODE_CI) c", "k", UnsupportedType, "'c' has collation UNICODE_CI"),
         ("1 k, 2 k", "k", SchemaMismatch, "'k' occurs more than once"),
         ("1 k", "j", UnknownColumn, "key column 'j'"),
     ],

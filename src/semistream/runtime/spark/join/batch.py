@@ -22,7 +22,7 @@ from semistream.runtime.spark.join.operator_pool import WORKER_POOL
 from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.metrics.join_metrics import METRICS_COLUMN, MemoryPeak, TaskMetrics, count_null_keys
 from semistream.runtime.spark.metrics.observed import observed
-from semistream.runtime.spark.on_executor import on_executor, running_task
+from semistream.runtime.spark.on_executor import naming_host, on_executor, running_task
 from semistream.storage import MasterTable
 from semistream.storage.pins import pinned_version
 
@@ -57,7 +57,8 @@ def join_task(plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     first = next(arriving, None)
     if first is None:
         return
-    table = task_version(plan)
+    with naming_host():
+        table = task_version(plan)
     bucket = _bucket_of(plan, table, first) if plan.exchange == "bucket" else None
     null_keys, peak = 0, MemoryPeak()
 
@@ -71,7 +72,7 @@ def join_task(plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
             )
             yield batch
 
-    with WORKER_POOL.borrowed(plan, table, bucket) as op:
+    with naming_host(), WORKER_POOL.borrowed(plan, table, bucket) as op:
         before = op.metrics.as_dict()
         for joined in _answers(op, offered(), peak):
             columns = cast_columns(joined, plan.output_schema)
@@ -156,7 +157,7 @@ def task_version(plan: JoinPlan) -> MasterTable:
 def _remembered(table: MasterTable) -> MasterTable:
     place = table.path, table.table_id
     known = _OPENED.pop(place, table)
-    _OPENED[place] = known if known.version == table.version else table
+    _OPENED[place] = known if known.version_id == table.version_id else table
     while len(_OPENED) > _MOST_OPENED:
         del _OPENED[next(iter(_OPENED))]
     return _OPENED[place]

@@ -20,6 +20,7 @@ from semistream.operators.registry import algorithm
 from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.join.ticks import Epoch, Tick
 from semistream.runtime.spark.metrics.join_metrics import COUNTERS, MemoryPeak, TaskMetrics, count_null_keys
+from semistream.runtime.spark.on_executor import naming_host
 from semistream.runtime.spark.session import blob_bytes, operator_bytes
 from semistream.runtime.spark.stateful.chunks import ChunkFiles, ChunkStore, StoredState
 from semistream.runtime.spark.stateful.packing import regular_batches
@@ -132,22 +133,23 @@ class BucketTurn:
             self._count(op)
 
     def _operator(self, epoch: Epoch) -> StepOperator:
-        table = self._table(epoch.version)
+        table = self._table(epoch)
         budget_bytes = operator_bytes(epoch.task_bytes)
         return algorithm(epoch.algorithm).make(
             table.bucket(self._bucket), self._plan.spec(table), budget_bytes, dict(epoch.options)
         )
 
-    def _table(self, version: int) -> MasterTable:
-        if version == self._plan.table.version:
-            return self._plan.table
-        try:
-            return self._plan.table.at_version(version)
-        except TableNotFound:
-            raise TableNotFound(
-                f"pending tuples need version {version} of {self._plan.table.path}, which has been removed: keep "
-                "more versions with expire_versions(keep=...), or start from a new checkpoint"
-            ) from None
+    def _table(self, epoch: Epoch) -> MasterTable:
+        table = self._plan.table
+        if epoch.version_id == table.version_id:
+            return table
+        with naming_host():
+            if epoch.version not in table.versions():
+                raise TableNotFound(
+                    f"pending tuples need version {epoch.version} of {table.path}, which has been removed: keep "
+                    "more versions with expire_versions(keep=...), or start from a new checkpoint"
+                )
+            return table.at_version(epoch.version, epoch.version_id)
 
     def _offer(self, op: StepOperator, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

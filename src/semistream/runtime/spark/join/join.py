@@ -29,7 +29,7 @@ from semistream.runtime.spark.join.batch import batch_join
 from semistream.runtime.spark.join.plan import Completion, Exchange, JoinPlan, Refresh, shrink_to_budget
 from semistream.runtime.spark.join.staggered import staggered_join
 from semistream.runtime.spark.metrics.observed import observation_name, remember
-from semistream.runtime.spark.session import require_distinct_names, task_slots
+from semistream.runtime.spark.session import encrypts_files, require_distinct_names, task_slots
 from semistream.storage import MasterTable, open_table
 
 __all__ = ["choose_algorithm", "enrich", "join"]
@@ -153,7 +153,7 @@ def join(
         "operators_kept": _operators_kept(algorithm, chosen_exchange, table, task_bytes),
     }
     refresh = refresh if stream_df.isStreaming else "never"
-    named = {**arguments, "refresh": table.version if refresh == "never" else refresh}
+    named = {**arguments, "refresh": table.version_id if refresh == "never" else refresh}
     identity = table.path, table.table_id, stream_schema.to_string(), sorted(named.items())
     plan = JoinPlan(
         join_id=xxhash.xxh3_64_hexdigest(repr(identity).encode()),
@@ -162,7 +162,8 @@ def join(
         refresh=refresh,
         completion=completion,
         output_schema=output_schema,
-        pins=None if pins is None else os.fspath(pins),
+        pins=None if pins is None else _on_every_machine(os.fspath(pins)),
+        may_write_rows=not encrypts_files(stream_df.sparkSession),
         cycle_batches=cycle_batches,
         **arguments,
     )
@@ -190,6 +191,11 @@ def enrich(
         return join(stream_df, table, on, how, **arguments)
 
     return transform
+
+
+def _on_every_machine(folder: str) -> str:
+    """Return a folder's path, absolute: a relative one would be another folder for each process."""
+    return folder if "://" in folder else os.path.abspath(folder)
 
 
 def _require_known(argument: str, given: object, known: tuple[str, ...]) -> None:

@@ -10,10 +10,12 @@ executor's disk that all of them map. So a row is cached once, and whichever wor
 import gc
 import os
 import shutil
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from semistream.operators import algorithm
@@ -29,7 +31,7 @@ _SHARING = ("sweepjoin",)  # algorithms that can share their cache
 
 class _Key(NamedTuple):
     join_id: str
-    version: int
+    version_id: str
     bucket: int | None
 
 
@@ -49,17 +51,19 @@ class OperatorPool:
 
         It is kept only when it has answered all its tuples; after an error or an interruption it is closed.
         """
-        key = _Key(plan.join_id, table.version, bucket)
+        key = _Key(plan.join_id, table.version_id, bucket)
         for held in list(self._idle):
-            if held.join_id == key.join_id and held.version != key.version:
+            if held.join_id == key.join_id and held.version_id != key.version_id:
                 self._idle.pop(held).close()
         op = self._idle.pop(key, None)
+        cache = _shared_cache(plan, table)
         while sum(idle.budget_bytes for idle in self._idle.values()) > plan.task_bytes - plan.operator_bytes:
             self._idle.popitem(last=False)[1].close()
         if op is None:
             _freeze_imports()
             rows = copy(table) if bucket is None else table.bucket(bucket)  # its page index lives as long as it does
-            options = {**_shared_cache(plan, table), **plan.options}
+            _remove_other_caches(plan, cache)
+            options = {**cache, **plan.options}
             op = algorithm(plan.algorithm).make(rows, plan.spec(table), plan.operator_bytes, options)
         try:
             yield op
@@ -89,15 +93,50 @@ WORKER_POOL = OperatorPool()
 
 # --- the cache that workers share -------------------------------------------------------------------------------------
 
+_IDLE_S = 600.0  # after which the cache of a join that nobody used goes
+_BUSY_S = 30.0  # for which it stays, even if there are too many
+
 
 def _shared_cache(plan: JoinPlan, table: MasterTable) -> dict[str, Any]:
-    """Return the options that let an operator share its cache; none where it cannot."""
+    """Return the options that let an operator share its cache; none where it cannot. It counts as used now."""
     folder = executor_folder(plan.join_id)
-    if plan.algorithm not in _SHARING or plan.exchange != "none" or folder is None:
+    if plan.algorithm not in _SHARING or plan.exchange != "none" or not plan.may_write_rows or folder is None:
         return {}
-    name = f"version-{table.version}"
     with suppress(FileNotFoundError):
-        for other in os.listdir(folder):
-            if other != name:  # workers that still use another version's cache keep their mapped memory
-                shutil.rmtree(os.path.join(folder, other), ignore_errors=True)
-    return {"cache_folder": os.path.join(folder, name), "cache_processes": plan.slots}
+        os.utime(folder)
+    return {"cache_folder": os.path.join(folder, f"version-{table.version_id}"), "cache_processes": plan.slots}
+
+
+def _remove_other_caches(plan: JoinPlan, cache: dict[str, Any]) -> None:
+    """Remove the caches of other versions of this join, and of joins that ended or take too much together.
+
+    Workers that still use one keep their mapped memory, and fill a cache of their own if they have to.
+    """
+    if not cache:
+        return
+    folder, used = os.path.split(cache["cache_folder"])
+    outdated = [os.path.join(folder, name) for name in _names(folder) if name != used]
+    joins = os.path.dirname(folder)
+    idle = []
+    for name in _names(joins):
+        path = os.path.join(joins, name)
+        with suppress(FileNotFoundError):
+            if path != folder:
+                idle.append((time.time() - os.stat(path).st_mtime, _num_bytes(path), path))
+    kept_bytes = 0
+    for idle_s, num_bytes, path in sorted(idle):
+        kept_bytes += num_bytes
+        if idle_s > _IDLE_S or (idle_s > _BUSY_S and kept_bytes > plan.task_bytes * plan.slots):
+            outdated.append(path)
+    for path in outdated:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _names(folder: str) -> list[str]:
+    with suppress(FileNotFoundError):
+        return os.listdir(folder)
+    return []
+
+
+def _num_bytes(folder: str) -> int:
+    return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())

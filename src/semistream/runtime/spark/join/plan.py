@@ -41,6 +41,7 @@ class JoinPlan:
     completion: Completion
     cycle_batches: int = 8
     output_schema: pa.Schema | None = None  # what tasks return, in Arrow types that Spark takes
+    may_write_rows: bool = True  # on disks of executors; not where Spark encrypts what it writes there
     operators_kept: int = 1  # how many a worker keeps warm, each with an equal share of task_bytes
     pins: str | None = None  # the folder for pinned versions and marks of pending tuples; None for the table's
 

@@ -37,6 +37,7 @@ from semistream.core.errors import InvalidArgument, PinFailed, TableNotFound
 from semistream.runtime.spark.join.plan import JoinPlan, require_budget
 from semistream.runtime.spark.stateful.chunks import require_same_join
 from semistream.runtime.spark.stateful.turns import state_keys
+from semistream.storage import MasterTable
 from semistream.storage.files.store import PENDING, Store
 
 __all__ = ["PACKED_COLUMNS", "TICK_PART", "Epoch", "PendingMarks", "Tick", "TickReader", "tick_stream"]
@@ -60,9 +61,10 @@ class Epoch:
     options: dict[str, Any]
     task_bytes: int
     cycle_batches: int
+    version_id: str | None = None  # of the very version; None in checkpoints of the first release
 
     @classmethod
-    def of(cls, plan: JoinPlan, version: int) -> "Epoch":
+    def of(cls, plan: JoinPlan, version: int, version_id: str | None) -> "Epoch":
         for option, value in plan.options.items():
             if not isinstance(value, str | int | float | bool | None):
                 raise InvalidArgument(
@@ -70,6 +72,7 @@ class Epoch:
                 )
         return cls(
             version=version,
+            version_id=version_id,
             algorithm=plan.algorithm,
             options=plan.options,
             task_bytes=plan.task_bytes,
@@ -164,7 +167,8 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._identity = plan.identity()
         self._has_ticked = False  # in this run
         self._looks_always = False
-        self._last_version: int | None = None
+        self._last: MasterTable | None = None
+        self._newest_known = plan.table
         self._looked_s = -_POLL_S
 
     # --- deciding ---------------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._looks_always = True
         if self._plan.refresh != "never":
-            self._last_version = self._newest()  # this run has to end: later versions are for the next one
+            self._last = self._newest()  # this run has to end: later versions are for the next one
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         require_same_join(start["identity"], self._identity)
@@ -199,25 +203,27 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return is_time
 
     def _epoch(self, start: dict[str, Any]) -> dict[str, Any]:
-        table = self._plan.table
+        last = start["epoch"]
         if self._plan.refresh == "never":
-            version = table.version if start["epoch"] is None else start["epoch"]["version"]
+            if last is not None:
+                return Epoch.of(self._plan, last["version"], last.get("version_id")).as_dict()
+            table = self._plan.table
         else:
-            version = self._newest() if self._last_version is None else self._last_version
-            if start["epoch"] is None or version != start["epoch"]["version"]:
+            table = self._newest() if self._last is None else self._last
+            if last is None or table.version_id != last.get("version_id"):
                 # A version that cannot be used fails here: after its first tick the query could not go on without it.
-                newest = table.at_version(version)
-                require_same_join({**self._identity, "table": newest.table_id}, self._identity)
-                require_budget(self._plan, newest)
-        return Epoch.of(self._plan, version).as_dict()
+                require_same_join({**self._identity, "table": table.table_id}, self._identity)
+                require_budget(self._plan, table)
+        return Epoch.of(self._plan, table.version, table.version_id).as_dict()
 
-    def _newest(self) -> int:
-        versions = self._plan.table.versions()
-        if not versions:
+    def _newest(self) -> MasterTable:
+        if not self._plan.table.versions():
             raise TableNotFound(
                 f"{self._plan.table.path} has no version any more: stage it again, and use a new checkpoint"
             )
-        return versions[-1]
+        if not self._newest_known.is_newest():
+            self._newest_known = self._newest_known.latest()
+        return self._newest_known
 
     # --- ticking ----------------------------------------------------------------------------------------------------
 

@@ -25,15 +25,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name in every Spark program)
 
-from semistream.core.errors import UnsupportedType
 from semistream.kernels.keys.key_codes import bucket_ids
 from semistream.runtime.spark.buckets import arrow_hash_column, bucket_of_hash, hash_column
 from semistream.runtime.spark.columns import (
-    BINARY_COLLATION,
     arrow_schema,
     column_name,
-    other_collation,
     relabel,
+    require_storable,
     with_numbered_columns,
 )
 from semistream.runtime.spark.on_executor import clear_errors, on_executor
@@ -52,13 +50,12 @@ class DataFrameSource:
     """The rows of a DataFrame."""
 
     def __init__(self, data: DataFrame) -> None:
-        self._spark_schema = data.schema
+        require_storable(data.schema)
         self._data = with_numbered_columns(data)
-        self.schema: pa.Schema = arrow_schema(self._spark_schema)
+        self.schema: pa.Schema = arrow_schema(data.schema)
 
     def write_files(self, job: WriteJob, form: TableForm) -> list[DataFile]:
         """Write all rows in a Spark job; return the records of its files, ordered by bucket."""
-        self._require_binary_collation(form)
         write = on_executor(write_buckets, WriteTask(job, form, self.schema))
         with clear_errors(f"staging to {job.store.locate()}"):
             return self._run(self._arranged(form).mapInArrow(write, "file string"))
@@ -109,15 +106,6 @@ class DataFrameSource:
 
     def _shuffle_partitions(self) -> int:
         return int(cast(str, self._data.sparkSession.conf.get("spark.sql.shuffle.partitions")))
-
-    def _require_binary_collation(self, form: TableForm) -> None:
-        for name in form.key:
-            collation = other_collation(self._spark_schema[name].dataType)
-            if collation is not None:
-                raise UnsupportedType(
-                    f"key column {name!r} has collation {collation}, and keys are compared byte by byte: "
-                    f"give it collation {BINARY_COLLATION}"
-                )
 
 
 # --- on executors -----------------------------------------------------------------------------------------------------
