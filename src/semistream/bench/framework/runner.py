@@ -36,6 +36,7 @@ KINDS = {
     "tuning": "cost.tuning:tuning_measurements",
     "cache": "joins.cache_hits:cache_measurements",
     "micro": "micro.parts:micro_measurements",
+    "memory": "joins.memory_use:memory_measurements",
     "spark": "spark.plan_times:spark_measurements",
     "punctuated": "two_streams.experiments:punctuated_measurements",
     "punctuated on Spark": "two_streams.on_spark:punctuated_spark_measurements",

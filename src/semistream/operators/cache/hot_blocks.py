@@ -17,7 +17,7 @@ import mmap
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ import pyarrow as pa
 import xxhash
 
 from semistream.kernels.hashing.range_index import LINE_BYTES, build_ranges, find_ranges, lines_for
+from semistream.state.private_files import make_private, open_private
 from semistream.storage.reading.raw_pages import PageShape
 
 __all__ = ["HotBlock", "PrivateBlocks", "SharedBlocks", "index_bytes_for"]
@@ -136,26 +137,13 @@ class PrivateBlocks:
         return np.zeros(nbytes, dtype=np.uint8)
 
 
-def _make_private(folder: str) -> None:
-    """Make a folder and those above it that are missing, for this user alone."""
-    above = os.path.dirname(folder)
-    if above and not os.path.isdir(above):
-        _make_private(above)
-    with suppress(FileExistsError):
-        os.mkdir(folder, mode=0o700)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)
-
-
 class SharedBlocks:
     """The same in a folder, which belongs to one cache: one table, version, columns and sizes; for this user alone."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._seen: dict[int, tuple[int, int]] = {}
-        _make_private(folder)
+        make_private(folder)
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
@@ -180,13 +168,13 @@ class SharedBlocks:
             if name.startswith(f".{number}-"):
                 os.unlink(self._path(name))
         unfinished = self._path(f".{number}-{uuid.uuid4().hex}")
-        with open(unfinished, "xb", opener=_open_private) as file:
+        with open(unfinished, "xb", opener=open_private) as file:
             file.write(content.data)
         os.rename(unfinished, self._path(f"{number}.block"))
 
     @contextmanager
     def building(self, number: int) -> Iterator[bool]:
-        with open(self._path(f"{number}.lock"), "ab", opener=_open_private) as lock:
+        with open(self._path(f"{number}.lock"), "ab", opener=open_private) as lock:
             try:
                 fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process
             except BlockingIOError:
@@ -195,7 +183,7 @@ class SharedBlocks:
             yield True
 
     def counters(self, nbytes: int) -> _Bytes:
-        file = _open_private(self._path("counters"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        file = open_private(self._path("counters"), os.O_RDWR | os.O_CREAT)
         try:
             # Reserved now: a full disk would end the process when it counts.
             reserve = getattr(os, "posix_fallocate", lambda file, start, length: os.ftruncate(file, length))

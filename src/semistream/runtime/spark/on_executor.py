@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from socket import gethostname
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
@@ -23,7 +23,16 @@ from semistream._version import __version__
 from semistream.core import errors
 from semistream.core.errors import DamagedTable, SemistreamError, SparkJobFailed, TableNotFound
 
-__all__ = ["RunningTask", "clear_error", "clear_errors", "executor_folder", "on_executor", "running_task"]
+__all__ = [
+    "RunningTask",
+    "SoftFiles",
+    "clear_error",
+    "clear_errors",
+    "executor_folder",
+    "naming_host",
+    "on_executor",
+    "running_task",
+]
 
 _OURS = re.compile(r"^semistream\.[\w.<>]+\.(\w+): (.+)$", re.MULTILINE)
 _PYTHON_ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:: .*)?)$", re.MULTILINE)
@@ -95,13 +104,23 @@ def naming_host() -> Iterator[None]:
         raise type(error)(f"on executor {gethostname()}: {error}") from None
 
 
-def executor_folder(join_id: str) -> str | None:
-    """Return a join's folder on this executor's own disk, for files that may be lost; None without a local disk.
+class SoftFiles(Protocol):
+    """The plan of a join, as far as it decides about files with rows that may be lost."""
+
+    @property
+    def join_id(self) -> str: ...
+
+    @property
+    def may_write_rows(self) -> bool: ...
+
+
+def executor_folder(plan: SoftFiles) -> str | None:
+    """Return a join's folder on this executor's own disk, for files that may be lost; None if there is none for it.
 
     Spark gives each executor folders, names them to its Python workers, and removes them with the executor.
     """
     local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    return os.path.join(local, "semistream", join_id) if os.path.isdir(local) else None
+    return os.path.join(local, "semistream", plan.join_id) if plan.may_write_rows and os.path.isdir(local) else None
 
 
 def clear_error(error: BaseException, doing: str) -> SemistreamError:

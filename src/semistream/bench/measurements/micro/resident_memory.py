@@ -8,26 +8,21 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from semistream.bench.framework.extras import import_extra
 from semistream.bench.framework.measurement import VALUE, Context, Point
 from semistream.bench.measurements.micro.service_rate import meshjoin_with_share
+from semistream.bench.measurements.peak_rss import PeakRss
 from semistream.cost.calibration.feeder import Feeder
 from semistream.storage import MasterTable, open_table, stage
 from semistream.workloads import master_table, stream, synthetic
 
 __all__ = ["ResidentMemory", "probe"]
 
-_SAMPLE_INTERVAL_S = 0.02
 _STREAM_TUPLES = 1_000_000
 _WARM_UP_ROWS = 5000
 
@@ -63,41 +58,16 @@ class ResidentMemory:
         ]
 
 
-@contextmanager
-def _sampled_rss() -> Iterator[list[int]]:
-    """Yield the resident bytes of this process: before the block, while it runs, and after it."""
-    process = import_extra("psutil", "bench", "measuring resident memory").Process()
-    samples = [int(process.memory_info().rss)]
-    stop = threading.Event()
-
-    def sample() -> None:
-        while not stop.wait(_SAMPLE_INTERVAL_S):
-            samples.append(int(process.memory_info().rss))
-
-    thread = threading.Thread(target=sample, daemon=True)
-    thread.start()
-    try:
-        yield samples
-    finally:
-        stop.set()
-        thread.join()
-        samples.append(int(process.memory_info().rss))
-
-
 def probe(table: MasterTable, budget_share: float, seed: int) -> dict[str, object]:
     _warm_up(seed)
     # In memory before the first sample: the stream does not belong to the operator.
     batches = list(stream(min(_STREAM_TUPLES, table.num_rows), key_domain=table.num_rows, seed=seed))
-    kernel_counts = _reset_high_water_mark()
-    with _sampled_rss() as samples:
+    with PeakRss() as rss:
         counts = _run(table, budget_share, batches)
-    high_water_bytes = _high_water_bytes() if kernel_counts else 0
     return {
-        "rss_before_bytes": samples[0],
-        "peak_rss_bytes": max(*samples, high_water_bytes),
-        "peak_sampled_rss_bytes": max(samples),
-        "high_water_rss_bytes": high_water_bytes,
-        "samples": len(samples) - 2,
+        "rss_before_bytes": rss.before_bytes,
+        "peak_rss_bytes": rss.peak_bytes,
+        "samples": rss.samples,
         "table_bytes": table.num_bytes,
         "arrow_allocator": pa.default_memory_pool().backend_name,
         **counts,
@@ -129,23 +99,6 @@ def _warm_up(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = stage(master_table(_WARM_UP_ROWS, seed=seed), f"{folder}/table", key="key", layout="heap")
         _run(table, 0.5, list(stream(_WARM_UP_ROWS, key_domain=_WARM_UP_ROWS, seed=seed)))
-
-
-def _reset_high_water_mark() -> bool:
-    """Reset the kernel's own peak; return whether that is possible.
-
-    ``ru_maxrss`` does not serve: a process inherits it from its parent.
-    """
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True
-
-
-def _high_water_bytes() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 if __name__ == "__main__":

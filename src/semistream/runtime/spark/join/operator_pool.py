@@ -99,8 +99,8 @@ _BUSY_S = 30.0  # for which it stays, even if there are too many
 
 def _shared_cache(plan: JoinPlan, table: MasterTable) -> dict[str, Any]:
     """Return the options that let an operator share its cache; none where it cannot. It counts as used now."""
-    folder = executor_folder(plan.join_id)
-    if plan.algorithm not in _SHARING or plan.exchange != "none" or not plan.may_write_rows or folder is None:
+    folder = executor_folder(plan)
+    if plan.algorithm not in _SHARING or plan.exchange != "none" or folder is None:
         return {}
     with suppress(FileNotFoundError):
         os.utime(folder)

@@ -88,7 +88,7 @@ def pack_part(plan: JoinPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 def _turn(plan: JoinPlan, bucket: int, chunks: ChunkStore, rows: Iterator[Frame]) -> Iterator[pa.Buffer | TaskMetrics]:
     """Gather the ticks and blobs of a bucket, join them, and mark its pending tuples."""
-    state = BucketState(chunks, plan.identity(), ChunkFiles.of_bucket(plan.join_id, bucket))
+    state = BucketState(chunks, plan.identity(), ChunkFiles.of_bucket(plan, bucket))
     turn = BucketTurn(plan, bucket, state)
     ticks: list[Tick] = []
     with closing(BlobOrder(gathered_bytes(plan.task_bytes))) as blobs:

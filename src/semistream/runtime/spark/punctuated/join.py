@@ -26,7 +26,13 @@ from semistream.runtime.spark.punctuated.packing import PACKED_COLUMNS, Marks, p
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.punctuated.punctuated_rows import PunctuatedRows, rows_by_side
 from semistream.runtime.spark.punctuated.turn import turn_of_bucket
-from semistream.runtime.spark.session import require_distinct_names, require_rocksdb, task_slots, telling_least_memory
+from semistream.runtime.spark.session import (
+    encrypts_files,
+    require_distinct_names,
+    require_rocksdb,
+    task_slots,
+    telling_least_memory,
+)
 from semistream.runtime.spark.stateful.turns import BucketProcessor, join_by_bucket
 from semistream.stream_joins.metadata.arrival import Arrival
 from semistream.stream_joins.mjoin import Goal, Relation
@@ -134,6 +140,7 @@ def punctuated_join(
         contradiction=contradiction,
         aside=None if aside is None else os.path.abspath(os.fspath(aside)),
         goal=goal,
+        may_write_rows=not encrypts_files(left.sparkSession),
     )
     with telling_least_memory(plan.task_bytes, slots, "this join", with_blobs=True):
         op = plan.make(0)  # raises on wrong arguments

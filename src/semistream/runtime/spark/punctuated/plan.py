@@ -32,6 +32,7 @@ class PunctuatedPlan:
     contradiction: Contradiction
     aside: str | None  # the folder for tuples that contradict a punctuation
     goal: Goal
+    may_write_rows: bool = True  # on disks of executors; not where Spark encrypts what it writes there
 
     def key(self) -> JoinKey:
         return JoinKey(*self.schemas, dict([self.on]))

@@ -39,7 +39,7 @@ def turn_of_bucket(
     plan: PunctuatedPlan, bucket: int, chunks: ChunkStore, rows: Iterator[Frame]
 ) -> Iterator[pa.Buffer | TaskMetrics]:
     """Gather the blobs of a bucket, and join them."""
-    state = PunctuatedState(chunks, plan.identity(), ChunkFiles.of_bucket(plan.join_id, bucket))
+    state = PunctuatedState(chunks, plan.identity(), ChunkFiles.of_bucket(plan, bucket))
     with ExitStack() as opened:
         aside = None
         if plan.aside is not None:

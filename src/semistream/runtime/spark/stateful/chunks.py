@@ -22,7 +22,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from semistream.core.errors import SnapshotMismatch
 from semistream.core.saved_state import FORMAT, Array, SavedState, empty_array
-from semistream.runtime.spark.on_executor import executor_folder
+from semistream.runtime.spark.on_executor import SoftFiles, executor_folder
+from semistream.state.private_files import make_private, open_private
 
 __all__ = ["ChunkFiles", "ChunkStore", "SparkChunks", "StoredState", "chunk_name", "require_same_join"]
 
@@ -99,9 +100,9 @@ class ChunkFiles:
         self._folder = folder
 
     @classmethod
-    def of_bucket(cls, join_id: str, bucket: int) -> "ChunkFiles | None":
-        """Return the files of a bucket on this executor; None without a local disk."""
-        folder = executor_folder(join_id)
+    def of_bucket(cls, plan: SoftFiles, bucket: int) -> "ChunkFiles | None":
+        """Return the files of a bucket on this executor; None if there is no disk for them."""
+        folder = executor_folder(plan)
         return None if folder is None else cls(os.path.join(folder, f"bucket-{bucket}"))
 
     def get(self, name: str) -> bytes | None:
@@ -115,8 +116,8 @@ class ChunkFiles:
         """Keep a chunk, if the disk takes it."""
         unfinished = os.path.join(self._folder, f"{name}.{os.getpid()}")
         with suppress(OSError):
-            os.makedirs(self._folder, exist_ok=True)
-            with open(unfinished, "wb") as file:
+            make_private(self._folder)
+            with open(unfinished, "wb", opener=open_private) as file:
                 file.write(content)
             os.replace(unfinished, os.path.join(self._folder, name))
 
