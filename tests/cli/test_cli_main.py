@@ -46,7 +46,7 @@ def test_sigterm_leaves_no_unfinished_output(tmp_path: Path) -> None:
     ss.stage(pa.table({"k": range(20_000)}), tmp_path / "table", key="k", layout="heap", page_bytes=500)
     pq.write_table(pa.table({"k": np.arange(500_000) % 20_000}), tmp_path / "stream.parquet")
     (tmp_path / "out").mkdir()
-    arguments = ["--table", tmp_path / "table", "--on", "k", "--out", tmp_path / "out" / "joined.parquet"]
+    arguments = ["--table", str(tmp_path / "table"), "--on", "k", "--out", str(tmp_path / "out" / "joined.parquet")]
     join = subprocess.Popen(
         [sys.executable, "-m", "semistream.cli.main", "join", tmp_path / "stream.parquet", *arguments],
         stdout=subprocess.PIPE,

@@ -19,6 +19,7 @@ class PeakRss:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self.samples = 0
+        self.before_bytes = self.peak_bytes = 0
 
     def _now_bytes(self) -> int:
         return int(self._process.memory_info().rss)
