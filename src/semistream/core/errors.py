@@ -104,7 +104,7 @@ class DamagedTable(SemistreamError, OSError):
 
 
 class PinFailed(SemistreamError, OSError):
-    """The pin of a micro-batch's version could not be written, or is of another table."""
+    """A pin or a mark of a query could not be written, or belongs to another table."""
 
 
 class DamagedSpool(SemistreamError, OSError):
@@ -148,7 +148,10 @@ class ContradictedPunctuation(SemistreamError, ValueError):
 
 
 class StateTooLarge(SemistreamError, MemoryError):
-    """A join that keeps all its state in memory has filled its budget."""
+    """State that cannot go to disk does not fit the memory.
+
+    It is all tuples of a join without a disk, punctuated ranges, or a single tuple.
+    """
 
 
 class TargetOutOfReach(SemistreamError, ValueError):
