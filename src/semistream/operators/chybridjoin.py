@@ -36,8 +36,8 @@ Deviations
 ----------
 D1  w_B is the number of free places, counted and not accumulated: setting it to 0 after a partial read (l. 6) would
     lose places for good.
-D2  A key without a row leaves with all that wait for its partition (ll. 8-11 delete its pointer and leave its tuple in
-    H_S). It is cached as empty when it is frequent.
+D2  A key without a row leaves with all that wait for its partition (ll. 8-11 delete only its pointer; the text
+    removes its tuple too). It is cached as empty when it is frequent.
 D3  A key's rows are cached all or none, so that keys may have many rows.
 D4  The default policy is not the paper's threshold but one that also learns from hits (aging): `cache_policy`.
 D5  The cache's share is of the memory that the disk buffer and other fixed parts leave; the paper's 15% are of all

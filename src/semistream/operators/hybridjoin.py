@@ -29,8 +29,8 @@ paper       here                          unit
 
 Deviations
 ----------
-D1  A partition is a fixed range of keys, not "the rows from the oldest key on": Theorem 1 needs partitions that do not
-    depend on who asks. It holds all rows of its keys, so that keys may have many rows, across pages and files.
+D1  A partition is a fixed range of key codes, not "the rows from the oldest key on": Theorem 1 needs partitions that do
+    not depend on who asks. It holds all rows of its keys, so that keys may have many rows, across pages and files.
 D2  H is hashed by partition, not by key, and the tuples of a partition are searched in its sorted pages. Probing H with
     every row of the partition would find the tuples that match; this finds all that the partition answers, those
     without a match included, which must leave the queue too (the paper assumes that every tuple matches).

@@ -55,7 +55,7 @@ D8  On a clustered table a partition brings all rows of its keys at once, and th
     hits already are that average (Little's law). One tuple says nothing about how many will come, so that a key needs
     two: otherwise all keys of a uniform stream pass through the cache, for twice the reads of HYBRIDJOIN.
 D9  Eq. 6 of the paper equates bytes with tuples and is used nowhere.
-D10 The rate is 2.55 times MESHJOIN's on 20M rows at skew 1 and M = 5% of R, and 2.13 times on 2M, not 7 to 8 times (S0,
+D10 The rate is 2.54 times MESHJOIN's on 20M rows at skew 1 and M = 5% of R, and 2.13 times on 2M, not 7 to 8 times (S0,
     section 4.3): what bounds CMESHJOIN (its D7) bounds any split of the memory between cache and window. Half of
     MESHJOIN's memory is enough for its rate on 20M rows; on 2M it gives 0.94 of it.
 """

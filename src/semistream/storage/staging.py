@@ -53,7 +53,8 @@ def stage(
     key
         Name or names of the columns to join on. Rows with a NULL key are kept.
     layout
-        ``"clustered"`` sorts each bucket by key, for look-ups; ``"heap"`` keeps the order of arrival.
+        ``"clustered"`` sorts each bucket by key code, for look-ups: by the key if it is one integer or temporal column,
+        else by its hash. ``"heap"`` keeps the order of arrival.
     buckets
         Number of parts to divide the rows into, by key.
     page_bytes

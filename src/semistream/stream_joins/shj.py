@@ -1,7 +1,7 @@
 """SHJ: the symmetric hash join, which keeps everything in memory and knows nothing of punctuations.
 
-A. N. Wilschut, P. M. G. Apers: "Dataflow Query Execution in a Parallel Main-Memory Environment" (S4's [14]); a baseline
-of S4.
+A. N. Wilschut, P. M. G. Apers: "Dataflow Query Execution in a Parallel Main-Memory Environment" (S4's [14], which
+XJoin extends).
 
 ::
 
