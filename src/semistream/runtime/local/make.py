@@ -6,11 +6,11 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.core.conditions import Condition
-from semistream.core.contract import Operator
 from semistream.core.semantics import How, JoinSpec, On
 from semistream.core.sizes import parse_bytes
 from semistream.cost.advice.auto_choice import choose
 from semistream.operators import algorithm
+from semistream.operators.driver import StepOperator
 from semistream.storage import MasterTable
 
 __all__ = ["operator"]
@@ -27,8 +27,11 @@ def operator(
     columns: Sequence[str] | None = None,
     memory: int | str = "64MB",
     **options: Any,
-) -> Operator:
+) -> StepOperator:
     """Return an operator that joins a stream with a master table, without Spark.
+
+    It is an `Operator` that can also move to another version of the table (``move_to``) and, for meshjoin, change its
+    settings while it runs (``retune``).
 
     Parameters
     ----------
