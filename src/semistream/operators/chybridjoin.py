@@ -73,7 +73,7 @@ class ChybridjoinConfig(CachedConfig, WindowConfig):
     """Settings of CHYBRIDJOIN beyond the budget: those of `CachedConfig` and `WindowConfig`."""
 
 
-@register("chybridjoin", ChybridjoinConfig, ("clustered",), has_window=True)
+@register("chybridjoin", ChybridjoinConfig, ("clustered",), plain_stream_columns=True, caches=True)
 class Chybridjoin(Join):
     """Exact join of a stream with a clustered table: frequent keys from a cache, the others by partition."""
 

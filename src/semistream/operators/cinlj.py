@@ -102,7 +102,7 @@ def cinlj_split(lookup: LookupMemory, what: str, cache_share: float, other_bytes
     return LookupSplit(buffer_bytes, cache_bytes, rest - buffer_bytes - cache_bytes)
 
 
-@register("cinlj", CinljConfig, ("clustered",))
+@register("cinlj", CinljConfig, ("clustered",), caches=True)
 class Cinlj(Join):
     """Exact join of a stream with a clustered table: frequent keys from a cache, the others looked up."""
 

@@ -76,7 +76,7 @@ class CmeshjoinConfig(CachedConfig, WindowConfig):
     """Settings of CMESHJOIN beyond the budget: those of `CachedConfig` and `WindowConfig`."""
 
 
-@register("cmeshjoin", CmeshjoinConfig, ("heap", "clustered"), has_window=True)
+@register("cmeshjoin", CmeshjoinConfig, ("heap", "clustered"), plain_stream_columns=True, caches=True)
 class Cmeshjoin(Join):
     """Exact join of a stream with a table: frequent keys from a cache, the others by a cyclic scan."""
 

@@ -67,7 +67,7 @@ class HybridjoinConfig(WindowConfig):
     """Settings of HYBRIDJOIN beyond the budget: those of `WindowConfig`; b pages are a partition."""
 
 
-@register("hybridjoin", HybridjoinConfig, ("clustered",), has_window=True)
+@register("hybridjoin", HybridjoinConfig, ("clustered",), plain_stream_columns=True)
 class Hybridjoin(Join):
     """Exact join of a stream with a clustered table, one partition for the oldest tuple at a time."""
 

@@ -88,7 +88,7 @@ class MeshjoinConfig(WindowConfig):
     w: int | None = None
 
 
-@register("meshjoin", MeshjoinConfig, ("heap", "clustered"), has_window=True, takes_conditions=True)
+@register("meshjoin", MeshjoinConfig, ("heap", "clustered"), plain_stream_columns=True, takes_conditions=True)
 class Meshjoin(Join):
     """Exact join of a stream with a table by a cyclic scan of the table."""
 

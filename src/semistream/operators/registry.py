@@ -26,7 +26,8 @@ class Algorithm(NamedTuple):
     join: Callable[[JoinInputs, Any], Join]
     config: Callable[..., object]
     layouts: tuple[str, ...]  # of tables that it works on
-    has_window: bool  # stream tuples wait in a window, which only holds types of fixed width, text and binary values
+    plain_stream_columns: bool  # it copies stream tuples: columns of fixed width, text and binary values only
+    caches: bool  # it keeps master rows: columns of the same kinds only
     takes_conditions: bool  # it joins on a condition without any equality
 
     @property
@@ -78,14 +79,15 @@ def register(
     config: Callable[..., object],
     layouts: tuple[str, ...],
     *,
-    has_window: bool = False,
+    plain_stream_columns: bool = False,
+    caches: bool = False,
     takes_conditions: bool = False,
 ) -> Callable[[_MakeJoin], _MakeJoin]:
     """Make an algorithm known under the name that its paper gives it."""
 
     def add(join: _MakeJoin) -> _MakeJoin:
         assert name not in _REGISTRY, f"{name!r} is registered twice"
-        _REGISTRY[name] = Algorithm(name, join, config, layouts, has_window, takes_conditions)
+        _REGISTRY[name] = Algorithm(name, join, config, layouts, plain_stream_columns, caches, takes_conditions)
         return join
 
     return add

@@ -118,7 +118,7 @@ class SsbjConfig(JoinConfig):
             raise InvalidArgument(f"disk_phase={self.disk_phase!r} is unknown: use 'auto', 'scan' or 'partition'")
 
 
-@register("ssbj", SsbjConfig, ("heap", "clustered"), has_window=True)
+@register("ssbj", SsbjConfig, ("heap", "clustered"), plain_stream_columns=True, caches=True)
 def ssbj(inputs: JoinInputs, config: SsbjConfig) -> "ScanningSsbj | PartitionSsbj":
     """Return SSBJ with the disk phase that the settings or the table ask for."""
     disk_phase = config.disk_phase

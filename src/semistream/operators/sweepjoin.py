@@ -109,7 +109,7 @@ class SweepjoinConfig(JoinConfig):
             raise InvalidArgument(f"cache_share={self.cache_share} must be at least 0 and at most 1")
 
 
-@register("sweepjoin", SweepjoinConfig, ("clustered",), has_window=True)
+@register("sweepjoin", SweepjoinConfig, ("clustered",), plain_stream_columns=True, caches=True)
 class Sweepjoin(Join):
     """Exact join of a stream with a clustered table, a window of tuples at a time."""
 

@@ -24,8 +24,7 @@ __all__ = ["PAGE_SIZES", "Found", "TableForm", "Target", "find_alternatives", "r
 
 PAGE_SIZES = (8 << 10, 16 << 10, 64 << 10, 256 << 10)
 
-_SCAN_WHATEVER_THE_ORDER = ("cmeshjoin", "meshjoin")
-_CACHING = ("chybridjoin", "cinlj", "cmeshjoin", "ssbj", "sweepjoin")
+_SCAN_WHATEVER_THE_ORDER = ("cmeshjoin", "meshjoin")  # ssbj reads partitions of a clustered table
 _GOOD_WITHIN = 0.05
 _PREFERRED_WITHIN = 0.05  # the table as it is may be worse by so much, and still goes first
 
@@ -182,9 +181,9 @@ def why_unusable(name: str, spec: JoinSpec, layout: Layout, *, on_key: bool) -> 
         return f"it looks keys up, which a table with layout {layout!r} has no index for"
     if "heap" not in chosen.layouts and not on_key:
         return "it finds rows by the table's key, and the join compares other columns"
-    if chosen.has_window and not all(map(TupleStore.supports, spec.stream_schema.types)):
+    if chosen.plain_stream_columns and not all(map(TupleStore.supports, spec.stream_schema.types)):
         return "lists, maps and structs of the stream cannot wait in its window"
     needed = (spec.master_schema.field(column).type for column in spec.needed_master_columns)
-    if name in _CACHING and not all(map(TupleStore.supports, needed)):
+    if chosen.caches and not all(map(TupleStore.supports, needed)):
         return "lists, maps and structs of the table cannot be cached: leave them out of the columns wanted"
     return None
