@@ -218,7 +218,7 @@ class Meshjoin(Join):
         ...     op.memory().total_bytes <= 1 << 20
         True
         """
-        MeshjoinConfig(b=b, w=w)
+        MeshjoinConfig(b=b, w=w)  # checks b and w
         memory_bytes = None if memory is None else parse_bytes(memory, "memory")
         if memory_bytes is not None and memory_bytes > self._budget_bytes:
             raise InvalidArgument(

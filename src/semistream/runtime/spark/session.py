@@ -22,9 +22,9 @@ __all__ = [
     "blob_bytes",
     "encrypts_files",
     "gathered_bytes",
-    "operator_bytes",
     "require_distinct_names",
     "require_rocksdb",
+    "share_of_operator",
     "task_slots",
     "telling_least_memory",
 ]
@@ -109,7 +109,7 @@ def gathered_bytes(task_bytes: int) -> int:
     return int(task_bytes * _GATHERED_SHARE)
 
 
-def operator_bytes(task_bytes: int) -> int:
+def share_of_operator(task_bytes: int) -> int:
     """Return the part of a task's memory that blobs leave for the operator."""
     return task_bytes - gathered_bytes(task_bytes) - _IO_BLOBS * blob_bytes(task_bytes)
 

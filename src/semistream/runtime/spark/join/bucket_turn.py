@@ -21,7 +21,7 @@ from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.join.ticks import Epoch, Tick
 from semistream.runtime.spark.metrics.join_metrics import COUNTERS, MemoryPeak, TaskMetrics, count_null_keys
 from semistream.runtime.spark.on_executor import naming_host
-from semistream.runtime.spark.session import blob_bytes, operator_bytes
+from semistream.runtime.spark.session import blob_bytes, share_of_operator
 from semistream.runtime.spark.stateful.chunks import ChunkFiles, ChunkStore, StoredState
 from semistream.runtime.spark.stateful.packing import regular_batches
 from semistream.storage import MasterTable
@@ -134,7 +134,7 @@ class BucketTurn:
 
     def _operator(self, epoch: Epoch) -> StepOperator:
         table = self._table(epoch)
-        budget_bytes = operator_bytes(epoch.task_bytes)
+        budget_bytes = share_of_operator(epoch.task_bytes)
         return algorithm(epoch.algorithm).make(
             table.bucket(self._bucket), self._plan.spec(table), budget_bytes, dict(epoch.options)
         )

@@ -133,7 +133,7 @@ def join(
     stream_schema = arrow_schema(spark_schema)
     spec = JoinSpec.resolve(stream_schema, table.schema, on, how, columns=columns)
     algorithm = choose_algorithm(algorithm, table, spec, completion)
-    registered(algorithm)
+    registered(algorithm)  # a wrong name is reported first
     chosen_exchange = _choose_exchange(exchange, completion, algorithm, table, spec)
     require_binary_keys(spark_schema, spec)
     declared, output_schema = output_columns(spark_schema, spec)
@@ -153,10 +153,11 @@ def join(
         "operators_kept": _operators_kept(algorithm, chosen_exchange, table, task_bytes),
     }
     refresh = refresh if stream_df.isStreaming else "never"
+    # refresh="never" ties warm operators to the version
     named = {**arguments, "refresh": table.version_id if refresh == "never" else refresh}
-    identity = table.path, table.table_id, stream_schema.to_string(), sorted(named.items())
+    hashed = table.path, table.table_id, stream_schema.to_string(), sorted(named.items())
     plan = JoinPlan(
-        join_id=xxhash.xxh3_64_hexdigest(repr(identity).encode()),
+        join_id=xxhash.xxh3_64_hexdigest(repr(hashed).encode()),
         table=table,
         stream_schema=stream_schema,
         refresh=refresh,
@@ -217,7 +218,10 @@ def choose_algorithm(name: str, table: MasterTable, spec: JoinSpec, completion: 
 
 
 def _scans(name: str) -> bool:
-    """Return whether an algorithm reads all of the table to answer any tuple; those that look up need an index."""
+    """Return whether an algorithm works on heaps too: meshjoin, cmeshjoin, ssbj.
+
+    Their streams are shuffled to the buckets.
+    """
     return "heap" in registered(name).layouts
 
 

@@ -9,7 +9,7 @@ from semistream.core.errors import BudgetTooSmall, InvalidArgument
 from semistream.core.semantics import How, JoinSpec
 from semistream.operators import algorithm
 from semistream.operators.empty_table import EmptyTableJoin
-from semistream.runtime.spark.session import operator_bytes, telling_least_memory
+from semistream.runtime.spark.session import share_of_operator, telling_least_memory
 from semistream.storage import MasterTable
 from semistream.storage.files.store import Store, open_store
 
@@ -48,7 +48,7 @@ class JoinPlan:
     @property
     def operator_bytes(self) -> int:
         if self.completion == "staggered":
-            return operator_bytes(self.task_bytes)
+            return share_of_operator(self.task_bytes)
         return self.task_bytes // self.operators_kept
 
     @property

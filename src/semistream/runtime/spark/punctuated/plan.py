@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semistream.runtime.spark.session import operator_bytes
+from semistream.runtime.spark.session import share_of_operator
 from semistream.stream_joins.metadata.arrival import Arrival
 from semistream.stream_joins.mjoin import Goal, Mjoin, Relation
 from semistream.stream_joins.parts.bucket_key import BucketKey, Buckets
@@ -43,7 +43,7 @@ class PunctuatedPlan:
         return Mjoin(
             *self.schemas,
             key,
-            operator_bytes(self.task_bytes),
+            share_of_operator(self.task_bytes),
             how=self.how,
             relation=self.relation,
             contradiction=self.contradiction,
