@@ -1,4 +1,14 @@
-"""Master tables on disk: pages, versions, index, and reading ahead."""
+"""Master tables on disk: pages, versions, index, and reading ahead.
+
+The folder of a table::
+
+    versions/<20 digits>.json             the manifest of a version, published last (files/manifest.py)
+    data/<id>-b<bucket>.arrow             pages of one bucket (writing/page_writer.py)
+    data/<id>-b<bucket>.pages.arrow       where they lie, checksums, first keys (files/page_index.py)
+    _pins/  _pending/                     what queries note (pins.py, runtime/spark/join/ticks.py)
+    sorting-*                             markers and scratch of a writer at work
+    .lock                                 held by the writer
+"""
 
 from semistream.storage.files.random_file import Access
 from semistream.storage.files.row_sizes import fixed_row_bits, row_bits

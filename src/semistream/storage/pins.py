@@ -89,7 +89,7 @@ def _open(table: MasterTable, pinned: tuple[int, str | None], query: str, batch:
 
 
 def _read(store: Store, name: str, table: MasterTable) -> tuple[int, str | None] | None:
-    """Return the number and the id of the pinned version; pins of the first release have no id."""
+    """Return the number and the id of the pinned version; None for pins without an id."""
     try:
         raw = store.read(name)
     except (FileNotFoundError, NotADirectoryError):

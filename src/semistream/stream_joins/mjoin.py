@@ -121,7 +121,7 @@ class Mjoin(StreamJoin):
         ``"sequential"``, or ``"value"``: tuples of a run that a punctuation of the output waits for go first; or
         ``"chosen"``.
     quota
-        How long a run is: so many tuples, a batch's short rest or a cluster's included.
+        Most tuples of a run; it may be longer by the rest of a batch or cluster.
     purge_every
         Punctuations after which the state is purged; 1 is S4's immediate purging. A run ends where the last of
         them stands. Keys that are over because of how a stream arrives count at the end of a run.
@@ -307,7 +307,7 @@ class Mjoin(StreamJoin):
         return kept
 
     def _is_over(self, side: Side, codes: Int64s) -> Bools:
-        """Return which keys of tuples of a stream, all of which have probed the memory, can match nothing any more."""
+        """Return which keys can match nothing any more; their tuples have probed the memory."""
         # The disk part of the other stream has not been probed (Figure 7: hasDiskPart).
         return self.punctuations[other(side)].range.contains(codes) & ~self.disk.holds(other(side), codes)
 
@@ -331,7 +331,7 @@ class Mjoin(StreamJoin):
             self.punctuations[side].unpassed.gone_from_state(codes)
 
     def _comes_not_again(self, side: Side, codes: Int64s) -> None:
-        """Note keys that are over for the other stream, and have come in this one, in which they come once."""
+        """Note that these keys, which come once, have come, and that the other stream has punctuated them."""
         self.punctuations[side].range.add(codes, codes)
 
     # --- punctuations and purging (sections 4.3 and 5.2) --------------------------------------------------------

@@ -152,7 +152,7 @@ def _fields(form: TableForm, version: int, files: tuple[DataFile, ...]) -> dict[
 
 def _seal(fields: dict[str, Any]) -> bytes:
     """Add the checksum of all other fields, and return the content of the file."""
-    indent = 1 if fields.get("format_version") == 1 else None  # the first format had line breaks
+    indent = 1 if fields.get("format_version") == 1 else None  # tables of format 1 have line breaks
     fields.pop("checksum", None)
     fields["checksum"] = xxhash.xxh3_64_hexdigest(json.dumps(fields, indent=indent).encode("ascii"))
     return json.dumps(fields, indent=indent).encode("ascii")
@@ -168,7 +168,7 @@ def _decode(raw: bytes, version: int, where: str) -> Manifest:
     if format_name != FORMAT or format_version not in (1, FORMAT_VERSION):
         raise DamagedTable(
             f"{where} has format {format_name!r} version {format_version!r}, this library reads {FORMAT!r} "
-            f"version {FORMAT_VERSION}: open it with the library that wrote it"
+            f"versions 1 and {FORMAT_VERSION}: open it with the library that wrote it"
         )
     # Encoding it again and comparing bytes also catches a change that parses to the same values.
     if _seal(fields) != raw or fields["version"] != version:

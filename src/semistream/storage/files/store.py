@@ -26,8 +26,8 @@ __all__ = [
     "LOCK",
     "PENDING",
     "PINS",
-    "SCRATCH_PREFIX",
     "VERSIONS",
+    "WRITER_PREFIX",
     "LocalStore",
     "OutputFile",
     "RemoteStore",
@@ -39,7 +39,7 @@ DATA = "data"
 VERSIONS = "versions"
 PINS = "_pins"
 PENDING = "_pending"
-SCRATCH_PREFIX = "sorting-"
+WRITER_PREFIX = "sorting-"
 LOCK = ".lock"
 
 
@@ -174,7 +174,7 @@ class LocalStore:
                 os.unlink(path)
 
     def make_scratch(self) -> str:
-        return tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=self.root)
+        return tempfile.mkdtemp(prefix=WRITER_PREFIX, dir=self.root)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -288,7 +288,7 @@ class RemoteStore:
             self.filesystem.delete_file(self.locate(name))
 
     def make_scratch(self) -> str:
-        return tempfile.mkdtemp(prefix=f"semistream-{SCRATCH_PREFIX}")
+        return tempfile.mkdtemp(prefix=f"semistream-{WRITER_PREFIX}")
 
     def writing(self) -> AbstractContextManager[None]:
         return nullcontext()

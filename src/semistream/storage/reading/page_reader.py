@@ -1,4 +1,8 @@
-"""Reads runs of pages: one read per run, every checksum verified, decoded in place by Arrow."""
+"""Reads pages; none is used before its checksum and its layout were checked.
+
+Runs of pages: `read`, `read_into` and `decode`. Single ones: `read_page` and `decode_page`. Scattered ones:
+`read_scattered`.
+"""
 
 import threading
 from collections import OrderedDict

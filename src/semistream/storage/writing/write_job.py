@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from semistream.core.errors import ConcurrentWrite, InvalidArgument
 from semistream.storage.files.manifest import DataFile
-from semistream.storage.files.store import DATA, SCRATCH_PREFIX, OutputFile, Store
+from semistream.storage.files.store import DATA, WRITER_PREFIX, OutputFile, Store
 
 __all__ = ["WriteJob"]
 
@@ -35,7 +35,7 @@ class WriteJob:
 
     @property
     def _marker(self) -> str:
-        return f"{SCRATCH_PREFIX}{self.job_id}"  # `remove_litter` knows the prefix
+        return f"{WRITER_PREFIX}{self.job_id}"  # `remove_litter` knows the prefix
 
     def is_open(self) -> bool:
         """Return whether this machine sees the marker."""

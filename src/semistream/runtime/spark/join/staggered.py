@@ -7,6 +7,15 @@
     ticks ────────────────────┘                                 │
                                                      state: the bucket's operator
 
+The way of one micro-batch through the files::
+
+    pack_part             here, by stateful/packing.py: rows of the stream as blobs by bucket
+    ticks.py              a second source, with the settings of the micro-batch
+    BucketProcessor       stateful/turns.py: gives each bucket its blobs and ticks
+    bucket_turn.py        joins them with the bucket's operator, whose state lies in stateful/chunks.py
+    unpack_part           stateful/turns.py: blobs of joined rows as rows again
+    metrics/              Spark observes the counters of each bucket
+
 The rows that leave in a micro-batch are a function of state and input alone: the operator comes out of the state as it
 went in, cache included; table version and settings come with the ticks; blobs are taken in the stream's order. So a
 batch that is replayed after a crash returns the same rows, and a sink that knows the batch's number can skip them. This

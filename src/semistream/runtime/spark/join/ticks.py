@@ -10,7 +10,8 @@ epoch is in the tick's offset, and so in the query's offset log: a replayed batc
 even if the query was restarted with other settings. Whether to tick may depend on anything. When in doubt the source
 ticks, as after each restart: it costs an empty batch.
 
-Tasks ask for another micro-batch with marks, files beside the table::
+Tasks ask for another micro-batch with marks, files beside the table (`KeyMarks` of `core` are something else: the
+punctuations of two streams)::
 
     _pending/<query>/<bucket>.<batch>       written while the batch runs, by the task that leaves tuples pending
 
@@ -61,7 +62,7 @@ class Epoch:
     options: dict[str, Any]
     task_bytes: int
     cycle_batches: int
-    version_id: str | None = None  # of the very version; None in checkpoints of the first release
+    version_id: str | None = None  # of the very version; None in checkpoints without an id
 
     @classmethod
     def of(cls, plan: JoinPlan, version: int, version_id: str | None) -> "Epoch":

@@ -38,7 +38,7 @@ STATE_COUNTERS = ("left_held", "right_held", "state_bytes")
 
 @dataclass(frozen=True, kw_only=True)
 class TaskMetrics:
-    """Counters of one task.
+    """Counters of one task, or of one bucket where rows wait.
 
     Attributes
     ----------

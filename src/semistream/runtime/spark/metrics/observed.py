@@ -2,7 +2,8 @@
 
 Each task returns one extra row with its metrics as text. Spark observes two columns, under the join's name: ``tasks``,
 the list of those texts, and ``totals``, numbers by name, added up from the finished list. An aggregate per counter
-would cost each joined row much more. The columns are plain because Spark Connect shows a schema with every nested row.
+would cost each joined row much more. `totals` is for those who read the progress without Python; `JoinMetrics` adds up
+the list itself. The columns are plain because Spark Connect shows a schema with every nested row.
 """
 
 import threading
