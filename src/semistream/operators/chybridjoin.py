@@ -60,8 +60,8 @@ from semistream.operators.join import Join, JoinInputs
 from semistream.operators.phases.admission import Admission
 from semistream.operators.phases.partition_phase import PartitionPhase
 from semistream.operators.registry import register
+from semistream.operators.shedding.load_relief import LoadRelief, shedding_of
 from semistream.operators.shedding.load_shedding import ALL_STRATEGIES
-from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_side import StreamSide
 
@@ -78,7 +78,7 @@ class Chybridjoin(Join):
     """Exact join of a stream with a clustered table: frequent keys from a cache, the others by partition."""
 
     stream: StreamSide
-    shedding: Overload | None = None
+    shedding: LoadRelief | None = None
 
     def __init__(self, inputs: JoinInputs, config: ChybridjoinConfig) -> None:
         spec, metrics = inputs.spec, inputs.metrics
@@ -117,7 +117,7 @@ class Chybridjoin(Join):
             "delivery": self._delivery,
         }
         if shedding is not None:
-            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: stream.free_tuples)
+            self.shedding = LoadRelief(shedding, self.stream, self._delivery, metrics, lambda: stream.free_tuples)
             self.parts["shedding"] = self.shedding
         self._oldest_pending = (self.shedding or self.stream).oldest_pending
 

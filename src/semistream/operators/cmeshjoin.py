@@ -62,8 +62,8 @@ from semistream.operators.phases.admission import Admission
 from semistream.operators.phases.memory_plan import MemoryPlanner
 from semistream.operators.phases.scan_phase import ScanPhase
 from semistream.operators.registry import register
+from semistream.operators.shedding.load_relief import LoadRelief, shedding_of
 from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES
-from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import EqualityMatching, PairFilter
 from semistream.operators.window.stream_side import StreamSide
@@ -81,7 +81,7 @@ class Cmeshjoin(Join):
     """Exact join of a stream with a table: frequent keys from a cache, the others by a cyclic scan."""
 
     stream: StreamSide
-    shedding: Overload | None = None
+    shedding: LoadRelief | None = None
 
     def __init__(self, inputs: JoinInputs, config: CmeshjoinConfig) -> None:
         spec, metrics = inputs.spec, inputs.metrics
@@ -119,7 +119,7 @@ class Cmeshjoin(Join):
         }
         if shedding is not None:
             join = proxy(self)
-            self.shedding = Overload(shedding, self.stream, self._delivery, metrics, lambda: join.w)
+            self.shedding = LoadRelief(shedding, self.stream, self._delivery, metrics, lambda: join.w)
             self.parts["shedding"] = self.shedding
         self._oldest_pending = (self.shedding or self.stream).oldest_pending
 

@@ -66,8 +66,8 @@ from semistream.operators.phases.admission import Admission
 from semistream.operators.phases.memory_plan import MemoryPlanner
 from semistream.operators.phases.scan_phase import ScanPhase
 from semistream.operators.registry import register
+from semistream.operators.shedding.load_relief import LoadRelief, shedding_of
 from semistream.operators.shedding.load_shedding import UPFRONT_STRATEGIES
-from semistream.operators.shedding.overload import Overload, shedding_of
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter, matching_for
 from semistream.operators.window.stream_side import StreamSide
@@ -93,7 +93,7 @@ class Meshjoin(Join):
     """Exact join of a stream with a table by a cyclic scan of the table."""
 
     stream: StreamSide
-    shedding: Overload | None = None
+    shedding: LoadRelief | None = None
 
     def __init__(self, inputs: JoinInputs, config: MeshjoinConfig) -> None:
         spec, self._budget_bytes = inputs.spec, inputs.budget_bytes
@@ -127,7 +127,7 @@ class Meshjoin(Join):
             "delivery": self._delivery,
         }
         if shedding is not None:
-            self.shedding = Overload(shedding, self.stream, self._delivery, inputs.metrics, lambda: join.w)
+            self.shedding = LoadRelief(shedding, self.stream, self._delivery, inputs.metrics, lambda: join.w)
             self.parts["shedding"] = self.shedding
         self._oldest_pending = (self.shedding or self.stream).oldest_pending
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import semistream as ss
 from semistream.core.semantics import How, Order
 from semistream.operators.driver import StepOperator
+from semistream.operators.shedding.load_relief import LoadRelief
 from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, UPFRONT_STRATEGIES, LoadShedding, Strategy
-from semistream.operators.shedding.overload import Overload
 from semistream.storage import MasterTable
 from semistream.testing import oracle
 
@@ -122,7 +122,7 @@ def operator(
 
 def shedding_of(op: StepOperator) -> LoadShedding:
     part = op.join.shedding
-    assert isinstance(part, Overload)
+    assert isinstance(part, LoadRelief)
     return part._shedding
 
 

@@ -8,7 +8,7 @@ filling up, and the excess goes to a store; when fewer wait, tuples come back fr
 later, so that the result stays exact, or dropped, which makes it approximate.
 
 `SheddingConfig` is what a user asks for. `LoadShedding` decides when to shed and which tuples, and keeps them.
-`Overload` is the part of a join that moves the tuples.
+`LoadRelief` is the part of a join that moves the tuples.
 
 ::
 

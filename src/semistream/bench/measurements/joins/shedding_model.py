@@ -30,8 +30,8 @@ from semistream.cost.models.chybridjoin import cached_partition_plan
 from semistream.cost.models.part_rates import PartRates
 from semistream.cost.models.partitions import PartitionMemory
 from semistream.operators.cache.cached_config import CachedConfig
+from semistream.operators.shedding.load_relief import shed_message_bytes
 from semistream.operators.shedding.load_shedding import ALL_STRATEGIES, LoadShedding, SheddingConfig
-from semistream.operators.shedding.overload import shed_message_bytes
 
 __all__ = ["MODELLED", "SheddingPrediction", "considered_share", "predict_shedding"]
 

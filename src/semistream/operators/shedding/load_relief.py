@@ -15,7 +15,7 @@ from semistream.operators.shedding.load_shedding import LoadShedding, SheddingCo
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.stream_side import StreamSide
 
-__all__ = ["Overload", "shed_message_bytes", "shedding_of"]
+__all__ = ["LoadRelief", "shed_message_bytes", "shedding_of"]
 
 
 def shed_message_bytes(budget_bytes: int) -> int:
@@ -42,7 +42,7 @@ def shedding_of(
     return made
 
 
-class Overload(Part):
+class LoadRelief(Part):
     """Relieves a stream side before each iteration, which has room for ``w()`` tuples."""
 
     def __init__(
