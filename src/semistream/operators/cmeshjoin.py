@@ -127,14 +127,14 @@ class Cmeshjoin(Join):
 
     def step(self) -> Iterator[pa.RecordBatch]:
         if self.scan.takes_chunk:
-            self.scan.begin_chunk((yield from self._admission.read(self.w)))
+            self.scan.begin_chunk((yield from self._admission.read(self.w)))  # S2 Alg. 3; S3 Fig. 4, l. 2, ll. 7-8
         if self.stream.tuples_in_window:
             if self.scan.at_scan_start and self.collector.is_idle:
                 self.collector.begin(*self.stream.window.waiting_keys())  # D2
-            run, pages = self.scan.read_pages()
-            self.collector.observe_pages(run, self._keys.master_codes(run), pages)
-            yield from self.scan.join(run)
-            yield from self.scan.advance(pages)
+            run, pages = self.scan.read_pages()  # S3 Fig. 4, l. 2: b pages
+            self.collector.observe_pages(run, self._keys.master_codes(run), pages)  # D1
+            yield from self.scan.join(run)  # ll. 9-10
+            yield from self.scan.advance(pages)  # ll. 3-6
         yield from self._delivery.release(self._oldest_pending)
 
     # --- the paper's parameters -------------------------------------------------------------------------------------
