@@ -31,8 +31,6 @@ from semistream.operators.join import Part
 
 __all__ = ["Phase", "Switching"]
 
-_EVICTION_CYCLES = 10
-
 _Int32s = npt.NDArray[np.int32]
 _Int64s = npt.NDArray[np.int64]
 
@@ -74,7 +72,7 @@ class Switching(Part):
             self._begin_collecting(window, cache, inequality)
         else:
             self._move_in()
-        if self.cycle % _EVICTION_CYCLES == 0:
+        if inequality.is_eviction_due:
             self._evict()
 
     def observe_pages(self, run: pa.RecordBatch, codes: KeyCodes) -> None:

@@ -1,4 +1,8 @@
-"""The contract of a cache policy: which keys enter the cache, and which leave it for them."""
+"""The contract of a cache policy: which keys enter the cache, and which leave it for them.
+
+There is no clock. A policy measures time in turns, stretches of the stream after which it weighs its counts anew; each
+policy says what its turn is.
+"""
 
 from typing import ClassVar, NamedTuple, Protocol
 

@@ -72,12 +72,16 @@ class InequalityPolicy(CachePolicy):
             self.end_turn()
 
     def end_turn(self) -> None:
-        """Begin a turn: every tuple that waited a turn ago has left."""
+        """End the turn: every tuple that waited when it began has left."""
         self._missed = 0
         self.turn += 1
 
+    @property
+    def is_eviction_due(self) -> bool:
+        return self.turn >= self._next_eviction
+
     def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
-        victims = self.no_longer_worth(cache) if self.turn >= self._next_eviction else np.empty(0, dtype=np.int32)
+        victims = self.no_longer_worth(cache) if self.is_eviction_due else np.empty(0, dtype=np.int32)
         # Every key here has a tuple: one says nothing about how many will come.
         worth = np.flatnonzero((waiting > 1) & self.is_cheaper_cached(waiting, np.zeros_like(waiting)))
         worth = worth[np.argsort(-waiting[worth], kind="stable")][:most]
