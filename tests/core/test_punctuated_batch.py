@@ -19,20 +19,6 @@ def _marks(batch: PunctuatedBatch) -> list[tuple[int, int | None, int | None]]:
     return list(zip(marks.at.tolist(), marks.low.to_pylist(), marks.high.to_pylist(), strict=True))
 
 
-def test_flagged_rows_become_punctuations_at_their_place() -> None:
-    batch = pa.record_batch(
-        {"key": [9, 12, 3, 5, 4, 8], "end": [False, False, True, None, True, False], "n": [0, 1, 2, 3, 4, 5]}
-    )
-    made = PunctuatedBatch.flagged(batch, "end", "key")
-    assert made.rows.to_pydict() == {"key": [9, 12, 5, 8], "n": [0, 1, 3, 5]}
-    assert _marks(made) == [(2, 3, 3), (3, 4, 4)]
-
-
-def test_a_flagged_row_needs_a_key() -> None:
-    with pytest.raises(InvalidArgument, match=r"a punctuation row has NULL in 'key': give it the key"):
-        PunctuatedBatch.flagged(pa.record_batch({"key": [None], "end": [True]}), "end", "key")
-
-
 @pytest.mark.parametrize("count", range(5))
 def test_a_punctuation_at_the_cut_belongs_to_what_is_before_it(count: int) -> None:
     low = pa.array([1, 2, 3, 4])

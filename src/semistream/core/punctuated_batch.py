@@ -113,18 +113,6 @@ class PunctuatedBatch:
         """Return rows without punctuations."""
         return cls(rows, KeyMarks.none(key_type))
 
-    @classmethod
-    def flagged(cls, batch: pa.RecordBatch, flag: str, key: str) -> "PunctuatedBatch":
-        """Read rows with a true ``flag`` as punctuations: no more rows with their key come. The flag is dropped."""
-        is_mark = np.asarray(batch.column(flag).fill_null(False))
-        rows = batch.drop_columns([flag]).filter(pa.array(~is_mark))
-        where = np.flatnonzero(is_mark)
-        keys = batch.column(key).take(pa.array(where))
-        if keys.null_count:
-            raise InvalidArgument(f"a punctuation row has NULL in {key!r}: give it the key that comes no more")
-        at = where - np.arange(where.size)  # rows before it, without punctuations
-        return cls(rows, KeyMarks(at.astype(np.int64), keys, keys))
-
     def split(self, count: int) -> tuple["PunctuatedBatch", "PunctuatedBatch"]:
         """Return the first ``count`` rows and the others; a punctuation between them belongs to the first."""
         first = int(np.searchsorted(self.marks.at, count, side="right"))

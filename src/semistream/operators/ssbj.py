@@ -139,7 +139,7 @@ class ScanningSsbj(Join):
         pair_filter = PairFilter(spec)
         reader = inputs.open_reader(config.io, "scan")
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
-        planner = MemoryPlanner.of(inputs, reader, self._keys, self._delivery, cache_share=Balance.first_cache_share())
+        planner = MemoryPlanner.of(inputs, reader, self._keys, self._delivery, cache_share=Balance.FIRST_CACHE_SHARE)
         self.plan = planner.plan(config.b)
         self.b = self.plan.b
         pool_bytes = self.plan.window_bytes + self.plan.cache_bytes
@@ -222,7 +222,7 @@ class PartitionSsbj(Join):
         spec, metrics, join = inputs.spec, inputs.metrics, proxy(self)
         self._delivery = Delivery(spec, inputs.budget_bytes, ordered=config.order == "stream")
         self.disk = PartitionPhase(
-            inputs, self._delivery, io=config.io, b=config.b, cache_share=Balance.first_cache_share()
+            inputs, self._delivery, io=config.io, b=config.b, cache_share=Balance.FIRST_CACHE_SHARE
         )
         self.plan = self.disk.plan
         self.b = self.plan.b

@@ -68,7 +68,7 @@ _TOLERANCE = 2e-4
 
 
 def _memory(case: JoinCase, memory_bytes: int, b: int | None) -> ScanMemory | PartitionMemory:
-    cache_share = Balance.first_cache_share()
+    cache_share = Balance.FIRST_CACHE_SHARE
     if case.table.layout == "clustered":
         return PartitionMemory.of(_NAME, case, memory_bytes, b, cache_share=cache_share)
     return ScanMemory.of(_NAME, case, EqualityMatching(case.spec), memory_bytes, b, cache_share)

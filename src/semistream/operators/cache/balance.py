@@ -25,6 +25,7 @@ _LEAST_CHANGE = 1 / 128
 class Balance(Part):
     """The common memory of a window and a front stage: the pool."""
 
+    FIRST_CACHE_SHARE: ClassVar[float] = _LARGEST_RESERVE  # of the pool, before anything is known
     LEAST_ROWS: ClassVar[int] = 16  # that have room: a cache without room for a few can never learn that it should grow
 
     def __init__(
@@ -43,14 +44,9 @@ class Balance(Part):
         self._wanted_cache_bytes: int | None = None
         self._limit_tuples: int | None = None
 
-    @staticmethod
-    def first_cache_share() -> float:
-        """Return the share of the pool that the cache has before anything is known."""
-        return _LARGEST_RESERVE
-
     def _restart(self, most_share: float = 1.0) -> None:
         """Share out the pool as before anything was known, the cache having ``most_share``; nothing may be cached."""
-        cache_bytes = int(self._pool_bytes * min(most_share, self.first_cache_share()))
+        cache_bytes = int(self._pool_bytes * min(most_share, self.FIRST_CACHE_SHARE))
         self._used_before = 0
         self._wanted_cache_bytes = self._limit_tuples = None
         self._front_stage.resize(cache_bytes)
@@ -58,7 +54,7 @@ class Balance(Part):
 
     def give_up_cache(self, empty: Callable[[], None]) -> bool:
         """Empty a grown cache to make room for a large tuple; return whether it had grown."""
-        if self._front_stage.cache_bytes / self._pool_bytes <= self.first_cache_share():
+        if self._front_stage.cache_bytes / self._pool_bytes <= self.FIRST_CACHE_SHARE:
             return False
         empty()
         self._restart()
