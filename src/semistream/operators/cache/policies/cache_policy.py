@@ -1,7 +1,7 @@
 """The contract of a cache policy: which keys enter the cache, and which leave it for them.
 
-There is no clock. A policy measures time in turns, stretches of the stream after which it weighs its counts anew; each
-policy says what its turn is.
+There is no clock. A policy that needs time measures it in turns, stretches of the stream after which it weighs its
+counts anew, and says what its turn is.
 """
 
 from typing import ClassVar, NamedTuple, Protocol

@@ -7,6 +7,9 @@ With n waiting tuples of vS bytes and m rows of vR bytes, a key is cheaper in th
 measured, structures included; a key's own bytes in the cache count with its rows. Nothing leaves to make room: a full
 cache admits nothing. Where a key is judged only once (`choose`), a single tuple does not promise more of them, however
 small its rows are.
+
+A turn is a scan of R, or where R is not scanned, a stretch in which as many tuples miss the cache as a full join holds
+waiting. Every tenth turn the keys leave whose rows take more memory than their tuples would.
 """
 
 from collections.abc import Callable
