@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.kernels.arrays import Int64s
 from semistream.operators.cache.front_stage import FrontStage
 from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
 from semistream.operators.cache.switching import Phase
@@ -18,7 +18,6 @@ from semistream.operators.driver import StepOperator
 from semistream.storage.files.row_sizes import batch_overhead_bytes
 from tests.operators.inside import inside
 
-Int64s = npt.NDArray[np.int64]
 Pair = tuple[int, int | None]
 
 STREAM = pa.schema([("id", pa.int64()), ("number", pa.int64())])

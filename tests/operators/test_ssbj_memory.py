@@ -9,11 +9,12 @@ import pytest
 
 import semistream as ss
 from semistream.core.errors import TupleTooLarge
+from semistream.kernels.arrays import Int64s
 from semistream.operators.cache.balance import Balance
 from semistream.operators.driver import StepOperator
 from semistream.testing import oracle
 from tests.operators.inside import inside
-from tests.operators.ssbj_driver import Int64s, cached_keys, feed, finish, sizes, ssbj, step, stream_of
+from tests.operators.ssbj_driver import cached_keys, feed, finish, sizes, ssbj, step, stream_of
 
 TEXT_STREAM = pa.schema([("id", pa.int64()), ("number", pa.int64()), ("note", pa.string())])
 

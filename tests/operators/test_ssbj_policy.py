@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,11 +11,11 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Int32s
 from semistream.operators.cache.policies.inequality_policy import InequalityPolicy
 from semistream.operators.cache.row_cache import CacheShape, RowCache, RowSets
 from tests.operators.ssbj_driver import cached_keys, feed, finish, sizes, ssbj, stage_heap, step, stream_of
 
-Int32s = npt.NDArray[np.int32]
 SCHEMA = pa.schema([("row", pa.int64())])
 
 

@@ -6,14 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Floats
 
 __all__ = ["KeyDistribution", "poisson_at_least"]
 
 _SINGLE_RANKS = 1024  # the most frequent keys are groups of their own
 _GROUPS_PER_DECADE = 200
 _MOST_SUMMED = 16  # above, Poisson numbers are close to normal ones
-
-_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,8 @@ class KeyDistribution:
     0.68
     """
 
-    keys: _Floats
-    probability: _Floats
+    keys: Floats
+    probability: Floats
     in_order: bool = False
 
     @staticmethod
@@ -82,7 +81,7 @@ class KeyDistribution:
         return KeyDistribution(left[some], self.probability[some] / mass)
 
 
-def poisson_at_least(means: _Floats, numbers: npt.ArrayLike) -> _Floats:
+def poisson_at_least(means: Floats, numbers: npt.ArrayLike) -> Floats:
     """Return how likely a Poisson variable is at least a number, for each mean (rows) and number (columns).
 
     So often a key comes in a stretch of the stream. Numbers up to 16 are exact; above, the cube root is taken to be

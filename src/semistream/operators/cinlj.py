@@ -43,11 +43,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.budget import require_at_least
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Int64s
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.cache.cached_config import CachedConfig
 from semistream.operators.cache.front_stage import Collecting, FrontStage
@@ -64,8 +64,6 @@ _STREAM_BUFFER_SHARE = 1 / 16
 _LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _RECENT_SHARE = 1 / 32
 DEFAULT_W = 4096
-
-_Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +187,7 @@ class _Learning:
             owners, first = np.unique(order[at[hit]], return_index=True)
             self._owner[hit[first]] = owners
 
-    def found(self, tuples: _Int64s, master: pa.RecordBatch) -> None:
+    def found(self, tuples: Int64s, master: pa.RecordBatch) -> None:
         self._front_stage.measure(master)
         if self._collecting is not None:
             owners = self._owner[tuples]

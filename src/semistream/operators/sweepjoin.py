@@ -52,7 +52,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
@@ -60,6 +59,7 @@ from semistream.core.arguments import require_count, require_number
 from semistream.core.errors import InvalidArgument
 from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
+from semistream.kernels.arrays import Bools, Int64s
 from semistream.operators.cache.hot_blocks import PrivateBlocks, SharedBlocks
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.config import JoinConfig
@@ -75,8 +75,6 @@ __all__ = ["SweepDelivery", "Sweepjoin", "SweepjoinConfig", "next_w", "row_bytes
 
 _DELIVERY_SHARE = 1 / 4  # batches that leave are as large as a budget of so much of ours would make them
 _SMALLEST_WINDOW_SHARE = 1 / 8  # of the largest window, to which windows may shrink
-
-_Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,12 +175,12 @@ class Sweepjoin(Join):
     def w(self) -> int:
         return self._window_size.w
 
-    def _offer_to_cache(self, distinct: _Int64s, found: Found) -> None:
+    def _offer_to_cache(self, distinct: Int64s, found: Found) -> None:
         worth = self.cache.worth_caching(distinct)
         firsts, ends = np.searchsorted(found.keys, worth), np.searchsorted(found.keys, worth + 1)
         self.cache.offer(distinct[worth], firsts, ends - firsts, found.rows)
 
-    def _count(self, window: Arrivals, is_missing: npt.NDArray[np.bool_]) -> None:
+    def _count(self, window: Arrivals, is_missing: Bools) -> None:
         missing = int(is_missing.sum())
         with_key = len(window) if window.valid is None else int(window.valid.sum())
         self._metrics.tuples_answered += len(window)

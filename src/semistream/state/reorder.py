@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.kernels.arrays import Int64s
 from semistream.state.spill_file import SpillFile
 
 __all__ = ["ReorderBuffer"]
@@ -29,8 +29,6 @@ _MERGE_RUNS = 8
 # in memory of a run on disk, of which there are at most seven to a level.
 _MEMORY_RUNS_PART = 6
 _DISK_PAGE_PART = 64
-
-_Int64s = npt.NDArray[np.int64]
 
 
 class _Run:
@@ -141,7 +139,7 @@ class ReorderBuffer:
     def __len__(self) -> int:
         return sum(map(len, (*self._runs, *self._disk_runs)))
 
-    def add(self, numbers: _Int64s, batch: pa.RecordBatch) -> None:
+    def add(self, numbers: Int64s, batch: pa.RecordBatch) -> None:
         """Put results of the tuples with these arrival numbers."""
         if batch.num_rows == 0:
             return
@@ -211,7 +209,7 @@ class ReorderBuffer:
         self._disk_runs = []
 
 
-def _numbers(batch: pa.RecordBatch) -> _Int64s:
+def _numbers(batch: pa.RecordBatch) -> Int64s:
     """Return the arrival numbers: the last column, since the others may have any names."""
     return np.asarray(batch.column(batch.num_columns - 1).to_numpy())
 

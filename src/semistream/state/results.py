@@ -3,15 +3,13 @@
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.state.tuple_store import TupleStore
 
 __all__ = ["ResultBuilder", "batch_bytes_for", "byte_portions"]
-
-_Int32s = npt.NDArray[np.int32]
 
 
 def batch_bytes_for(budget_bytes: int) -> int:
@@ -19,7 +17,7 @@ def batch_bytes_for(budget_bytes: int) -> int:
     return int(np.clip(budget_bytes // 16, 16 << 10, 16 << 20))
 
 
-def byte_portions(row_bytes: npt.NDArray[np.int64], max_bytes: int) -> list[slice]:
+def byte_portions(row_bytes: Int64s, max_bytes: int) -> list[slice]:
     """Cut rows of these sizes into portions of at most ``max_bytes``, at least one row each."""
     ends = np.cumsum(row_bytes)
     if not row_bytes.size or ends[-1] <= max_bytes:
@@ -53,7 +51,7 @@ class ResultBuilder:
         """The pairs being matched, and one output batch."""
         return self.pair_rows.nbytes + self.pair_slots.nbytes + self.max_bytes
 
-    def portions(self, store: TupleStore, slots: _Int32s, beside_bytes: int | npt.NDArray[np.int64]) -> list[slice]:
+    def portions(self, store: TupleStore, slots: Int32s, beside_bytes: int | Int64s) -> list[slice]:
         """Cut joined rows into portions of at most ``max_bytes``: these stream tuples with ``beside_bytes`` each."""
         row_bytes = beside_bytes + store.fixed_bytes
         text_bytes = store.sizes(slots)
@@ -64,7 +62,7 @@ class ResultBuilder:
             return [slice(start, min(start + rows, slots.size)) for start in range(0, slots.size, rows)]
         return byte_portions(row_bytes, self.max_bytes)
 
-    def joined(self, store: TupleStore, slots: _Int32s, run: pa.RecordBatch, rows: _Int32s) -> pa.RecordBatch:
+    def joined(self, store: TupleStore, slots: Int32s, run: pa.RecordBatch, rows: Int32s) -> pa.RecordBatch:
         """Return stream tuples beside the master rows they match."""
         master = run.select(self._master_columns).take(pa.array(rows))
         return self.beside(store.take(slots), master)

@@ -8,19 +8,17 @@ Slots and ring are resized in place.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import UnsupportedType
 from semistream.core.saved_state import Array, SavedState
+from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.kernels.arrow_views import fixed_bytes, is_varlen, valid_mask
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.state.varlen_columns import VarlenColumns, varlen_bytes
 
 __all__ = ["TupleStore"]
-
-_Int32s = npt.NDArray[np.int32]
 
 
 class TupleStore:
@@ -117,12 +115,12 @@ class TupleStore:
         """Return whether ``batch`` fits the ring only after `compact`."""
         return self._varlen is not None and int(varlen_bytes(batch).sum()) > self._varlen.free_bytes
 
-    def compact(self, live_slots: _Int32s) -> None:
+    def compact(self, live_slots: Int32s) -> None:
         """Close the gaps in the ring; ``live_slots`` are all that were put and not freed, and become sorted by age."""
         if self._varlen is not None:
             self._varlen.compact(live_slots)
 
-    def put(self, slots: _Int32s, batch: pa.RecordBatch) -> None:
+    def put(self, slots: Int32s, batch: pa.RecordBatch) -> None:
         for index, column in self._columns.items():
             column.put(slots, batch.column(index))
         if self._varlen is not None:
@@ -137,13 +135,13 @@ class TupleStore:
                     nulls[slots[~mask], index // 8] |= np.uint8(1 << index % 8)
                     self._null_columns.add(index)
 
-    def take_column(self, name: str, slots: _Int32s) -> pa.Array:
+    def take_column(self, name: str, slots: Int32s) -> pa.Array:
         return self._take(self.schema.get_field_index(name), slots)
 
-    def take(self, slots: _Int32s) -> list[pa.Array]:
+    def take(self, slots: Int32s) -> list[pa.Array]:
         return [self._take(index, slots) for index in range(len(self.schema))]
 
-    def _take(self, index: int, slots: _Int32s) -> pa.Array:
+    def _take(self, index: int, slots: Int32s) -> pa.Array:
         validity = self._validity(index, slots)
         if index in self._columns:
             return self._columns[index].take(slots, validity)
@@ -152,17 +150,17 @@ class TupleStore:
             return self._varlen.take(self._varlen_at[index], slots, validity)
         return pa.nulls(slots.size)
 
-    def _validity(self, index: int, slots: _Int32s) -> pa.Buffer | None:
+    def _validity(self, index: int, slots: Int32s) -> pa.Buffer | None:
         if index not in self._null_columns:
             return None
         null = self._nulls.values[slots, index // 8] & np.uint8(1 << index % 8)
         return _bitmap(null == 0) if null.any() else None
 
-    def sizes(self, slots: _Int32s) -> npt.NDArray[np.int64] | None:
+    def sizes(self, slots: Int32s) -> Int64s | None:
         """Return the `varlen_bytes` of the tuples in ``slots``; None when the schema has no such column."""
         return None if self._varlen is None else self._varlen.sizes(slots)
 
-    def free(self, slots: _Int32s) -> None:
+    def free(self, slots: Int32s) -> None:
         """Free ``slots``; their values stay readable until the next `put`, `compact` or `resize`."""
         if self._varlen is not None:
             self._varlen.free(slots)
@@ -172,7 +170,7 @@ class TupleStore:
         if self._varlen is not None:
             self._varlen.reclaim(oldest_slot)
 
-    def resize(self, capacity: int, ring_bytes: int, moves: Moves, live_slots: _Int32s) -> None:
+    def resize(self, capacity: int, ring_bytes: int, moves: Moves, live_slots: Int32s) -> None:
         """Change slots and ring in place; ``live_slots`` are all that were put and not freed, after the moves."""
         if self._varlen is not None:
             self._varlen.resize(capacity, ring_bytes, moves, live_slots)
@@ -218,14 +216,14 @@ class _FixedColumn:
     def values(self) -> Array:
         return self.array.values
 
-    def put(self, slots: _Int32s, values: pa.Array) -> None:
+    def put(self, slots: Int32s, values: pa.Array) -> None:
         if pt.is_boolean(self._type):
             self.values[slots] = values.fill_null(False).to_numpy(zero_copy_only=False)
             return
         data = fixed_bytes(values, self._width)
         self.values[slots] = data.view(self._word) if self._word else data.reshape(-1, self._width)
 
-    def take(self, slots: _Int32s, validity: pa.Buffer | None) -> pa.Array:
+    def take(self, slots: Int32s, validity: pa.Buffer | None) -> pa.Array:
         data = self.values.take(slots, axis=0)
         content = _bitmap(data.view(np.bool_)) if pt.is_boolean(self._type) else pa.py_buffer(data)
         return pa.Array.from_buffers(self._type, slots.size, [validity, content])
@@ -238,5 +236,5 @@ def _width(dtype: pa.DataType) -> int:
     return int(dtype.bit_width) // 8
 
 
-def _bitmap(bits: npt.NDArray[np.bool_]) -> pa.Buffer:
+def _bitmap(bits: Bools) -> pa.Buffer:
     return pa.py_buffer(np.packbits(bits, bitorder="little"))

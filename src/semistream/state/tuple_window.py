@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
@@ -20,8 +20,6 @@ from semistream.state.varlen_columns import varlen_bytes
 
 __all__ = ["LiveTuples", "SlotWindow", "TupleWindow", "VarlenSizes", "WindowCodes", "WindowShape"]
 
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 # Text varies in length: with this room beyond the mean, slots run out before the ring does.
 _RING_HEADROOM = 1.25
@@ -37,9 +35,9 @@ class SlotWindow(Protocol):
     def hash_bytes(self) -> int: ...
     @property
     def queue_bytes(self) -> int: ...
-    def insert(self, codes: _Int64s, /) -> _Int32s: ...
-    def expire(self, count: int) -> _Int32s: ...
-    def oldest(self, count: int) -> _Int32s: ...
+    def insert(self, codes: Int64s, /) -> Int32s: ...
+    def expire(self, count: int) -> Int32s: ...
+    def oldest(self, count: int) -> Int32s: ...
     def state(self) -> SavedState: ...
     def set_state(self, saved: SavedState) -> None: ...
 
@@ -50,7 +48,7 @@ class WindowCodes(Protocol):
     def stream_codes(self, batch: pa.RecordBatch) -> KeyCodes:
         """Return the codes of stream tuples; a tuple that is not valid matches nothing."""
 
-    def window_codes(self, codes: _Int64s) -> KeyCodes:
+    def window_codes(self, codes: Int64s) -> KeyCodes:
         """Return the codes in the window of tuples with these stream codes; one that is not valid matches nothing."""
 
     def make_window(self, capacity: int, max_capacity: int | None = None) -> SlotWindow:
@@ -111,8 +109,8 @@ class LiveTuples:
     """A copy of tuples of a window, oldest first."""
 
     batch: pa.RecordBatch
-    matched: npt.NDArray[np.bool_]
-    number: _Int64s | None
+    matched: Bools
+    number: Int64s | None
 
     @property
     def nbytes(self) -> int:
@@ -160,12 +158,12 @@ class TupleWindow:
         self._ordered = ordered
 
     @property
-    def matched(self) -> npt.NDArray[np.bool_]:
+    def matched(self) -> Bools:
         """Per slot, whether the tuple has matched a master row."""
         return self._matched.values
 
     @property
-    def number(self) -> _Int64s:
+    def number(self) -> Int64s:
         """Per slot, the tuple's arrival number; empty unless output follows stream order."""
         return self._number.values
 
@@ -188,7 +186,7 @@ class TupleWindow:
         """Return how many of the next rows fit; `insert` closes gaps in the text for them."""
         return min(self.codes.free, self.store.fitting_rows(batch.slice(0, self.codes.free)))
 
-    def insert(self, codes: _Int64s, batch: pa.RecordBatch, numbers: _Int64s | None) -> _Int32s:
+    def insert(self, codes: Int64s, batch: pa.RecordBatch, numbers: Int64s | None) -> Int32s:
         """Insert tuples; ``numbers`` are their arrival numbers when output follows stream order."""
         if self.store.needs_compaction(batch):
             self.store.compact(self.codes.oldest(len(self)))
@@ -201,13 +199,13 @@ class TupleWindow:
             self.number[slots] = numbers
         return slots
 
-    def expire(self, count: int) -> _Int32s:
+    def expire(self, count: int) -> Int32s:
         """Remove the oldest tuples; return their slots, whose payload stays readable until the next insert."""
         slots = self.codes.expire(count)
         self._free(slots)
         return slots
 
-    def remove(self, codes: _Int64s) -> _Int32s:
+    def remove(self, codes: Int64s) -> Int32s:
         """Remove all tuples with these codes; return their slots, readable until the next insert."""
         assert isinstance(self.codes, FifoMultimap)
         slots = self.codes.delete(codes)
@@ -215,12 +213,12 @@ class TupleWindow:
             self._free(slots)
         return slots
 
-    def waiting_keys(self) -> tuple[_Int64s, _Int32s]:
+    def waiting_keys(self) -> tuple[Int64s, Int32s]:
         """Return every code in the window once, and how many tuples have it."""
         assert isinstance(self.codes, FifoMultimap)
         return self.codes.keys_with_at_least(1)
 
-    def _free(self, slots: _Int32s) -> None:
+    def _free(self, slots: Int32s) -> None:
         self.store.free(slots)
         self.store.reclaim(int(self.codes.oldest(1)[0]) if len(self.codes) else None)
 
@@ -276,7 +274,7 @@ class TupleWindow:
         """Return a copy of all tuples, oldest first."""
         return self.tuples(self.codes.oldest(len(self)))
 
-    def tuples(self, slots: _Int32s) -> LiveTuples:
+    def tuples(self, slots: Int32s) -> LiveTuples:
         batch = pa.RecordBatch.from_arrays(self.store.take(slots), schema=self._schema)
         return LiveTuples(batch, self.matched[slots], self.number[slots] if self._ordered else None)
 

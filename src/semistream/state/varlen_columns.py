@@ -10,11 +10,11 @@ oldest live one; where they leave in any order, by closing the gaps.
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.saved_state import Array, SavedState
+from semistream.kernels.arrays import Int32s, Int64s, UInt8s
 from semistream.kernels.arrow_views import is_varlen, valid_mask, varlen_parts
 from semistream.kernels.byte_ring import (
     close_gaps,
@@ -31,11 +31,8 @@ __all__ = ["VarlenColumns", "varlen_bytes"]
 # Closing gaps moves all live values, so it has to free a fair share of the ring.
 _WORTHWHILE_SHARE = 1 / 4
 
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
-
-def _lengths(column: pa.Array) -> tuple[_Int64s, npt.NDArray[np.uint8], _Int32s]:
+def _lengths(column: pa.Array) -> tuple[Int64s, UInt8s, Int32s]:
     offsets, data = varlen_parts(column)
     lengths = np.diff(offsets).astype(np.int32)
     mask = valid_mask(column)
@@ -44,7 +41,7 @@ def _lengths(column: pa.Array) -> tuple[_Int64s, npt.NDArray[np.uint8], _Int32s]
     return offsets, data, lengths
 
 
-def varlen_bytes(batch: pa.RecordBatch) -> _Int64s:
+def varlen_bytes(batch: pa.RecordBatch) -> Int64s:
     """Return the bytes of the text and binary values of every row."""
     total = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
@@ -90,7 +87,7 @@ class VarlenColumns:
         gaps = self._tail - self._head - self.live_bytes
         return self.free_bytes + (gaps if gaps >= self.ring_bytes * _WORTHWHILE_SHARE else 0)
 
-    def put(self, slots: _Int32s, columns: list[pa.Array]) -> None:
+    def put(self, slots: Int32s, columns: list[pa.Array]) -> None:
         parts = [_lengths(column) for column in columns]
         sizes = np.sum([lengths for _, _, lengths in parts], axis=0, dtype=np.int64)
         ends = self._tail + np.cumsum(sizes)
@@ -106,7 +103,7 @@ class VarlenColumns:
             self.live_bytes += int(ends[-1]) - self._tail
             self._tail = int(ends[-1])
 
-    def take(self, index: int, slots: _Int32s, validity: pa.Buffer | None) -> pa.Array:
+    def take(self, index: int, slots: Int32s, validity: pa.Buffer | None) -> pa.Array:
         starts = self._starts.values.take(slots)
         for earlier in range(index):
             starts += self._lengths.values[slots, earlier]
@@ -120,10 +117,10 @@ class VarlenColumns:
         narrow = offsets if wide else offsets.astype(np.int32)
         return pa.Array.from_buffers(dtype, slots.size, [validity, pa.py_buffer(narrow), pa.py_buffer(data)])
 
-    def sizes(self, slots: _Int32s) -> _Int64s:
+    def sizes(self, slots: Int32s) -> Int64s:
         return np.asarray(self._lengths.values[slots].sum(axis=1), dtype=np.int64)
 
-    def free(self, slots: _Int32s) -> None:
+    def free(self, slots: Int32s) -> None:
         self.live_bytes -= int(self.sizes(slots).sum())
         if self.live_bytes == 0:
             self._head = self._tail
@@ -132,13 +129,13 @@ class VarlenColumns:
         # The start of a tuple without text may lie before the head.
         self._head = self._tail if oldest_slot is None else max(self._head, int(self._starts.values[oldest_slot]))
 
-    def compact(self, live_slots: _Int32s) -> None:
+    def compact(self, live_slots: Int32s) -> None:
         starts, lengths = self._starts.values, self._lengths.values
         sort_by_start(live_slots, starts)
         self._tail = int(close_gaps(self._ring.values, live_slots, starts, lengths, np.int64(self._head)))
         assert self._tail - self._head == self.live_bytes, "every slot is live that was put and not freed"
 
-    def resize(self, capacity: int, ring_bytes: int, moves: Moves, live_slots: _Int32s) -> None:
+    def resize(self, capacity: int, ring_bytes: int, moves: Moves, live_slots: Int32s) -> None:
         for values in (self._starts.values, self._lengths.values):
             moves.apply(values)
         if ring_bytes != self.ring_bytes:
@@ -161,7 +158,7 @@ class VarlenColumns:
     def _saved_arrays(self) -> dict[str, Array]:
         return {"starts": self._starts.values, "lengths": self._lengths.values, "ring": self._ring.values}
 
-    def _bring_to_the_front(self, live_slots: _Int32s) -> None:
+    def _bring_to_the_front(self, live_slots: Int32s) -> None:
         """Move live values to the first byte: there a place is the same modulo any size."""
         self.compact(live_slots)
         if self.live_bytes:

@@ -3,24 +3,21 @@
 from collections import OrderedDict, deque
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.bench.measurements.micro import multimap
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
+from semistream.kernels.arrays import Int32s, Int64s
 
 
 class PlainFifoMultimap(multimap.PlainFifoMultimap):
     """See `semistream.kernels.hashing.multimap.FifoMultimap`."""
 
-    def matches(self, codes: _Int64s) -> list[tuple[int, int]]:
+    def matches(self, codes: Int64s) -> list[tuple[int, int]]:
         return [(row, slot) for row, code in enumerate(codes.tolist()) for slot in self._entries.get(code, ())]
 
-    def oldest(self, count: int) -> _Int32s:
+    def oldest(self, count: int) -> Int32s:
         return np.array(list(self._queue)[:count], dtype=np.int32)
 
-    def newest(self, position: int, count: int) -> _Int32s:
+    def newest(self, position: int, count: int) -> Int32s:
         return np.array(list(self._queue)[::-1][position:][:count], dtype=np.int32)
 
     def keys_with_at_least(self, count: int) -> dict[int, int]:

@@ -4,19 +4,18 @@ import tracemalloc
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from semistream.core.saved_state import pack_state, unpack_state
+from semistream.kernels.arrays import Int64s
 from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.hashing.hash_directory import BLOCK, home_line, mix, tag_of
 from semistream.kernels.hashing.key_slots import KeySlots
 from tests.kernels.memory import resident_bytes
 
-_Int64s = npt.NDArray[np.int64]
 
 _LIMITS = np.iinfo(np.int64)
 _CAPACITIES = [0, 1, 2, 7, 40, 2 * BLOCK + 44]
@@ -25,14 +24,14 @@ _DISTRIBUTIONS = ["small", "colliding homes", "extremes", "any"]
 
 
 @lru_cache
-def _codes_at_the_last_lines(capacity: int) -> _Int64s:
+def _codes_at_the_last_lines(capacity: int) -> Int64s:
     """Codes whose home is one of the last two lines: a run of them wraps around the end of the directory."""
     num_lines = KeySlots._num_lines(capacity)
     codes = np.arange(6000, dtype=np.int64)
     return codes[[int(home_line(np.uint64(mix(code)), num_lines)) >= num_lines - 2 for code in codes]]
 
 
-def _pool(distribution: str, capacity: int, rng: np.random.Generator) -> _Int64s:
+def _pool(distribution: str, capacity: int, rng: np.random.Generator) -> Int64s:
     if distribution == "small":
         # A free slot holds the number of the next one: such codes must not be taken for it.
         return np.arange(-1, capacity + 5, dtype=np.int64)

@@ -4,7 +4,6 @@ import tracemalloc
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from semistream.core.saved_state import pack_state, unpack_state
+from semistream.kernels.arrays import Int64s, UInt64s
 from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.hashing.hash_directory import BLOCK, home_line, mix, tag_of
 from semistream.kernels.hashing.multimap import FifoMultimap
@@ -25,7 +25,6 @@ from semistream.kernels.keys.xxh64 import SEED, hash_int64
 from tests.kernels.hashing.plain_multimap import PlainFifoMultimap
 from tests.kernels.memory import resident_bytes
 
-_Int64s = npt.NDArray[np.int64]
 
 _LIMITS = np.iinfo(np.int64)
 _CAPACITIES = [1, 2, 7, 40, 2 * BLOCK + 44]
@@ -34,7 +33,7 @@ _DISTRIBUTIONS = ["few keys", "colliding homes", "extremes", "one hot key", "all
 
 
 @lru_cache
-def _mixed(count: int) -> tuple[npt.NDArray[np.uint64], _Int64s]:
+def _mixed(count: int) -> tuple[UInt64s, Int64s]:
     codes = np.arange(count, dtype=np.int64)
     return np.array([mix(code) for code in codes], dtype=np.uint64), codes
 
@@ -44,14 +43,14 @@ def _lines(capacity: int) -> int:
 
 
 @lru_cache
-def _codes_at_the_last_lines(capacity: int) -> _Int64s:
+def _codes_at_the_last_lines(capacity: int) -> Int64s:
     """Codes whose home is one of the last two lines: a run of them wraps around the end of the directory."""
     mixed, codes = _mixed(6000)
     lines = _lines(capacity)
     return codes[[int(home_line(word, lines)) >= lines - 2 for word in mixed]]
 
 
-def _pool(distribution: str, capacity: int, rng: np.random.Generator) -> _Int64s:
+def _pool(distribution: str, capacity: int, rng: np.random.Generator) -> Int64s:
     if distribution == "few keys":
         return np.arange(-2, 3, dtype=np.int64)
     if distribution == "colliding homes":
@@ -75,10 +74,10 @@ class MultimapAgainstPlain(RuleBasedStateMachine):
         self.fast = FifoMultimap(capacity, _MAX_CAPACITY)
         self.plain = PlainFifoMultimap(capacity)
 
-    def _draw(self, count: int) -> _Int64s:
+    def _draw(self, count: int) -> Int64s:
         return self.rng.choice(self.pool, count)
 
-    def _some_present(self) -> _Int64s:
+    def _some_present(self) -> Int64s:
         return self.fast.codes_at(self.fast.oldest(len(self.fast)))
 
     @rule(share=st.floats(0, 1))

@@ -6,18 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
 from semistream.core.saved_state import pack_state, unpack_state
+from semistream.kernels.arrays import Int64s
 from semistream.operators.cache.hot_blocks import HotBlock, PrivateBlocks, SharedBlocks
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.storage.reading.raw_pages import JoinedPages, RowGather
 
 SCHEMA = pa.schema([("id", pa.int64()), ("label", pa.string())])
-
-_Int64s = npt.NDArray[np.int64]
 
 
 def _rows(code: int) -> list[tuple[int, str]]:
@@ -25,7 +23,7 @@ def _rows(code: int) -> list[tuple[int, str]]:
     return [(code, f"{code}/{number}" * (1 + code % 5)) for number in range(code % 4)]
 
 
-def _row_sets(codes: _Int64s) -> tuple[_Int64s, pa.RecordBatch]:
+def _row_sets(codes: Int64s) -> tuple[Int64s, pa.RecordBatch]:
     sets = [_rows(int(code)) for code in codes]
     every = [row for rows in sets for row in rows]
     batch = pa.RecordBatch.from_arrays(
@@ -41,7 +39,7 @@ def _cache(
     return HotRows(SCHEMA, capacity_bytes, 40, store or PrivateBlocks(), processes=processes, owner=owner)
 
 
-def _see(cache: HotRows, codes: _Int64s) -> int:
+def _see(cache: HotRows, codes: Int64s) -> int:
     """Let a cache answer keys and learn, check every answer, and return how many keys it knew."""
     cache.refresh()
     found = cache.find(codes, None)
@@ -65,7 +63,7 @@ def _see(cache: HotRows, codes: _Int64s) -> int:
     return int(known.size)
 
 
-def _zipf(random: np.random.Generator, size: int = 2000) -> _Int64s:
+def _zipf(random: np.random.Generator, size: int = 2000) -> Int64s:
     return random.zipf(1.3, size).astype(np.int64) % 100_000
 
 

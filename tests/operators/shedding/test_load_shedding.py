@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from semistream.core.errors import InvalidArgument, OperatorMisuse
 from semistream.core.metrics import Metrics
 from semistream.core.saved_state import pack_state, unpack_state
+from semistream.kernels.arrays import Int64s
 from semistream.operators.shedding.load_shedding import (
     ALL_STRATEGIES,
     UPFRONT_STRATEGIES,
@@ -25,8 +25,6 @@ from semistream.operators.shedding.load_shedding import (
 )
 
 SCHEMA = pa.schema([("k", pa.int64()), ("text", pa.string())])
-
-_Int64s = npt.NDArray[np.int64]
 
 
 def _batch(values: list[int]) -> pa.RecordBatch:
@@ -46,7 +44,7 @@ class _Buffer:
         self.values: list[int] = []
         self.largest_offer = 0
 
-    def accept(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
+    def accept(self, batch: pa.RecordBatch, numbers: Int64s) -> int:
         assert batch.schema.equals(SCHEMA)
         assert batch.column("k").to_pylist() == numbers.tolist()
         self.largest_offer = max(self.largest_offer, batch.num_rows)
@@ -264,7 +262,7 @@ def test_what_the_store_refuses_stays_with_the_caller() -> None:
 
 
 def test_a_buffer_that_fails_loses_nothing() -> None:
-    def fail(batch: pa.RecordBatch, numbers: _Int64s) -> int:
+    def fail(batch: pa.RecordBatch, numbers: Int64s) -> int:
         raise MemoryError("no room")
 
     with _shedding() as shedding:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.kernels.arrays import Int64s
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators import Chybridjoin, Hybridjoin
 from semistream.operators.driver import StepOperator
@@ -20,13 +20,12 @@ ROWS = 20_000
 MEMORY = {"hybridjoin": 260_000, "chybridjoin": 330_000}
 SCHEMA = pa.schema([("id", pa.int64())])
 
-_Int64s = npt.NDArray[np.int64]
 
 PROBABILITY = 1 / np.arange(1, ROWS + 1)
 PROBABILITY /= PROBABILITY.sum()
 
 
-def _zipf(tuples: int, seed: int) -> _Int64s:
+def _zipf(tuples: int, seed: int) -> Int64s:
     """Return keys that follow Zipf's law with exponent 1; frequent keys lie side by side in the table."""
     return np.searchsorted(np.cumsum(PROBABILITY), np.random.default_rng(seed).random(tuples)).clip(max=ROWS - 1)
 
@@ -40,7 +39,7 @@ def zipf_table(tmp_path_factory: pytest.TempPathFactory) -> MasterTable:
 
 def _run(
     op: StepOperator,
-    keys: _Int64s,
+    keys: Int64s,
     tuples_per_page: float,
     pages: int,
     after_step: Callable[[], object] = lambda: None,

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Floats
 from tests.workloads.draws.self_similarity import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
 
-Floats = npt.NDArray[np.float64]
 
 ESTIMATES = [hurst_by_variance, hurst_by_rescaled_range]
 

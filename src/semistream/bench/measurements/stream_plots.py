@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.bench.framework.measurement import VALUE, Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
+from semistream.kernels.arrays import Int64s
 from semistream.workloads import Bursts, stream
 
 __all__ = ["ArrivalsOverTime", "SalesByProduct", "arrivals_measurements", "sales_measurements"]
 
 _SHOWN_RANKS = 40
-
-_Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +108,7 @@ class ArrivalsOverTime:
         return points
 
 
-def _least_share(counts: _Int64s, of_tuples: float) -> float:
+def _least_share(counts: Int64s, of_tuples: float) -> float:
     """Return the least share of the intervals that has this share of the tuples."""
     reached = np.cumsum(np.sort(counts)[::-1])
     return float(np.searchsorted(reached, of_tuples * reached[-1]) + 1) / counts.size

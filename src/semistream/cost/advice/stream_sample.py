@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
@@ -18,6 +17,7 @@ from semistream.cost.advice.table_sample import TableSample
 from semistream.cost.advice.zipf_fit import fit_zipf
 from semistream.cost.join_case import StreamShape
 from semistream.cost.key_distribution import KeyDistribution
+from semistream.kernels.arrays import Bools, Int64s
 from semistream.operators import algorithm
 from semistream.operators.window.matching import EqualityMatching
 from semistream.state.varlen_columns import varlen_bytes
@@ -32,9 +32,6 @@ _LOOKED_UP_HEAD = 1024
 _LOOKED_UP_OTHERS = 3072  # a share of them is known to 1 in 100
 _LOOKUP_BYTES = 32 << 20
 _HEAP_BYTES = 256 << 20
-
-_Int64s = npt.NDArray[np.int64]
-_Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +86,9 @@ def estimate_stream(
 class _Sample:
     """The keys of a sample: their codes, one tuple of each, and their counts."""
 
-    codes: _Int64s
+    codes: Int64s
     keys: pa.Table
-    counts: _Int64s
+    counts: Int64s
     tuples: int
     null_share: float
     varlen_bytes: float
@@ -146,7 +143,7 @@ def _absent_share(
     return absent / float(sample.counts.sum())
 
 
-def _absent_keys(table: MasterTable, spec: JoinSpec, keys: pa.Table) -> _Bools:
+def _absent_keys(table: MasterTable, spec: JoinSpec, keys: pa.Table) -> Bools:
     """Return which of these keys have no row, looked up one by one."""
     number = "number"
     while number in keys.column_names:
@@ -178,7 +175,7 @@ def _absent_by_pages(table: MasterTable, spec: JoinSpec, sample: _Sample, rows_p
     return float(np.clip(1 - found.mean() / read.chance_to_see(rows_per_key), 0.0, 1.0))
 
 
-def _distribution(counts: _Int64s, likely_keys: int) -> tuple[KeyDistribution, float]:
+def _distribution(counts: Int64s, likely_keys: int) -> tuple[KeyDistribution, float]:
     """Return how often keys come, frequent ones as they came and the others by the fit, and its exponent."""
     tuples = int(counts.sum())
     seen = counts.size

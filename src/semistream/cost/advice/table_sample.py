@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.cost.calibration.sampled_pages import sampled_runs
+from semistream.kernels.arrays import Int64s
 from semistream.kernels.keys.key_codes import KeyCoder
 from semistream.storage import MasterTable, PageReader
 
@@ -17,15 +17,13 @@ __all__ = ["TableSample"]
 
 _RUN_PAGES = 4  # read together: fewer places to go to
 
-_Int64s = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TableSample:
     """Key codes of the rows of some pages."""
 
-    codes: _Int64s  # of every row, page after page; rows with a NULL key are left out
-    page: _Int64s  # the number of the page that a row is on
+    codes: Int64s  # of every row, page after page; rows with a NULL key are left out
+    page: Int64s  # the number of the page that a row is on
     share: float  # of the table's pages
     table_pages: int
     sorted_by_key: bool  # rows of a key lie side by side, because the table is clustered by these columns
@@ -86,5 +84,5 @@ class TableSample:
         return float(1.0 - (1.0 - self.share) ** rows_per_key)
 
 
-def _pairs(counts: _Int64s) -> int:
+def _pairs(counts: Int64s) -> int:
     return int(np.sum(counts * (counts - 1)) // 2)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
 from semistream.cost.key_distribution import KeyDistribution, poisson_at_least
+from semistream.kernels.arrays import Int64s
 
 __all__ = ["ZipfFit", "fit_zipf"]
 
@@ -27,8 +27,6 @@ _FINE_STEPS = 14
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _RARE = 1e-9  # keys of a class that a distribution all but excludes
 
-_Int64s = npt.NDArray[np.int64]
-
 
 class ZipfFit(NamedTuple):
     """The distribution that makes a sample most likely."""
@@ -38,7 +36,7 @@ class ZipfFit(NamedTuple):
     log_likelihood: float
 
 
-def fit_zipf(counts: _Int64s, domains: Sequence[int]) -> ZipfFit:
+def fit_zipf(counts: Int64s, domains: Sequence[int]) -> ZipfFit:
     """Return the exponent and the number of keys that fit a sample.
 
     ``counts`` says how often each key came that came at all. Of the possible numbers of keys, ``domains``, the first is
@@ -56,7 +54,7 @@ def fit_zipf(counts: _Int64s, domains: Sequence[int]) -> ZipfFit:
 class _Classes:
     """How many keys came how often, in classes of counts that grow wider."""
 
-    def __init__(self, counts: _Int64s) -> None:
+    def __init__(self, counts: Int64s) -> None:
         self.tuples = int(counts.sum())
         edges = [float(count) for count in range(1, _EXACT_COUNTS + 1)]
         while edges[-1] <= counts.max():

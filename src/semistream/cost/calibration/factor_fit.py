@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.cost.clock import COUNT_OF_FACTOR, AlgorithmFactors
 from semistream.cost.loop import Loop
+from semistream.kernels.arrays import Bools, Floats
 
 __all__ = ["CountedWork", "fit_factors", "least_squares_from_zero"]
 
-_Floats = npt.NDArray[np.float64]
 
 _USUAL_ERROR = 0.05
 _ROUNDS = 10
@@ -46,7 +45,7 @@ def fit_factors(works: Sequence[CountedWork]) -> AlgorithmFactors:
     return AlgorithmFactors(**dict(zip(names, seconds.tolist(), strict=True)))
 
 
-def least_squares_from_zero(matrix: _Floats, wanted: _Floats) -> _Floats:
+def least_squares_from_zero(matrix: Floats, wanted: Floats) -> Floats:
     """Return the x >= 0 that brings ``matrix @ x`` closest to ``wanted``.
 
     The active-set method of C. L. Lawson and R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23.
@@ -68,7 +67,7 @@ def least_squares_from_zero(matrix: _Floats, wanted: _Floats) -> _Floats:
     return x / scale
 
 
-def _inside(matrix: _Floats, wanted: _Floats, x: _Floats, free: npt.NDArray[np.bool_]) -> _Floats:
+def _inside(matrix: Floats, wanted: Floats, x: Floats, free: Bools) -> Floats:
     """Go from ``x`` towards the best values of the free variables, and fix those that would become negative."""
     while True:
         best = np.zeros_like(x)

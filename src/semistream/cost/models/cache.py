@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.cost.join_case import JoinCase
 from semistream.cost.key_distribution import KeyDistribution, poisson_at_least
 from semistream.cost.models.part_rates import increasing_root
+from semistream.kernels.arrays import Floats
 from semistream.operators.cache.cached_config import CachePolicyName, CacheSizes, cached_columns
 from semistream.operators.cache.row_cache import CacheShape
 from semistream.operators.window.matching import PairFilter
@@ -47,8 +47,6 @@ _LEAST_TUPLES = 2  # one tuple of a key is no sign that more will come
 _ROUNDS = 30
 _TOLERANCE = 1e-5
 
-_Floats = npt.NDArray[np.float64]
-
 
 def counted_share(keys: KeyDistribution, capacity_keys: float, sample_tuples: float, least_tuples: int = 1) -> float:
     """Return the share of tuples that a cache answers which holds the keys counted most often in the last tuples.
@@ -60,10 +58,10 @@ def counted_share(keys: KeyDistribution, capacity_keys: float, sample_tuples: fl
     if capacity_keys >= keys.num_keys:
         return 1.0
 
-    def cached(tuples: float, least: int) -> _Floats:
+    def cached(tuples: float, least: int) -> Floats:
         return poisson_at_least(keys.probability * tuples, [least])[:, 0]
 
-    def held(parts: _Floats) -> float:
+    def held(parts: Floats) -> float:
         return float(np.dot(keys.keys, parts))
 
     parts = cached(sample_tuples, least_tuples)
@@ -101,7 +99,7 @@ def aging_share(keys: KeyDistribution, capacity_keys: float, turn_misses: float)
     return share
 
 
-def cheaper_cached(per_turn: _Floats, waiting_tuples: float) -> _Floats:
+def cheaper_cached(per_turn: Floats, waiting_tuples: float) -> Floats:
     """Return how likely keys are cached whose rows take as much memory as ``waiting_tuples`` tuples that wait.
 
     ``per_turn`` tuples of a key come in a turn, on average.

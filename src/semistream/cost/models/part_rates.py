@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.cost.key_distribution import KeyDistribution
+from semistream.kernels.arrays import Floats
 
 __all__ = ["PartRates", "increasing_root", "pool_misses"]
 
@@ -19,8 +19,6 @@ _GROUPS = 4096
 _SEED = 7
 _HALVINGS = 200
 
-_Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class PartRates:
@@ -32,12 +30,12 @@ class PartRates:
     [0.815, 0.092, 0.054, 0.038]
     """
 
-    rate: _Floats  # λ_p: the probability that a tuple asks for a part of the group
-    parts: _Floats
+    rate: Floats  # λ_p: the probability that a tuple asks for a part of the group
+    parts: Floats
     neighbours_alike: bool = False  # whether parts lie in R beside others that are asked for as often, or beside any
 
     @staticmethod
-    def each(rates: _Floats) -> "PartRates":
+    def each(rates: Floats) -> "PartRates":
         """Return parts with these rates, one of each."""
         return PartRates(rates, np.ones(rates.size))
 
@@ -60,7 +58,7 @@ class PartRates:
     def num_parts(self) -> float:
         return float(self.parts.sum())
 
-    def total(self, of_part: _Floats) -> float:
+    def total(self, of_part: Floats) -> float:
         """Return the sum over all parts of a value given for a part of each group."""
         return float(np.dot(self.parts, of_part))
 
@@ -93,7 +91,7 @@ def _in_order(keys: KeyDistribution, parts: int) -> PartRates:
     return PartRates(rates / each, np.full(looked_at, each), neighbours_alike=True)._grouped()
 
 
-def _drawn(keys: KeyDistribution, parts: int, rng: np.random.Generator) -> _Floats:
+def _drawn(keys: KeyDistribution, parts: int, rng: np.random.Generator) -> Floats:
     """Return the rates of parts among which keys are scattered, the first ones one by one."""
     most = max(_LEAST_SCATTERED, _SCATTERED_PER_PART * parts)
     single = int(np.searchsorted(np.cumsum(keys.keys), most, side="right"))

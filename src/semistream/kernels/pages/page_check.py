@@ -6,8 +6,8 @@ be large enough for its column, and the offsets of texts and lists must ascend i
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Int32s, Int64s, UInt8s
 from semistream.kernels.compile import kernel
 from semistream.kernels.pages.addresses import byte_at, int32_at, uint16_at, word_at
 
@@ -28,10 +28,6 @@ _MOST_VALUES = 1 << 40
 _STRUCT_BYTES = 16  # of FieldNode: length and NULLs; of Buffer: offset and length
 _OUTSIDE = np.int64(-1)
 _NOWHERE = np.uint64(0)
-
-_Bytes = npt.NDArray[np.uint8]
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 @kernel
@@ -111,11 +107,11 @@ def _is_sound(
     start: np.uint64,
     size: np.int64,
     rows: np.int64,
-    kinds: _Int32s,
-    widths: _Int64s,
-    parents: _Int32s,
+    kinds: Int32s,
+    widths: Int64s,
+    parents: Int32s,
     num_buffers: int,
-    needed: _Int64s,
+    needed: Int64s,
 ) -> bool:
     end = start + np.uint64(size)
     begin = start + np.uint64(_PREFIX_BYTES)
@@ -185,13 +181,13 @@ def _is_sound(
 
 @kernel
 def first_malformed(
-    raw: _Bytes,
-    starts: _Int64s,
-    sizes: _Int64s,
-    rows: _Int32s,
-    kinds: _Int32s,
-    widths: _Int64s,
-    parents: _Int32s,
+    raw: UInt8s,
+    starts: Int64s,
+    sizes: Int64s,
+    rows: Int32s,
+    kinds: Int32s,
+    widths: Int64s,
+    parents: Int32s,
     num_buffers: int,
 ) -> int:
     """Return the first page that is no record batch of the columns given, or -1.

@@ -7,10 +7,10 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 
+from semistream.kernels.arrays import Bools, Int64s, UInt64s
 from semistream.kernels.compile import kernel
 
 __all__ = ["first_altered", "read_stretches"]
@@ -18,9 +18,6 @@ __all__ = ["first_altered", "read_stretches"]
 _INT = ir.IntType(32)
 _WORD = ir.IntType(64)
 _POINTER = ir.IntType(8).as_pointer()
-
-_Int64s = npt.NDArray[np.int64]
-_Uint64s = npt.NDArray[np.uint64]
 
 
 @numba.extending.intrinsic
@@ -54,10 +51,10 @@ def read_stretches(
     preadv2: np.uint64,
     flags: int,
     file: int,
-    offsets: _Int64s,
-    targets: _Uint64s,
-    lengths: _Int64s,
-    is_read: npt.NDArray[np.bool_],
+    offsets: Int64s,
+    targets: UInt64s,
+    lengths: Int64s,
+    is_read: Bools,
 ) -> None:
     """Read ``lengths[i]`` bytes at ``offsets[i]`` of a file to ``targets[i]``; ``is_read`` tells which came whole."""
     vector = np.empty(2, dtype=np.uint64)
@@ -68,7 +65,7 @@ def read_stretches(
 
 
 @kernel
-def first_altered(digest: np.uint64, begins: _Uint64s, lengths: _Int64s, checksums: _Uint64s) -> int:
+def first_altered(digest: np.uint64, begins: UInt64s, lengths: Int64s, checksums: UInt64s) -> int:
     """Return the first page whose bytes do not have its checksum, or -1."""
     for page in range(begins.size):
         if _call_digest(digest, begins[page], np.uint64(lengths[page])) != checksums[page]:

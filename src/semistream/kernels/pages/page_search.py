@@ -1,21 +1,17 @@
 """Binary search in sorted pages, and the pairs that it finds."""
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Int32s, Int64s, UInt64s
 from semistream.kernels.compile import kernel
 from semistream.kernels.pages.addresses import word_at
 
 __all__ = ["expand_ranges", "rows_of_ranges", "search_pages", "search_words"]
 
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
-_Uint64s = npt.NDArray[np.uint64]
-
 
 @kernel
 def search_pages(
-    page_codes: _Int64s, starts: _Int64s, stops: _Int64s, codes: _Int64s, lows: _Int64s, highs: _Int64s
+    page_codes: Int64s, starts: Int64s, stops: Int64s, codes: Int64s, lows: Int64s, highs: Int64s
 ) -> None:
     """Find ``codes[i]`` in the sorted ``page_codes[starts[i]:stops[i]]``: rows ``lows[i]`` to ``highs[i]``."""
     for access in range(codes.size):
@@ -35,13 +31,13 @@ def search_pages(
 
 @kernel
 def search_words(
-    begins: _Uint64s,
-    rows_of: _Int64s,
-    bounds: _Int64s,
-    page_of: _Int64s,
-    codes: _Int64s,
-    lows: _Int64s,
-    highs: _Int64s,
+    begins: UInt64s,
+    rows_of: Int64s,
+    bounds: Int64s,
+    page_of: Int64s,
+    codes: Int64s,
+    lows: Int64s,
+    highs: Int64s,
 ) -> None:
     """Find ``codes[i]`` in the sorted words of page ``page_of[i]``, which begin at the address ``begins[page]``.
 
@@ -66,7 +62,7 @@ def search_words(
 
 @kernel
 def expand_ranges(
-    lows: _Int64s, highs: _Int64s, at: int, offset: int, out_access: _Int32s, out_rows: _Int64s
+    lows: Int64s, highs: Int64s, at: int, offset: int, out_access: Int32s, out_rows: Int64s
 ) -> tuple[int, int, int]:
     """Write (access, row) for every row of every range, from row ``offset`` of access ``at`` on.
 
@@ -88,7 +84,7 @@ def expand_ranges(
     return at, offset, filled
 
 
-def rows_of_ranges(firsts: _Int64s, counts: _Int64s) -> _Int64s:
+def rows_of_ranges(firsts: Int64s, counts: Int64s) -> Int64s:
     """Return the rows of all ranges, one range after the other: ``counts[i]`` rows from ``firsts[i]`` on.
 
     Examples
@@ -96,5 +92,5 @@ def rows_of_ranges(firsts: _Int64s, counts: _Int64s) -> _Int64s:
     >>> rows_of_ranges(np.array([5, 20, 7]), np.array([2, 0, 3])).tolist()
     [5, 6, 7, 8, 9]
     """
-    rows: _Int64s = np.arange(counts.sum()) + np.repeat(firsts - (np.cumsum(counts) - counts), counts)
+    rows: Int64s = np.arange(counts.sum()) + np.repeat(firsts - (np.cumsum(counts) - counts), counts)
     return rows

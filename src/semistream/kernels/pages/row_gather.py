@@ -9,8 +9,8 @@ has none. Row ``rows[i]`` of page ``pages[i]`` goes to place ``places[i]`` of th
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from semistream.kernels.arrays import Bools, Int64s, UInt8s, UInt64s
 from semistream.kernels.compile import kernel
 from semistream.kernels.pages.addresses import byte_at, copy_bytes, word_at
 
@@ -21,14 +21,9 @@ _HEADER_FIELD = 2  # of Message
 _BUFFERS_FIELD = 2  # of RecordBatch
 _STRUCT_BYTES = 16  # of Buffer: offset and length
 
-_Bytes = npt.NDArray[np.uint8]
-_Int64s = npt.NDArray[np.int64]
-_Uint64s = npt.NDArray[np.uint64]
-_Bools = npt.NDArray[np.bool_]
-
 
 @kernel
-def _unsigned(raw: _Bytes, at: int | np.int64, width: int) -> np.int64:
+def _unsigned(raw: UInt8s, at: int | np.int64, width: int) -> np.int64:
     value = np.int64(0)
     for byte in range(width):
         value |= np.int64(raw[at + byte]) << np.int64(8 * byte)
@@ -36,7 +31,7 @@ def _unsigned(raw: _Bytes, at: int | np.int64, width: int) -> np.int64:
 
 
 @kernel
-def _field(raw: _Bytes, table: int | np.int64, number: int) -> np.int64:
+def _field(raw: UInt8s, table: int | np.int64, number: int) -> np.int64:
     """Return the place of a field of a FlatBuffers table, or -1 when it is absent."""
     back = np.int64(np.int32(_unsigned(raw, table, 4)))
     vtable = table - back
@@ -47,7 +42,7 @@ def _field(raw: _Bytes, table: int | np.int64, number: int) -> np.int64:
 
 
 @kernel
-def find_buffers(raw: _Bytes, starts: _Int64s, buffers: _Uint64s) -> int:
+def find_buffers(raw: UInt8s, starts: Int64s, buffers: UInt64s) -> int:
     """Write the address of buffer ``b`` of the message at ``starts[m]`` into ``buffers[m, b]``, 0 for an empty one.
 
     Stop at a message that has another number of buffers than ``buffers`` has columns, and return its number.
@@ -75,7 +70,7 @@ def find_buffers(raw: _Bytes, starts: _Int64s, buffers: _Uint64s) -> int:
 
 
 @kernel
-def gather_words(begins: _Uint64s, pages: _Int64s, rows: _Int64s, places: _Int64s, out: _Int64s) -> None:
+def gather_words(begins: UInt64s, pages: Int64s, rows: Int64s, places: Int64s, out: Int64s) -> None:
     """Copy values of 8 bytes."""
     for at in range(rows.size):
         begin = begins[pages[at]]
@@ -84,7 +79,7 @@ def gather_words(begins: _Uint64s, pages: _Int64s, rows: _Int64s, places: _Int64
 
 
 @kernel
-def gather_fixed(begins: _Uint64s, pages: _Int64s, rows: _Int64s, places: _Int64s, width: int, out: _Bytes) -> None:
+def gather_fixed(begins: UInt64s, pages: Int64s, rows: Int64s, places: Int64s, width: int, out: UInt8s) -> None:
     """Copy values of ``width`` bytes."""
     target = np.uint64(out.ctypes.data)
     size = np.uint64(width)
@@ -95,7 +90,7 @@ def gather_fixed(begins: _Uint64s, pages: _Int64s, rows: _Int64s, places: _Int64
 
 
 @kernel
-def gather_bits(begins: _Uint64s, pages: _Int64s, rows: _Int64s, places: _Int64s, absent: bool, out: _Bools) -> None:
+def gather_bits(begins: UInt64s, pages: Int64s, rows: Int64s, places: Int64s, absent: bool, out: Bools) -> None:
     """Copy bits; a page without the buffer yields ``absent``."""
     for at in range(rows.size):
         begin = begins[pages[at]]
@@ -117,14 +112,14 @@ def _offset(at: np.uint64, width: int) -> np.int64:
 
 @kernel
 def gather_ranges(
-    offsets: _Uint64s,
-    data: _Uint64s,
-    pages: _Int64s,
-    rows: _Int64s,
-    places: _Int64s,
+    offsets: UInt64s,
+    data: UInt64s,
+    pages: Int64s,
+    rows: Int64s,
+    places: Int64s,
     width: int,
-    sources: _Uint64s,
-    lengths: _Int64s,
+    sources: UInt64s,
+    lengths: Int64s,
 ) -> None:
     """Find the text of every row: its address and length; an offset has ``width`` bytes."""
     size = np.uint64(width)
@@ -140,7 +135,7 @@ def gather_ranges(
 
 
 @kernel
-def gather_bytes(places: _Int64s, sources: _Uint64s, offsets: _Int64s, out: _Bytes) -> None:
+def gather_bytes(places: Int64s, sources: UInt64s, offsets: Int64s, out: UInt8s) -> None:
     """Copy the texts of the rows at ``places``; text i lies between ``offsets[i]`` and ``offsets[i + 1]``."""
     target = np.uint64(out.ctypes.data)
     for place in places:

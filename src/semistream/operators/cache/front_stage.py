@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.metrics import Metrics
 from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
+from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.operators.cache.cached_config import CachedConfig, CacheSizes, cached_columns
 from semistream.operators.cache.policies.aging_policy import AgingPolicy
 from semistream.operators.cache.policies.cache_policy import CachePolicy
@@ -41,9 +41,6 @@ from semistream.operators.window.stream_buffer import Arrivals
 from semistream.state.tuple_window import VarlenSizes
 
 __all__ = ["Collecting", "FrontStage"]
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 class FrontStage(Part):
@@ -147,18 +144,18 @@ class FrontStage(Part):
 
     # --- answering: S2 Alg. 3 -----------------------------------------------------------------------------------
 
-    def find(self, codes: _Int64s) -> _Int32s:
+    def find(self, codes: Int64s) -> Int32s:
         """Return the entry of every key, or -1."""
         if self.cache is None:
             return np.full(codes.size, -1, dtype=np.int32)
         return self.cache.find(codes)
 
-    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+    def record(self, codes: Int64s, entries: Int32s) -> None:
         """Note tuples that arrived, with what `find` returned for them."""
         if self._policy is not None:
             self._policy.record(codes, entries)
 
-    def answer(self, arrivals: Arrivals, entries: _Int32s) -> Iterator[pa.RecordBatch]:
+    def answer(self, arrivals: Arrivals, entries: Int32s) -> Iterator[pa.RecordBatch]:
         """Deliver what the join returns of tuples whose keys are cached."""
         assert self.cache is not None
         if self._filter.is_trivial and self._how in ("semi", "anti"):
@@ -176,7 +173,7 @@ class FrontStage(Part):
             alone = arrivals.where(~matched)
             yield from self._delivery.outside(alone.batch, alone.number)
 
-    def _join(self, arrivals: Arrivals, entries: _Int32s, matched: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+    def _join(self, arrivals: Arrivals, entries: Int32s, matched: Bools) -> Iterator[pa.RecordBatch]:
         assert self.cache is not None
         tuples, cursors = np.arange(len(arrivals), dtype=np.int32), self.cache.first_rows(entries)
         out_tuples, out_rows = self._delivery.pair_slots, self._delivery.pair_rows
@@ -189,7 +186,7 @@ class FrontStage(Part):
                 yield from self._join_pairs(arrivals, found[portion], self.cache.take(rows[portion]), matched)
 
     def _join_pairs(
-        self, arrivals: Arrivals, tuples: _Int32s, master: pa.RecordBatch, matched: npt.NDArray[np.bool_]
+        self, arrivals: Arrivals, tuples: Int32s, master: pa.RecordBatch, matched: Bools
     ) -> Iterator[pa.RecordBatch]:
         if not self._filter.is_trivial:
             asking, positions = pa.array(tuples), pa.array(np.arange(tuples.size))
@@ -201,7 +198,7 @@ class FrontStage(Part):
 
     # --- learning: S2 Alg. 1, ll. 19-22 ----------------------------------------------------------------------------
 
-    def consider(self, codes: _Int64s, waiting: _Int32s) -> "Collecting | None":
+    def consider(self, codes: Int64s, waiting: Int32s) -> "Collecting | None":
         """Choose the keys to cache among different ones whose rows come by, and make room for them."""
         if self.cache is None or self._policy is None or self.cache.shape.rows == 0:
             return None
@@ -217,7 +214,7 @@ class FrontStage(Part):
             return None
         return self.collect(codes[positions], waiting[positions])
 
-    def collect(self, codes: _Int64s, waiting: _Int32s) -> "Collecting":
+    def collect(self, codes: Int64s, waiting: Int32s) -> "Collecting":
         """Begin to collect the rows of keys that the caller chose."""
         assert self.cache is not None
         return Collecting(RowSets(self.cache, codes), waiting)
@@ -227,7 +224,7 @@ class FrontStage(Part):
         assert self.cache is not None
         return Collecting(RowSets.from_state(self.cache, saved.part("sets")), saved.array("waiting"))
 
-    def give_up(self, collecting: "Collecting", more_rows: _Int64s) -> None:
+    def give_up(self, collecting: "Collecting", more_rows: Int64s) -> None:
         """Leave out keys that will not be cached because of so many rows more, before those are copied."""
         assert self._policy is not None
         sets = collecting.sets
@@ -321,7 +318,7 @@ class Collecting:
     """Keys on their way into the cache, and how many tuples of each waited when they were chosen."""
 
     sets: RowSets
-    waiting: _Int32s
+    waiting: Int32s
 
     def state(self) -> SavedState:
         saved = SavedState(arrays={"waiting": self.waiting})

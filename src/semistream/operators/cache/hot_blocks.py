@@ -20,10 +20,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from semistream.kernels.arrays import Int32s, Int64s, UInt8s
 from semistream.kernels.hashing.range_index import LINE_BYTES, build_ranges, find_ranges, lines_for
 from semistream.state.private_files import make_private, open_private
 from semistream.storage.reading.raw_pages import PageShape
@@ -37,9 +37,6 @@ _HEADER_BYTES = 64
 # Positions in the header.
 _KIND, _CHECKSUM, _LINES, _KEYS, _ROWS, _BYTES, _FLOOR, _OWNER = range(8)
 
-_Bytes = npt.NDArray[np.uint8]
-_Int64s = npt.NDArray[np.int64]
-
 
 def index_bytes_for(keys: int) -> int:
     """Return the bytes of a block with ``keys`` keys beside its rows."""
@@ -49,7 +46,7 @@ def index_bytes_for(keys: int) -> int:
 class HotBlock:
     """Rows of some keys: ``pages``, in ``raw``, the whole block."""
 
-    def __init__(self, raw: _Bytes, shape: PageShape) -> None:
+    def __init__(self, raw: UInt8s, shape: PageShape) -> None:
         header = _header(raw)
         lines = int(header[_LINES])
         self.raw = raw
@@ -63,8 +60,8 @@ class HotBlock:
 
     @staticmethod
     def build(
-        codes: _Int64s, counts: _Int64s, rows: pa.RecordBatch, *, owner: int, floor: int = 0, built_at: int = 0
-    ) -> _Bytes:
+        codes: Int64s, counts: Int64s, rows: pa.RecordBatch, *, owner: int, floor: int = 0, built_at: int = 0
+    ) -> UInt8s:
         """Return the bytes of a block: key ``codes[i]`` has the next ``counts[i]`` rows."""
         message = rows.serialize()
         lines = lines_for(codes.size)
@@ -80,7 +77,7 @@ class HotBlock:
         return raw
 
     @staticmethod
-    def is_sound(raw: _Bytes, owner: int) -> bool:
+    def is_sound(raw: UInt8s, owner: int) -> bool:
         """Return whether these bytes are a whole, unaltered block of this owner."""
         if raw.size < _HEADER_BYTES:
             return False
@@ -88,27 +85,27 @@ class HotBlock:
         whole = header[_KIND] == _MAGIC << 8 | _FORMAT and header[_BYTES] == raw.size and header[_OWNER] == owner
         return bool(whole and header[_CHECKSUM] == _checksum(raw))
 
-    def find(self, wanted: _Int64s, places: _Int64s, firsts: _Int64s, counts: _Int64s) -> None:
+    def find(self, wanted: Int64s, places: Int64s, firsts: Int64s, counts: Int64s) -> None:
         """Write the first row and the number of rows of the keys at these places; -1 rows for an absent key."""
         find_ranges(self._codes, self._ranges, wanted, places, firsts, counts)
 
-    def keys(self) -> _Int64s:
+    def keys(self) -> Int64s:
         """Return the code, first row and number of rows of every key, as the rows of an array."""
         full = self._ranges[:, 1] >= 0
         return np.vstack([self._codes[full], self._ranges[full].T])
 
 
-def _header(raw: _Bytes) -> _Int64s:
+def _header(raw: UInt8s) -> Int64s:
     return raw[:_HEADER_BYTES].view(np.int64)
 
 
-def _index(raw: _Bytes, lines: int) -> tuple[_Int64s, npt.NDArray[np.int32]]:
+def _index(raw: UInt8s, lines: int) -> tuple[Int64s, Int32s]:
     """Return the places of key codes and of row ranges."""
     index = raw[_HEADER_BYTES : _HEADER_BYTES + LINE_BYTES * lines]
     return index[: 8 * lines].view(np.int64), index[8 * lines :].view(np.int32).reshape(-1, 2)
 
 
-def _checksum(raw: _Bytes) -> np.int64:
+def _checksum(raw: UInt8s) -> np.int64:
     digest = xxhash.xxh3_64_intdigest(raw[16:].data)  # all behind kind and checksum
     return np.uint64(digest).astype(np.int64)
 
@@ -117,13 +114,13 @@ class PrivateBlocks:
     """Blocks of this process alone, by number."""
 
     def __init__(self) -> None:
-        self._new: dict[int, _Bytes] = {}
+        self._new: dict[int, UInt8s] = {}
 
-    def changed(self, number: int) -> _Bytes | None:
+    def changed(self, number: int) -> UInt8s | None:
         """Return the block if it is new since the last call, else None."""
         return self._new.pop(number, None)
 
-    def publish(self, number: int, content: _Bytes) -> None:
+    def publish(self, number: int, content: UInt8s) -> None:
         """Replace a block, inside `building`."""
         self._new[number] = content
 
@@ -132,7 +129,7 @@ class PrivateBlocks:
         """Hold the right to replace a block; yield False when another process holds it."""
         yield True
 
-    def counters(self, nbytes: int) -> _Bytes:
+    def counters(self, nbytes: int) -> UInt8s:
         """Return the counters that all users of the store share, zeroed at first."""
         return np.zeros(nbytes, dtype=np.uint8)
 
@@ -148,7 +145,7 @@ class SharedBlocks:
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
 
-    def changed(self, number: int) -> _Bytes | None:
+    def changed(self, number: int) -> UInt8s | None:
         path = self._path(f"{number}.block")
         try:
             status = os.stat(path)
@@ -162,7 +159,7 @@ class SharedBlocks:
         self._seen[number] = opened.st_ino, opened.st_mtime_ns
         return content
 
-    def publish(self, number: int, content: _Bytes) -> None:
+    def publish(self, number: int, content: UInt8s) -> None:
         # Remove the files of dead writers. No name is used twice, so nobody writes to a file that is mapped.
         for name in os.listdir(self._folder):
             if name.startswith(f".{number}-"):
@@ -182,7 +179,7 @@ class SharedBlocks:
                 return
             yield True
 
-    def counters(self, nbytes: int) -> _Bytes:
+    def counters(self, nbytes: int) -> UInt8s:
         file = open_private(self._path("counters"), os.O_RDWR | os.O_CREAT)
         try:
             # Reserved now: a full disk would end the process when it counts.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Bools, Int64s, UInt8s
 from semistream.kernels.hashing.frequency_sketch import FrequencySketch
 from semistream.kernels.hashing.range_index import group_by_part
 from semistream.kernels.pages.page_search import rows_of_ranges
@@ -41,16 +42,14 @@ _SAMPLE_PER_KEY = 48  # so that even the rarest cached keys are counted a few ti
 _LARGEST_SET_SHARE = 1 / 4  # of a block
 _INDEX_BYTES_PER_KEY = index_bytes_for(1000) / 1000
 
-_Int64s = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class RowRanges:
     """The rows of keys: ``count`` rows from ``first`` on in block ``block``; -1 rows for an unknown key."""
 
     block: npt.NDArray[np.int16]
-    first: _Int64s
-    count: _Int64s
+    first: Int64s
+    count: Int64s
 
 
 @dataclass(frozen=True)
@@ -60,9 +59,9 @@ class _Waiting:
     ``places`` are the positions of the keys, ordered by block; those of block b begin at ``bounds[b]``.
     """
 
-    bounds: _Int64s
-    places: _Int64s
-    sets: _Int64s
+    bounds: Int64s
+    places: Int64s
+    sets: Int64s
     pages: RawPages
     nbytes: int
 
@@ -167,7 +166,7 @@ class HotRows:
         if raw is not None and raw.size <= self._block_bytes and HotBlock.is_sound(raw, self._owner):
             self._blocks[number] = HotBlock(raw, self.shape)
 
-    def find(self, codes: _Int64s, valid: npt.NDArray[np.bool_] | None) -> RowRanges:
+    def find(self, codes: Int64s, valid: Bools | None) -> RowRanges:
         block = np.zeros(codes.size, dtype=np.int16)
         first = np.zeros(codes.size, dtype=np.int64)
         count = np.full(codes.size, -1, dtype=np.int64)
@@ -179,7 +178,7 @@ class HotRows:
                 block[here] = number
         return RowRanges(block, first, count)
 
-    def _by_block(self, codes: _Int64s, places: _Int64s) -> tuple[_Int64s, _Int64s]:
+    def _by_block(self, codes: Int64s, places: Int64s) -> tuple[Int64s, Int64s]:
         bounds = np.empty(self.num_blocks + 1, dtype=np.int64)
         grouped = np.empty_like(places)
         group_by_part(codes, places, self.num_blocks, bounds, grouped)
@@ -189,16 +188,16 @@ class HotRows:
         """Return the rows of every block."""
         return [block.pages for block in self._blocks]
 
-    def row_bases(self) -> _Int64s:
+    def row_bases(self) -> Int64s:
         """Return the first row of each block when all rows are numbered through, and their total."""
         return np.concatenate([[0], np.cumsum([block.num_rows for block in self._blocks], dtype=np.int64)])
 
-    def record(self, codes: _Int64s) -> None:
+    def record(self, codes: Int64s) -> None:
         """Count keys that came, cached or not."""
         self._sketch.add(codes)
         self._credit_bytes += codes.size * _REPLACED_BYTES_PER_KEY
 
-    def worth_caching(self, codes: _Int64s) -> _Int64s:
+    def worth_caching(self, codes: Int64s) -> Int64s:
         """Return the positions of keys that come often enough to be cached, best first; none is cached yet."""
         floors = np.array([self._floor(block) for block in self._blocks])
         bounds, places = self._by_block(codes, np.arange(codes.size))
@@ -213,7 +212,7 @@ class HotRows:
         """Return the count that a key must exceed to enter the block; the block's own counts have aged since."""
         return block.floor >> min(8, max(0, self._sketch.halvings - block.built_at))
 
-    def offer(self, codes: _Int64s, firsts: _Int64s, counts: _Int64s, rows: pa.RecordBatch) -> None:
+    def offer(self, codes: Int64s, firsts: Int64s, counts: Int64s, rows: pa.RecordBatch) -> None:
         """Let row sets wait for their blocks, from the first on while there is room.
 
         Key ``codes[i]`` has ``counts[i]`` of the ``rows``, from ``firsts[i]`` on. A frequent key without room returns.
@@ -234,7 +233,7 @@ class HotRows:
                 return
             fitting //= 2  # their texts are longer than the average
 
-    def _wait(self, codes: _Int64s, counts: _Int64s, pages: RawPages, nbytes: int) -> None:
+    def _wait(self, codes: Int64s, counts: Int64s, pages: RawPages, nbytes: int) -> None:
         bounds, places = self._by_block(codes, np.arange(codes.size))
         sets = np.stack([codes, np.cumsum(counts) - counts, counts])
         self._waiting.append(_Waiting(bounds, places, sets, pages, nbytes))
@@ -285,7 +284,7 @@ class HotRows:
             if raw is not None:
                 self._store.publish(number, raw)
 
-    def _candidates(self, number: int) -> tuple[list[RawPages], _Int64s]:
+    def _candidates(self, number: int) -> tuple[list[RawPages], Int64s]:
         """Return the candidates for a block, each key once: its own row sets before the waiting ones.
 
         The rows of the array are code, first row, number of rows, and which of the sources has them.
@@ -301,7 +300,7 @@ class HotRows:
         _, once = np.unique(sets[0], return_index=True)
         return sources, np.take(sets, once, axis=1)
 
-    def _chosen(self, sources: list[RawPages], sets: _Int64s) -> tuple[_Int64s, int]:
+    def _chosen(self, sources: list[RawPages], sets: Int64s) -> tuple[Int64s, int]:
         """Return the most frequent row sets that fit a block, and the count of the best that does not."""
         codes, _, counts, source_of = sets
         seen = self._sketch.estimate(codes)
@@ -314,7 +313,7 @@ class HotRows:
         floor = int(seen[order[fitting]]) if fitting < order.size else 0
         return np.take(sets, order[:fitting], axis=1), floor
 
-    def _assemble(self, sources: list[RawPages], sets: _Int64s, floor: int) -> npt.NDArray[np.uint8] | None:
+    def _assemble(self, sources: list[RawPages], sets: Int64s, floor: int) -> UInt8s | None:
         while sets.size:
             codes, firsts, counts, source_of = sets
             places = np.cumsum(counts) - counts

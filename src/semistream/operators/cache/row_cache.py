@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.saved_state import Array, SavedState
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.key_slots import KeySlots
 from semistream.kernels.hashing.row_chains import (
@@ -34,9 +35,6 @@ _RING_HEADROOM = 1.25  # text varies in length
 _ROW_LINK_BYTES = 4
 _KEY_LINK_BYTES = 8
 _COPIED_BYTES = 64 << 10  # of rows that are copied into the cache at once
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -117,42 +115,42 @@ class RowCache:
             room = min(room, int(self.rows.room_ring_bytes / max(1.0, text_per_key)))
         return room
 
-    def find(self, codes: _Int64s) -> _Int32s:
+    def find(self, codes: Int64s) -> Int32s:
         """Return the entry of every code, or -1."""
         return self.keys.find(codes)
 
-    def row_count(self, entries: _Int32s) -> _Int32s:
+    def row_count(self, entries: Int32s) -> Int32s:
         return self._row_count.values[entries]
 
     def pairs(
-        self, tuples: _Int32s, cursors: _Int32s, at: int, out_tuples: _Int32s, out_rows: _Int32s
+        self, tuples: Int32s, cursors: Int32s, at: int, out_tuples: Int32s, out_rows: Int32s
     ) -> tuple[int, int]:
         """Fill the output with (tuple, row) pairs; see `FifoMultimap.pairs`."""
         return fill_pairs(self._next_row.values, tuples, cursors, at, out_tuples, out_rows)
 
-    def first_rows(self, entries: _Int32s) -> _Int32s:
+    def first_rows(self, entries: Int32s) -> Int32s:
         """Return the first row of each entry, for `pairs`."""
         return self._first_row.values[entries]
 
-    def take(self, rows: _Int32s) -> pa.RecordBatch:
+    def take(self, rows: Int32s) -> pa.RecordBatch:
         """Return rows by their slots."""
         return pa.RecordBatch.from_arrays(self.rows.take(rows), schema=self.schema)
 
-    def evict(self, entries: _Int32s) -> None:
+    def evict(self, entries: Int32s) -> None:
         """Remove entries with all their rows."""
         self.free(self._first_row.values[entries], self._row_count.values[entries])
         self._first_row.values[entries] = END
         self._row_count.values[entries] = 0
         self.keys.remove(entries)
 
-    def free(self, first_rows: _Int32s, row_count: _Int32s) -> None:
+    def free(self, first_rows: Int32s, row_count: Int32s) -> None:
         """Free the chains of rows that begin here."""
         freed = np.empty(int(row_count.sum()), dtype=np.int32)
         self._first_free = free_chains(self._next_row.values, first_rows, self._first_free, freed)
         self.rows.free(freed)
         self.free_rows += freed.size
 
-    def put(self, batch: pa.RecordBatch, owners: _Int32s, first: _Int32s, count: _Int32s) -> int:
+    def put(self, batch: pa.RecordBatch, owners: Int32s, first: Int32s, count: Int32s) -> int:
         """Store as many rows from the front of ``batch`` as fit, in the chains of their owners; return how many."""
         batch = batch.slice(0, self.free_rows)
         batch = batch.slice(0, self.rows.fitting_rows(batch))
@@ -165,12 +163,12 @@ class RowCache:
         chain_rows(self._next_row.values, first, count, owners[: slots.size], slots)
         return slots.size
 
-    def _live_rows(self) -> _Int32s:
+    def _live_rows(self) -> Int32s:
         is_free = np.zeros(self._next_row.values.size, dtype=np.bool_)
         free_slots(self._next_row.values, self._first_free, is_free)
         return np.flatnonzero(~is_free).astype(np.int32)
 
-    def insert(self, codes: _Int64s, first: _Int32s, count: _Int32s) -> _Int32s:
+    def insert(self, codes: Int64s, first: Int32s, count: Int32s) -> Int32s:
         entries = self.keys.insert(codes)
         self._first_row.values[entries] = first
         self._row_count.values[entries] = count
@@ -248,7 +246,7 @@ class RowSets:
     The rows lie in the cache already, so moving a set in copies nothing (S0 calls the space the switching buffer).
     """
 
-    def __init__(self, cache: RowCache, codes: _Int64s) -> None:
+    def __init__(self, cache: RowCache, codes: Int64s) -> None:
         self.codes = codes
         self._cache = cache
         self.row_count = np.zeros(codes.size, dtype=np.int32)
@@ -293,7 +291,7 @@ class RowSets:
         step = max(1, _COPIED_BYTES // max(1, self._cache.rows.fixed_bytes))
         return [slice(start, start + step) for start in range(0, rows.size, step)]
 
-    def _add_portion(self, owners: _Int32s, columns: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]) -> None:
+    def _add_portion(self, owners: Int32s, columns: pa.RecordBatch, rows: npt.NDArray[np.signedinteger]) -> None:
         wanted = ~self.given_up[owners]  # a portion before may have given one up
         owners, rows = owners[wanted], rows[wanted]
         batch = columns.take(pa.array(rows[: self._cache.free_rows]))
@@ -307,7 +305,7 @@ class RowSets:
         self._first_row[owners] = END
         self.row_count[owners] = 0
 
-    def move_in(self) -> tuple[_Int32s, npt.NDArray[np.int64]]:
+    def move_in(self) -> tuple[Int32s, Int64s]:
         """Make the row sets visible; return the new entries, and the position in `codes` of each."""
         whole = np.flatnonzero(~self.given_up)
         whole, without_room = whole[: self._cache.keys.free], whole[self._cache.keys.free :]

@@ -17,10 +17,10 @@ among those that move.
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.kernels.hashing.key_slots import KeySlots
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
@@ -30,9 +30,6 @@ from semistream.operators.cache.row_cache import RowCache
 from semistream.operators.join import Part
 
 __all__ = ["Phase", "Switching"]
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 class Phase(Enum):
@@ -97,7 +94,7 @@ class Switching(Part):
         self._watch(codes[self._draw(waiting, self._front_stage.most_collected)])
         self._row_count = np.zeros(self._codes.size, dtype=np.int32)
 
-    def _draw(self, waiting: _Int32s, most: int) -> _Int64s:
+    def _draw(self, waiting: Int32s, most: int) -> Int64s:
         """Choose keys to count: half of them those with most tuples, the others by tuples drawn at random.
 
         Frequent keys with so many rows that they stay on disk would else keep all others from ever being counted.
@@ -110,7 +107,7 @@ class Switching(Part):
         times = self._random.exponential(size=rest.size) / waiting[rest]
         return np.concatenate([first, rest[np.argsort(times, kind="stable")][: most // 2]])
 
-    def _watch(self, codes: _Int64s) -> None:
+    def _watch(self, codes: Int64s) -> None:
         self._codes = codes
         self._watched = KeySlots(codes.size)
         self._watched.insert(codes)  # slots are positions: they are taken in order

@@ -44,12 +44,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, SupportsIndex, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.saved_state import SavedState
 from semistream.core.sizes import parse_bytes
+from semistream.kernels.arrays import Int64s
 from semistream.operators.shedding.shed_store import CallableStore, PutTuples, TakeTuples, split_numbers
 from semistream.operators.shedding.spool import DiskSpool
 
@@ -57,7 +57,6 @@ __all__ = ["ALL_STRATEGIES", "UPFRONT_STRATEGIES", "Decision", "LoadShedding", "
 
 Strategy: TypeAlias = Literal["considering", "keep", "random"]
 _Destination: TypeAlias = Literal["disk", "drop"] | tuple[PutTuples, TakeTuples]
-_Int64s = npt.NDArray[np.int64]
 
 _MOST_SPOOL_BYTES = 4 << 40
 
@@ -159,7 +158,7 @@ class LoadShedding:
         self._shed_since_decision = 0
         self._message_bytes = message_bytes
         self._random = np.random.default_rng(config.seed)
-        self._unplaced: tuple[pa.RecordBatch, _Int64s] | None = None  # out of the store, and found no room
+        self._unplaced: tuple[pa.RecordBatch, Int64s] | None = None  # out of the store, and found no room
         self._store: DiskSpool | CallableStore | None = None  # where tuples are dropped there is none
         if config.to == "disk":
             self._store = DiskSpool(schema, config.directory, config.spool_bytes, message_bytes=message_bytes)
@@ -212,7 +211,7 @@ class LoadShedding:
         self._shed_since_decision = 0
         return Decision(shed, min(reload, room, self.tuples_inside))  # D2
 
-    def choose(self, count: int, available: int, arrived: int | None = None) -> _Int64s:
+    def choose(self, count: int, available: int, arrived: int | None = None) -> Int64s:
         """Return the positions of up to ``count`` tuples to shed, ascending, the oldest tuple being at 0.
 
         ``available`` tuples are in the queue for ``"considering"``, in the stream buffer for the other strategies.
@@ -237,7 +236,7 @@ class LoadShedding:
             return 0
         return queued - 1 - int(self.config.lookup_position * (queued - 1))
 
-    def shed(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
+    def shed(self, batch: pa.RecordBatch, numbers: Int64s) -> int:
         """Put rows from the front of ``batch`` away, or drop them, and return how many; the rest stay the caller's."""
         if self._store is None:
             taken = batch.num_rows
@@ -248,7 +247,7 @@ class LoadShedding:
         self._shed_since_decision += taken
         return taken
 
-    def reload(self, count: int, accept: Callable[[pa.RecordBatch, _Int64s], int]) -> int:
+    def reload(self, count: int, accept: Callable[[pa.RecordBatch, Int64s], int]) -> int:
         """Give up to ``count`` tuples to ``accept`` and return how many it took.
 
         ``accept`` takes rows from the front of a batch and returns how many. The others are offered first next time.

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import BrokenShedStore, OperatorMisuse
+from semistream.kernels.arrays import Int64s
 from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.storage.files.row_sizes import batch_overhead_bytes
 
@@ -18,7 +18,6 @@ __all__ = ["ArrivalCounts", "CallableStore", "PutTuples", "TakeTuples", "numbere
 
 _RANGES = 1024
 
-_Int64s = npt.NDArray[np.int64]
 
 PutTuples: TypeAlias = Callable[[pa.RecordBatch], object]
 TakeTuples: TypeAlias = Callable[[int], pa.RecordBatch]
@@ -28,7 +27,7 @@ class ArrivalCounts:
     """How many arrival numbers lie in each of 1,024 equal ranges, which widen by powers of two to cover all of them."""
 
     def __init__(self) -> None:
-        self._counts: _Int64s = np.zeros(_RANGES, dtype=np.int64)
+        self._counts: Int64s = np.zeros(_RANGES, dtype=np.int64)
         self._first = 0  # the range of the first count: range i holds numbers from i << shift on
         self._shift = 0
         self._total = 0
@@ -44,7 +43,7 @@ class ArrivalCounts:
             return None
         return (self._first + int(np.flatnonzero(self._counts)[0])) << self._shift
 
-    def add(self, numbers: _Int64s) -> None:
+    def add(self, numbers: Int64s) -> None:
         if numbers.size == 0:
             return
         low, high = int(numbers.min()), int(numbers.max())
@@ -70,7 +69,7 @@ class ArrivalCounts:
         np.add.at(self._counts, (ranges >> (shift - self._shift)) - self._first, counts)
         self._shift = shift
 
-    def remove(self, numbers: _Int64s) -> bool:
+    def remove(self, numbers: Int64s) -> bool:
         """Count numbers out; return False, and change nothing, if some cannot have been inside."""
         if numbers.size == 0:
             return True
@@ -140,7 +139,7 @@ class CallableStore:
     def oldest_number(self) -> int | None:
         return self._out.lower_bound
 
-    def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
+    def put(self, batch: pa.RecordBatch, numbers: Int64s) -> int:
         if batch.num_rows == 0:
             return 0
         rows = numbered(batch, numbers, self.schema)
@@ -150,7 +149,7 @@ class CallableStore:
         self._out_bytes += rows.nbytes
         return batch.num_rows
 
-    def take(self, max_rows: int) -> tuple[pa.RecordBatch, _Int64s]:
+    def take(self, max_rows: int) -> tuple[pa.RecordBatch, Int64s]:
         """Bring back up to ``max_rows`` rows, fewer if those would be many bytes."""
         if not self.num_rows or max_rows <= 0:
             return split_numbers(pa.RecordBatch.from_pylist([], self.schema))
@@ -200,12 +199,12 @@ class CallableStore:
         """The callables are the user's to end."""
 
 
-def numbered(batch: pa.RecordBatch, numbers: _Int64s, schema: pa.Schema) -> pa.RecordBatch:
+def numbered(batch: pa.RecordBatch, numbers: Int64s, schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows with their arrival numbers as last column."""
     return pa.RecordBatch.from_arrays([*batch.columns, pa.array(numbers, pa.int64())], schema=schema)
 
 
-def split_numbers(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, _Int64s]:
+def split_numbers(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
     """Return rows and arrival numbers of `numbered` rows."""
     last = batch.num_columns - 1
     return batch.select(range(last)), np.asarray(batch.column(last).to_numpy())

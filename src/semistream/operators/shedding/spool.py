@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import SupportsIndex
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse, SpoolWriteFailed
 from semistream.core.sizes import format_bytes, parse_bytes
+from semistream.kernels.arrays import Int64s
 from semistream.operators.shedding.shed_store import ArrivalCounts, numbered, split_numbers
 from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.state.spill_file import HEADER_BYTES, SpillFile
@@ -32,8 +32,6 @@ __all__ = ["DiskSpool"]
 
 _SEGMENTS_AT_LEAST = 8  # in a full spool: only whole segments give space back
 _SEGMENT_ENTRY_BYTES = 256  # a SpillFile with its path
-
-_Int64s = npt.NDArray[np.int64]
 
 
 class DiskSpool:
@@ -92,11 +90,11 @@ class DiskSpool:
 
     # --- in ---------------------------------------------------------------------------------------------------------
 
-    def put(self, batch: pa.RecordBatch, numbers: _Int64s) -> int:
+    def put(self, batch: pa.RecordBatch, numbers: Int64s) -> int:
         """Take rows from the front of ``batch`` while they fit and return how many."""
         self._require_open("put")
         rows = numbered(batch, numbers, self._schema)
-        bits_before: _Int64s = np.zeros(rows.num_rows + 1, dtype=np.int64)
+        bits_before: Int64s = np.zeros(rows.num_rows + 1, dtype=np.int64)
         np.cumsum(row_bits(rows), out=bits_before[1:])
         taken = 0
         while taken < rows.num_rows:
@@ -116,7 +114,7 @@ class DiskSpool:
             taken += count
         return taken
 
-    def _message(self, rows: pa.RecordBatch, start: int, bits_before: _Int64s) -> tuple[pa.Buffer | None, int]:
+    def _message(self, rows: pa.RecordBatch, start: int, bits_before: Int64s) -> tuple[pa.Buffer | None, int]:
         """Return the next rows as a message, and how many they are; None if there is no space."""
         free = self.max_bytes - self.disk_bytes
         if free < self._least_bytes:
@@ -149,7 +147,7 @@ class DiskSpool:
 
     # --- out --------------------------------------------------------------------------------------------------------
 
-    def take(self, max_rows: int) -> tuple[pa.RecordBatch, _Int64s]:
+    def take(self, max_rows: int) -> tuple[pa.RecordBatch, Int64s]:
         """Remove and return up to ``max_rows`` of the rows put first; fewer if their message ends before."""
         self._require_open("take")
         if not self.num_rows or max_rows <= 0:

@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.contract import Operator
 from semistream.core.errors import InvalidArgument
 from semistream.core.metrics import Metrics
+from semistream.kernels.arrays import Floats
 from semistream.runtime.local.self_tuning import SelfTuning
 
 __all__ = ["Replay", "StepCost"]
 
 _TIMES_AT_ONCE = 1 << 16
-
-_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class StepCost:
 class ArrivalTimes(Protocol):
     """Times of arrival, as in `semistream.workloads.Bursts`."""
 
-    def times_s(self, start: int, count: int) -> _Floats:
+    def times_s(self, start: int, count: int) -> Floats:
         """Return the seconds at which tuples ``start`` to ``start + count - 1`` arrive, ascending."""
         ...
 
@@ -250,7 +248,7 @@ class _Timed:
     def __init__(self, times: ArrivalTimes) -> None:
         self._times = times
         self._start = 0
-        self._block: _Floats = np.empty(0)
+        self._block: Floats = np.empty(0)
 
     def arrival_s(self, tuple_number: int) -> float:
         if not self._start <= tuple_number < self._start + self._block.size:

@@ -5,10 +5,10 @@ import stat
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.fs as pafs
 
 from semistream.core.errors import DamagedTable
+from semistream.kernels.arrays import Bools, Int64s, UInt64s
 from semistream.kernels.pages.page_reads import read_stretches
 from semistream.storage.files.c_functions import PREADV2, READ_IF_CACHED
 
@@ -18,8 +18,6 @@ __all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile", "open_regular"]
 _CACHE_UNIT_BYTES = 4 << 20
 
 Access: TypeAlias = Literal["scan", "sweep", "lookup"]
-
-_Int64s = npt.NDArray[np.int64]
 
 
 class RandomFile(Protocol):
@@ -33,7 +31,7 @@ class RandomFile(Protocol):
     def advise(self, access: Access) -> None:
         """Tell the operating system how the file will be read."""
 
-    def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         """Read the ranges that need no wait for a disk to their addresses, and return which these are.
 
         The operating system begins to fetch the others.
@@ -75,7 +73,7 @@ class LocalFile:
             advice = {"scan": os.POSIX_FADV_SEQUENTIAL, "lookup": os.POSIX_FADV_RANDOM}
             os.posix_fadvise(self._fd, 0, 0, advice.get(access, os.POSIX_FADV_NORMAL))
 
-    def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         is_read = np.zeros(offsets.size, dtype=np.bool_)
         if PREADV2:
             read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, lengths, is_read)
@@ -123,7 +121,7 @@ class RemoteFile:
     def advise(self, access: Access) -> None:
         pass
 
-    def read_cached(self, offsets: _Int64s, lengths: _Int64s, targets: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         return np.zeros(offsets.size, dtype=np.bool_)
 
     def drop(self, offset: int, length: int) -> None:

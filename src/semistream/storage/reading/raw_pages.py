@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import DamagedTable, UnsupportedType
+from semistream.kernels.arrays import Bools, Int64s, UInt8s, UInt64s
 from semistream.kernels.pages.row_gather import (
     find_buffers,
     gather_bits,
@@ -26,10 +26,6 @@ from semistream.kernels.pages.row_gather import (
 __all__ = ["JoinedPages", "PageShape", "RawPages", "RowGather"]
 
 _ALIGNMENT = 8
-
-_Bytes = npt.NDArray[np.uint8]
-_Int64s = npt.NDArray[np.int64]
-_Uint64s = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,7 @@ class PageShape:
         positions = [schema.get_field_index(name) for name in names]
         self.columns = [_Column(schema.field(at), at, int(first[at])) for at in positions]
 
-    def pages(self, raw: _Bytes, starts: Sequence[int] | _Int64s) -> "RawPages":
+    def pages(self, raw: UInt8s, starts: Sequence[int] | Int64s) -> "RawPages":
         """Return the messages that begin at ``starts``, each at a multiple of 8."""
         return RawPages(self, raw, np.asarray(starts, dtype=np.int64))
 
@@ -107,7 +103,7 @@ class RawPages:
         The address of buffer b of message m, or 0.
     """
 
-    def __init__(self, shape: PageShape, raw: _Bytes, starts: _Int64s) -> None:
+    def __init__(self, shape: PageShape, raw: UInt8s, starts: Int64s) -> None:
         self.shape = shape
         self.raw = raw
         self.starts = starts
@@ -116,7 +112,7 @@ class RawPages:
         if find_buffers(raw, starts, self.buffers) < starts.size:
             raise DamagedTable("a page is not a record batch of the table's schema: write it anew with replace()")
 
-    def begins(self, column: int, number: int) -> _Uint64s:
+    def begins(self, column: int, number: int) -> UInt64s:
         """Return where a buffer of a column begins in every message."""
         return _begins(self, column, number)
 
@@ -136,7 +132,7 @@ class JoinedPages:
         self._first = np.cumsum([0, *(part.starts.size for part in parts)])
         self.buffers = np.concatenate([np.empty((0, shape.num_buffers), np.uint64), *(part.buffers for part in parts)])
 
-    def begins(self, column: int, number: int) -> _Uint64s:
+    def begins(self, column: int, number: int) -> UInt64s:
         """Return where a buffer of a column begins in every message."""
         return _begins(self, column, number)
 
@@ -160,11 +156,11 @@ class RowGather:
     def __init__(self, shape: PageShape, num_rows: int) -> None:
         self._schema = shape.schema
         self._num_rows = num_rows
-        self._parts: list[tuple[RawPages | JoinedPages, _Int64s, _Int64s, _Int64s]] = []
+        self._parts: list[tuple[RawPages | JoinedPages, Int64s, Int64s, Int64s]] = []
         self._placed = 0
-        self._known_ranges: dict[int, tuple[_Uint64s, _Int64s]] = {}
+        self._known_ranges: dict[int, tuple[UInt64s, Int64s]] = {}
 
-    def add(self, source: RawPages | JoinedPages, pages: _Int64s, rows: _Int64s, places: _Int64s) -> None:
+    def add(self, source: RawPages | JoinedPages, pages: Int64s, rows: Int64s, places: Int64s) -> None:
         """Let row ``rows[i]`` of page ``pages[i]`` be row ``places[i]`` of the result. Places must be distinct."""
         assert not self._known_ranges, "all rows are added before they are looked at"
         if rows.size:
@@ -179,7 +175,7 @@ class RowGather:
             schema = pa.schema([field.with_nullable(True) for field in schema])
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def row_bytes(self) -> _Int64s:
+    def row_bytes(self) -> Int64s:
         """Return the bytes of each row: exact for flat columns, the column's average for nested ones."""
         total = np.zeros(self._num_rows, dtype=np.int64)
         for at, field in enumerate(self._schema):
@@ -192,7 +188,7 @@ class RowGather:
                 total += -(-field.type.bit_width // 8)
         return total
 
-    def _add_nested_bytes(self, at: int, total: _Int64s) -> None:
+    def _add_nested_bytes(self, at: int, total: Int64s) -> None:
         """Add the average bytes of a nested column's values in their page."""
         for source, pages, _, places in self._parts:
             for page in np.unique(pages).tolist():
@@ -223,13 +219,13 @@ class RowGather:
         valid = self._bits(at, 0, absent=True)
         return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
-    def _bits(self, at: int, number: int, *, absent: bool) -> npt.NDArray[np.bool_]:
+    def _bits(self, at: int, number: int, *, absent: bool) -> Bools:
         out = np.zeros(self._num_rows, dtype=np.bool_)
         for source, pages, rows, places in self._parts:
             gather_bits(source.begins(at, number), pages, rows, places, absent, out)
         return out
 
-    def _values(self, at: int, width: int) -> _Bytes:
+    def _values(self, at: int, width: int) -> UInt8s:
         out = np.zeros(-(-self._num_rows * width // 8) * 8, dtype=np.uint8)
         for source, pages, rows, places in self._parts:
             if width == 8:
@@ -238,7 +234,7 @@ class RowGather:
                 gather_fixed(source.begins(at, 1), pages, rows, places, width, out)
         return out
 
-    def _ranges(self, at: int, width: int) -> tuple[_Uint64s, _Int64s]:
+    def _ranges(self, at: int, width: int) -> tuple[UInt64s, Int64s]:
         """Return the address where the text of every row begins, and its length."""
         if at in self._known_ranges:
             return self._known_ranges[at]
@@ -260,7 +256,7 @@ class RowGather:
 
     def _nested(self, at: int, dtype: pa.DataType) -> pa.Array:
         taken: list[pa.Array] = []
-        order: list[_Int64s] = []
+        order: list[Int64s] = []
         for source, pages, rows, places in self._parts:
             position = source.shape.columns[at].position
             for page in np.unique(pages).tolist():
@@ -273,5 +269,5 @@ class RowGather:
         return column
 
 
-def _begins(pages: RawPages | JoinedPages, column: int, number: int) -> _Uint64s:
+def _begins(pages: RawPages | JoinedPages, column: int, number: int) -> UInt64s:
     return np.ascontiguousarray(pages.buffers[:, pages.shape.columns[column].first_buffer + number])

@@ -28,9 +28,9 @@ D2. Shares of the virtual streams multiply instead of adding up, and every perio
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Floats, Int64s
 from semistream.workloads.draws.splitmix import SplitMix
 
 __all__ = ["Bursts"]
@@ -40,8 +40,6 @@ _TICKS = 1 << _VIRTUAL_STREAMS
 # The weight of a period: shares are split as whole numbers, so that sums are exact and never decrease.
 _WEIGHT = 1 << 52
 _LARGEST_POSITION = 2**53
-
-_Int64s = npt.NDArray[np.int64]
 
 
 class Bursts:
@@ -76,7 +74,7 @@ class Bursts:
             raise InvalidArgument(f"elapsed_s={elapsed_s} must be 0 or more, with at most 2**53 tuples until then")
         return int(self.arrived_before(np.array([int(elapsed_s / self.tick_s)]))[0])
 
-    def arrived_before(self, ticks: _Int64s) -> _Int64s:
+    def arrived_before(self, ticks: Int64s) -> Int64s:
         """Return the number of tuples before each of these ticks."""
         periods, within = np.divmod(ticks, _TICKS)
         weight_before = np.zeros_like(ticks)
@@ -89,7 +87,7 @@ class Bursts:
             weight = np.where(in_right, weight - left, left)
         return self._tuples_before(periods, weight_before)
 
-    def ticks_of(self, start: int, count: int) -> tuple[_Int64s, _Int64s, _Int64s]:
+    def ticks_of(self, start: int, count: int) -> tuple[Int64s, Int64s, Int64s]:
         """Return the ticks in which tuples ``start`` to ``start + count - 1`` arrive, ascending.
 
         Each tick comes with the positions of its first tuple and of the first tuple after it. Takes time in proportion
@@ -112,7 +110,7 @@ class Bursts:
             first, after = first[asked_for], after[asked_for]
         return nodes, first, after
 
-    def times_s(self, start: int, count: int) -> npt.NDArray[np.float64]:
+    def times_s(self, start: int, count: int) -> Floats:
         """Return the arrival times of tuples ``start`` to ``start + count - 1`` in seconds, evenly within a tick."""
         ticks, first, after = self.ticks_of(start, count)
         shown = np.minimum(after, start + count) - np.maximum(first, start)
@@ -121,18 +119,18 @@ class Bursts:
         after_first = (np.arange(start, start + count) - np.repeat(first, shown)).astype(np.float64)
         return np.repeat(begin_s, shown) + after_first * np.repeat(spacing_s, shown)
 
-    def _left_weights(self, level: int, intervals: _Int64s, weights: _Int64s) -> _Int64s:
+    def _left_weights(self, level: int, intervals: Int64s, weights: Int64s) -> Int64s:
         """Return what the first half of each interval of this virtual stream gets of the interval's weight."""
         larger = (weights * self._larger_share).astype(np.int64)
         left_is_on = self._switches[level].words(intervals) >> np.uint64(63) == 1
         return np.where(left_is_on, larger, weights - larger)
 
-    def _tuples_before(self, periods: _Int64s, weight_before: _Int64s) -> _Int64s:
+    def _tuples_before(self, periods: Int64s, weight_before: Int64s) -> Int64s:
         # Rounded and floored products and quotients never decrease when a factor grows.
         begin = np.floor(periods * (self.rate * self.period_s))
         end = np.floor((periods + 1) * (self.rate * self.period_s))
         within = np.floor((end - begin) * (weight_before / _WEIGHT))
-        before: _Int64s = (begin + within).astype(np.int64)
+        before: Int64s = (begin + within).astype(np.int64)
         return before
 
     def _period_of(self, position: int) -> int:
@@ -143,6 +141,6 @@ class Bursts:
         return period
 
 
-def _both(left: _Int64s, right: _Int64s) -> _Int64s:
+def _both(left: Int64s, right: Int64s) -> Int64s:
     """Return the elements of both, one of each in turn."""
     return np.stack([left, right], axis=1).ravel()

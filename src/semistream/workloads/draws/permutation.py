@@ -1,16 +1,14 @@
 """Pseudo-random permutations of ``range(n)`` without a table: each element is computed on its own."""
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Int64s, UInt64s
 from semistream.workloads.draws.splitmix import mix
 
 __all__ = ["Permutation"]
 
 _ROUNDS = 4
-
-_UInt64s = npt.NDArray[np.uint64]
 
 
 class Permutation:
@@ -28,7 +26,7 @@ class Permutation:
         self._half_mask = (np.uint64(1) << self._half_bits) - np.uint64(1)
         self._round_keys = np.random.default_rng(seed).integers(0, 2**64, size=_ROUNDS, dtype=np.uint64)
 
-    def __call__(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def __call__(self, positions: Int64s) -> Int64s:
         """Return the elements at these positions."""
         elements = self._permute(positions.astype(np.uint64))
         outside = np.flatnonzero(elements >= self.size)
@@ -37,7 +35,7 @@ class Permutation:
             outside = outside[elements[outside] >= self.size]
         return elements.astype(np.int64)
 
-    def _permute(self, values: _UInt64s) -> _UInt64s:
+    def _permute(self, values: UInt64s) -> UInt64s:
         left, right = values >> self._half_bits, values & self._half_mask
         for round_key in self._round_keys:
             left, right = right, left ^ (mix(right ^ round_key) & self._half_mask)

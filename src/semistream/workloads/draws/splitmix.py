@@ -5,7 +5,8 @@ state is a counter, so that number i follows from i. Generated data stay the sam
 """
 
 import numpy as np
-import numpy.typing as npt
+
+from semistream.kernels.arrays import Floats, Int32s, Int64s, UInt64s
 
 __all__ = ["SplitMix", "mix"]
 
@@ -13,10 +14,8 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
 
-_UInt64s = npt.NDArray[np.uint64]
 
-
-def mix(values: _UInt64s) -> _UInt64s:
+def mix(values: UInt64s) -> UInt64s:
     """Return a one-to-one map of values; every bit depends on every bit of the given value."""
     values = values ^ (values >> np.uint64(30))
     values *= _MIX1
@@ -33,14 +32,14 @@ class SplitMix:
         entropy = np.random.SeedSequence([seed, *purpose.encode()])
         self._first = entropy.generate_state(1, np.uint64)
 
-    def words(self, positions: npt.NDArray[np.int64]) -> _UInt64s:
+    def words(self, positions: Int64s) -> UInt64s:
         """Return 64 random bits for each position."""
         return mix(positions.astype(np.uint64) * _GAMMA + self._first)
 
-    def uniform(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def uniform(self, positions: Int64s) -> Floats:
         """Return a number from 0 to below 1 for each position."""
         return (self.words(positions) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-    def below(self, limit: int, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    def below(self, limit: int, positions: Int64s) -> Int32s:
         """Return a whole number from 0 to below ``limit`` for each position."""
         return (self.uniform(positions) * limit).astype(np.int32)

@@ -8,15 +8,12 @@ inverted, and few candidates are rejected, whatever the exponent and the size of
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Bools, Floats, Int64s
 from semistream.workloads.draws.splitmix import SplitMix
 
 __all__ = ["Zipf"]
-
-_Floats = npt.NDArray[np.float64]
-_Int64s = npt.NDArray[np.int64]
 
 
 class Zipf:
@@ -38,13 +35,13 @@ class Zipf:
         two = np.array([2.0])
         self._sure_distance = float((two - self._inverse_area(self._area(two + 0.5) - self._density(two)))[0])
 
-    def sample(self, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    def sample(self, count: int, rng: np.random.Generator) -> Int64s:
         """Return ``count`` ranks."""
         if self.exponent == 0:
             return rng.integers(1, self.domain, size=count, dtype=np.int64, endpoint=True)
         return self._accepted(count, lambda open_ranks, _: rng.random(open_ranks.size))
 
-    def at(self, positions: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
+    def at(self, positions: Int64s, seed: int) -> Int64s:
         """Return the ranks at these positions of an endless sequence; each depends on seed and position only."""
         if self.exponent == 0:
             uniform = SplitMix(seed, "rank 0").uniform(positions)
@@ -53,7 +50,7 @@ class Zipf:
             positions.size, lambda open_ranks, tries: SplitMix(seed, f"rank {tries}").uniform(positions[open_ranks])
         )
 
-    def _accepted(self, count: int, draw: Callable[[_Int64s, int], _Floats]) -> _Int64s:
+    def _accepted(self, count: int, draw: Callable[[Int64s, int], Floats]) -> Int64s:
         ranks = np.empty(count, dtype=np.int64)
         open_ranks = np.arange(count)
         tries = 0
@@ -64,7 +61,7 @@ class Zipf:
             tries += 1
         return ranks
 
-    def _candidates(self, uniform: _Floats) -> tuple[_Int64s, npt.NDArray[np.bool_]]:
+    def _candidates(self, uniform: Floats) -> tuple[Int64s, Bools]:
         area = self._area_to + uniform * (self._area_from - self._area_to)
         x = self._inverse_area(area)
         rank = np.clip(np.floor(x + 0.5), 1, self.domain)
@@ -74,28 +71,28 @@ class Zipf:
         accepted[unsure] = area[unsure] >= self._area(tried + 0.5) - self._density(tried)
         return rank.astype(np.int64), accepted
 
-    def _density(self, x: _Floats) -> _Floats:
+    def _density(self, x: Floats) -> Floats:
         return np.exp(-self.exponent * np.log(x))
 
-    def _area(self, x: _Floats) -> _Floats:
+    def _area(self, x: Floats) -> Floats:
         """Return the integral of the density from 1 to x."""
         log_x = np.log(x)
         return _expm1_over((1 - self.exponent) * log_x) * log_x
 
-    def _inverse_area(self, area: _Floats) -> _Floats:
+    def _inverse_area(self, area: Floats) -> Floats:
         # Rounding may push the argument of the logarithm below its domain.
         scaled = np.maximum(area * (1 - self.exponent), -1.0)
         return np.exp(_log1p_over(scaled) * area)
 
 
-def _log1p_over(x: _Floats) -> _Floats:
+def _log1p_over(x: Floats) -> Floats:
     """Return log(1 + x) / x, also close to 0, where the exponent is close to 1."""
     small = np.abs(x) < 1e-8
     with np.errstate(divide="ignore"):
         return np.where(small, 1 - x / 2, np.log1p(x) / np.where(small, 1.0, x))
 
 
-def _expm1_over(x: _Floats) -> _Floats:
+def _expm1_over(x: Floats) -> Floats:
     """Return (exp(x) - 1) / x, also close to 0."""
     small = np.abs(x) < 1e-8
     return np.where(small, 1 + x / 2, np.expm1(x) / np.where(small, 1.0, x))

@@ -6,16 +6,15 @@ stream follows from seed and position.
 """
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch
+from semistream.kernels.arrays import Int64s
 from semistream.workloads.draws.splitmix import SplitMix
 
 __all__ = ["AUCTION_SCHEMA", "BID_SCHEMA", "Auctions"]
 
-_Int64s = npt.NDArray[np.int64]
 
 AUCTION_SCHEMA = pa.schema(
     [("auction", pa.int64()), ("seller", pa.int32()), ("category", pa.int32()), ("reserve", pa.float64())]
@@ -48,10 +47,10 @@ class Auctions:
     def num_bids(self) -> int:
         return self.count * self._bids
 
-    def _ends_after(self, auctions: _Int64s) -> _Int64s:
+    def _ends_after(self, auctions: Int64s) -> Int64s:
         """Return the auction after whose bids each one ends: at the latest just before its lane is taken."""
         early = (SplitMix(self._seed, "early").uniform(auctions) * (self._open / 2)).astype(np.int64)
-        ends: _Int64s = np.maximum(auctions, auctions + self._open - 1 - early)
+        ends: Int64s = np.maximum(auctions, auctions + self._open - 1 - early)
         return ends
 
     def auctions_part(self, start: int, count: int) -> PunctuatedBatch:

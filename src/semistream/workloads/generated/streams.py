@@ -7,10 +7,10 @@ are the most frequent. The same seed gives the same tuples, for the same ``batch
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Int64s
 from semistream.workloads.draws.permutation import Permutation
 from semistream.workloads.draws.zipf import Zipf
 
@@ -24,9 +24,8 @@ _COLUMNS: dict[str, pa.DataType] = {"key": pa.int64(), "sale": pa.int64(), "quan
 STREAM_SCHEMA = pa.schema(_COLUMNS)
 """Columns of S; a tuple takes 20 bytes in Arrow. ``sale`` numbers the tuples."""
 
-_Int64s = npt.NDArray[np.int64]
 
-DrawKeys = Callable[[int, int], _Int64s]
+DrawKeys = Callable[[int, int], Int64s]
 """Returns the keys of ``count`` tuples from tuple number ``start`` on; called for one batch after the other."""
 
 
@@ -55,7 +54,7 @@ def stream(
     rng, missing_rng = np.random.default_rng(seed).spawn(2)
     draw_zipf = _zipf_keys(key_domain, zipf_exponent, scatter_hot_keys and zipf_exponent > 0, seed, rng)
 
-    def draw(start: int, count: int) -> _Int64s:
+    def draw(start: int, count: int) -> Int64s:
         keys = draw_zipf(count)
         if missing_share:
             keys[missing_rng.random(count) < missing_share] += key_domain
@@ -85,7 +84,7 @@ def polluted_stream(
     draw_zipf = _zipf_keys(key_domain, zipf_exponent, scatter_hot_keys, seed, rng)
     scanned = 0
 
-    def draw(start: int, count: int) -> _Int64s:
+    def draw(start: int, count: int) -> Int64s:
         nonlocal scanned
         keys = draw_zipf(count)
         of_scan = np.flatnonzero(scan_rng.random(count) < scan_share)
@@ -134,9 +133,9 @@ def locality_stream(
     rng = np.random.default_rng(seed).spawn(1)[0]
     draw_zipf = _zipf_keys(keys_per_part, zipf_exponent, scatter_hot_keys, seed, rng)
 
-    def draw(start: int, count: int) -> _Int64s:
+    def draw(start: int, count: int) -> Int64s:
         interval = np.arange(start, start + count, dtype=np.int64) // tuples_per_interval % intervals
-        keys: _Int64s = interval * keys_per_part + draw_zipf(count)
+        keys: Int64s = interval * keys_per_part + draw_zipf(count)
         return keys
 
     return stream_of(num_tuples, draw, seed, batch_rows)
@@ -144,7 +143,7 @@ def locality_stream(
 
 def _zipf_keys(
     domain: int, exponent: float, is_scattered: bool, seed: int, rng: np.random.Generator
-) -> Callable[[int], _Int64s]:
+) -> Callable[[int], Int64s]:
     """Return a function that draws keys from 0 to ``domain - 1``."""
     zipf = Zipf(domain, exponent)
     if not is_scattered:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from itertools import count
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Floats, Int32s, Int64s
 from semistream.workloads.draws.permutation import Permutation
 from semistream.workloads.draws.splitmix import SplitMix
 from semistream.workloads.workload import Workload
@@ -24,8 +24,6 @@ _MASTER_BATCH_ROWS = 65_536
 _STREAM_BATCH_ROWS = 16_384
 _BYTES_BEFORE_RECORD = 16
 _WORD_BYTES = 8
-
-_Int64s = npt.NDArray[np.int64]
 
 
 def weather(rows: int, *, row_bytes: int = 128, seed: int = 0) -> Workload:
@@ -74,10 +72,10 @@ class _Longitudes:
         self._cumulative = np.cumsum(longitude_shares())
         self._of_rank = Permutation(LONGITUDES, seed)(np.arange(LONGITUDES)).astype(np.int32)
 
-    def at(self, uniform: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    def at(self, uniform: Floats) -> Int32s:
         # Rounding may leave the last sum below 1, and longitudes without a share behind it.
         ranks = np.searchsorted(self._cumulative, uniform * self._cumulative[-1], side="right")
-        drawn: npt.NDArray[np.int32] = self._of_rank[ranks]
+        drawn: Int32s = self._of_rank[ranks]
         return drawn
 
 
@@ -91,7 +89,7 @@ def _schema(row_bytes: int, prefix: str) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _reports(numbers: _Int64s, longitudes: _Longitudes, schema: pa.Schema, seed: int, purpose: str) -> pa.RecordBatch:
+def _reports(numbers: Int64s, longitudes: _Longitudes, schema: pa.Schema, seed: int, purpose: str) -> pa.RecordBatch:
     record_type = schema.types[-1]
     words = record_type.byte_width // _WORD_BYTES
     places = np.arange(int(numbers[0]) * words, (int(numbers[-1]) + 1) * words, dtype=np.int64)
@@ -115,7 +113,7 @@ _RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 
 _REPORTS = (880, 832, 590, 390, 310, 198, 150, 109, 74, 54, 41, 26, 17, 11, 6, 3, 2, 1, 1)
 
 
-def longitude_shares() -> npt.NDArray[np.float64]:
+def longitude_shares() -> Floats:
     """Return the share of each longitude in all reports, the largest first; the last 4,773 longitudes have none."""
     ranks = np.arange(1, _RANKS[-1] + 1)
     shares = np.zeros(LONGITUDES)

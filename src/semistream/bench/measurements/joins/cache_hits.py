@@ -5,20 +5,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.bench.framework.measurement import VALUE, Context, Measurement, Point, check_least
 from semistream.bench.framework.spec import Spec
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Int64s
 from semistream.operators import algorithm, algorithm_names
 from semistream.operators.driver import StepOperator
 from semistream.runtime.local import operator
 from semistream.workloads import STREAM_SCHEMA, locality_stream, polluted_stream, stream, synthetic
 
 __all__ = ["HitRatios", "Hits", "cache_measurements", "interval_optimum", "measure_hits", "static_optimum"]
-
-_Int64s = npt.NDArray[np.int64]
 
 
 class Hits(NamedTuple):
@@ -99,7 +97,7 @@ def measure_hits(
     op: StepOperator, batches: Iterable[pa.RecordBatch], warm_up_tuples: int, interval_tuples: int | None = None
 ) -> Hits:
     """Run an operator over the stream and return the hits of its cache in the measured part."""
-    keys: list[_Int64s] = []
+    keys: list[Int64s] = []
     passed_before, hits_before = (0, 0) if warm_up_tuples == 0 else (None, 0)
     for batch in batches:
         keys.append(batch.column("key").to_numpy())
@@ -129,7 +127,7 @@ def _passed(op: StepOperator) -> int:
     return op.metrics.tuples_in - (op.buffered or 0)
 
 
-def static_optimum(keys: _Int64s, capacity_keys: int) -> float:
+def static_optimum(keys: Int64s, capacity_keys: int) -> float:
     """Return the share of tuples that ask for one of the ``capacity_keys`` most frequent keys.
 
     A cache that never changes cannot have more hits, even if it knows the whole stream.
@@ -137,7 +135,7 @@ def static_optimum(keys: _Int64s, capacity_keys: int) -> float:
     return _most_hits(keys, capacity_keys) / keys.size
 
 
-def interval_optimum(keys: _Int64s, capacity_keys: int, first_tuple: int, interval_tuples: int) -> float:
+def interval_optimum(keys: Int64s, capacity_keys: int, first_tuple: int, interval_tuples: int) -> float:
     """Return the same share for a cache that gets the best keys at the start of every interval.
 
     Intervals begin at multiples of ``interval_tuples`` in the stream, in which ``first_tuple`` is the first of these.
@@ -147,7 +145,7 @@ def interval_optimum(keys: _Int64s, capacity_keys: int, first_tuple: int, interv
     return sum(_most_hits(part, capacity_keys) for part in parts) / keys.size
 
 
-def _most_hits(keys: _Int64s, capacity_keys: int) -> int:
+def _most_hits(keys: Int64s, capacity_keys: int) -> int:
     counts = np.sort(np.unique(keys, return_counts=True)[1])
     return int(counts[max(0, counts.size - capacity_keys) :].sum())
 

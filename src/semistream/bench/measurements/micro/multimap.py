@@ -10,9 +10,9 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.bench.framework.measurement import VALUE, Context, Point, in_turns
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.kernels.hashing.multimap import FifoMultimap
 
 __all__ = ["OPERATIONS", "MultimapTimes", "PlainFifoMultimap"]
@@ -22,8 +22,6 @@ OPERATIONS = ("first fill", "insert", "probe, hits", "probe, misses", "count", "
 
 _HOT_SHARES = {"uniform keys": 0.0, "one key with 5%": 0.05}
 
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 _Times = dict[str, float]  # nanoseconds per tuple, by operation
 
 
@@ -39,7 +37,7 @@ class PlainFifoMultimap:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def insert(self, codes: _Int64s) -> _Int32s:
+    def insert(self, codes: Int64s) -> Int32s:
         slots = []
         for code in codes.tolist():
             slot = self._free.popleft()
@@ -48,7 +46,7 @@ class PlainFifoMultimap:
             slots.append(slot)
         return np.array(slots, dtype=np.int32)
 
-    def probe(self, codes: _Int64s) -> tuple[_Int32s, _Int32s]:
+    def probe(self, codes: Int64s) -> tuple[Int32s, Int32s]:
         rows, firsts = [], []
         for row, code in enumerate(codes.tolist()):
             entries = self._entries.get(code)
@@ -57,10 +55,10 @@ class PlainFifoMultimap:
                 firsts.append(entries[0])
         return np.array(rows, dtype=np.int32), np.array(firsts, dtype=np.int32)
 
-    def count(self, codes: _Int64s) -> _Int32s:
+    def count(self, codes: Int64s) -> Int32s:
         return np.array([len(self._entries.get(code, ())) for code in codes.tolist()], dtype=np.int32)
 
-    def expire(self, count: int) -> _Int32s:
+    def expire(self, count: int) -> Int32s:
         slots = []
         for _ in range(count):
             slot, code = self._queue.popitem(last=False)
@@ -72,7 +70,7 @@ class PlainFifoMultimap:
             slots.append(slot)
         return np.array(slots, dtype=np.int32)
 
-    def delete(self, codes: _Int64s) -> _Int32s:
+    def delete(self, codes: Int64s) -> Int32s:
         slots: list[int] = []
         for code in codes.tolist():
             slots += self._entries.pop(code, ())
@@ -85,10 +83,10 @@ class PlainFifoMultimap:
 class _Keys(NamedTuple):
     """Key codes of one distribution: a full map, an eighth of it to work with, and keys to delete."""
 
-    fill: _Int64s
-    portion: _Int64s
-    absent: _Int64s
-    deleted: _Int64s
+    fill: Int64s
+    portion: Int64s
+    absent: Int64s
+    deleted: Int64s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +131,7 @@ def _keys(entries: int, hot_share: float, seed: int) -> _Keys:
     rng = np.random.default_rng(seed)
     hot_key = entries
 
-    def draw(count: int) -> _Int64s:
+    def draw(count: int) -> Int64s:
         codes = rng.integers(0, entries, size=count, dtype=np.int64)
         codes[rng.random(count) < hot_share] = hot_key
         return codes

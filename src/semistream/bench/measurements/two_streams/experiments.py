@@ -11,7 +11,6 @@ from statistics import median
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.bench.framework.measurement import MACHINE, VALUE, Context, Measurement, Point, check_least, in_turns
 from semistream.bench.framework.spec import Spec
@@ -20,14 +19,13 @@ from semistream.bench.measurements.two_streams.saturated import Course, run_satu
 from semistream.bench.measurements.two_streams.settings import make_join, require_setting
 from semistream.bench.measurements.two_streams.stream_pairs import WORKLOADS, StreamPair, stream_pair
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Floats
 
 __all__ = ["Experiment", "TwoStreams", "punctuated_measurements", "two_streams_measurements"]
 
 _POINTS = 60
 _WARM_UP_ITEMS = 200
 _TOTALS_OF_FIGURES = {"total_s": "total_s", "mean_state_tuples": "mean_tuples", "peak_state_tuples": "peak_tuples"}
-
-_Floats = npt.NDArray[np.float64]
 
 
 class Curve(NamedTuple):
@@ -71,7 +69,7 @@ def _curve(courses: list[Course]) -> Curve:
 
     passes_on = all(course.delays_s.size for course in courses)
 
-    def delay(of: Callable[[_Floats], Any]) -> float | None:
+    def delay(of: Callable[[Floats], Any]) -> float | None:
         return median(float(of(course.delays_s)) for course in courses) if passes_on else None
 
     totals = {

@@ -9,29 +9,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.bench.measurements.two_streams.stream_pairs import BATCH_ROWS, StreamPair
 from semistream.core.punctuated_batch import PunctuatedBatch
+from semistream.kernels.arrays import Floats
 from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.parts.join_key import SIDES
 
 __all__ = ["Course", "run_saturated"]
-
-_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Course:
     """How a join went, a point after every step."""
 
-    outputs: _Floats  # rows that had left
-    seconds: _Floats  # that the join had worked
-    tuples: _Floats  # that had been worked on
-    state_tuples: _Floats  # in the state, on average over the step
-    peak_tuples: _Floats  # at most during it: before the step, and all that came in
-    state_bytes: _Floats  # reserved for the state
-    delays_s: _Floats  # of every punctuation that was passed on: from when it came into its queue until it left
+    outputs: Floats  # rows that had left
+    seconds: Floats  # that the join had worked
+    tuples: Floats  # that had been worked on
+    state_tuples: Floats  # in the state, on average over the step
+    peak_tuples: Floats  # at most during it: before the step, and all that came in
+    state_bytes: Floats  # reserved for the state
+    delays_s: Floats  # of every punctuation that was passed on: from when it came into its queue until it left
 
     @property
     def mean_state_tuples(self) -> float:

@@ -12,17 +12,14 @@ tuple, as in a scan through all keys, replaces no entry that was ever hit.
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.operators.cache.policies.cache_policy import CachePolicy, Choice
 from semistream.operators.cache.policies.least_frequent import LeastFrequent
 from semistream.operators.cache.row_cache import RowCache
 
 __all__ = ["AgingPolicy"]
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 class AgingPolicy(CachePolicy):
@@ -41,7 +38,7 @@ class AgingPolicy(CachePolicy):
     def nbytes(self) -> int:
         return self._frequency.nbytes + self._hits.nbytes
 
-    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+    def record(self, codes: Int64s, entries: Int32s) -> None:
         hits = entries[entries >= 0]
         np.add.at(self._hits, hits, 1)
         self._missed += entries.size - hits.size
@@ -52,7 +49,7 @@ class AgingPolicy(CachePolicy):
             self._hits[:] = 0
             self._least_frequent.forget()
 
-    def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
+    def choose(self, cache: RowCache, codes: Int64s, waiting: Int32s, most: int) -> Choice:
         best_first = np.argsort(-waiting, kind="stable")[:most]
         unopposed, contenders = best_first[: cache.free_keys], best_first[cache.free_keys :]
         contenders = contenders[waiting[contenders] > 1]
@@ -64,7 +61,7 @@ class AgingPolicy(CachePolicy):
         self._least_frequent.record_evicted(winners)
         return Choice(np.concatenate([unopposed, contenders[:winners]]), rivals[:winners])
 
-    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
+    def record_cached(self, entries: Int32s, waiting: Int32s) -> None:
         self._frequency[entries] = waiting
         self._hits[entries] = 0
 

@@ -7,22 +7,19 @@ counts anew, and says what its turn is.
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.operators.cache.row_cache import RowCache
 
 __all__ = ["CachePolicy", "Choice"]
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 class Choice(NamedTuple):
     """Positions of the keys to cache, best first, and the entries that leave for them."""
 
-    positions: _Int64s
-    victims: _Int32s
+    positions: Int64s
+    victims: Int32s
 
 
 class CachePolicy(Protocol):
@@ -33,17 +30,17 @@ class CachePolicy(Protocol):
     @property
     def nbytes(self) -> int: ...
 
-    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+    def record(self, codes: Int64s, entries: Int32s) -> None:
         """Count tuples that arrived; ``entries`` are their places in the cache, -1 for a miss."""
 
-    def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
+    def choose(self, cache: RowCache, codes: Int64s, waiting: Int32s, most: int) -> Choice:
         """Choose up to ``most`` of these keys, none of them cached; ``waiting`` tuples of each wait for its rows."""
 
-    def keeps(self, waiting: _Int32s, row_count: _Int32s) -> npt.NDArray[np.bool_]:
+    def keeps(self, waiting: Int32s, row_count: Int32s) -> Bools:
         """Return which of the chosen keys are still worth caching, now that their rows are counted; by default all."""
         return np.ones(waiting.size, dtype=np.bool_)
 
-    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
+    def record_cached(self, entries: Int32s, waiting: Int32s) -> None:
         """Start counting for keys that were cached in these entries."""
         return  # a policy that counts by key has nothing to do
 

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.operators.cache.policies.cache_policy import CachePolicy, Choice
 from semistream.operators.cache.row_cache import RowCache
@@ -26,10 +26,6 @@ from semistream.operators.cache.row_cache import RowCache
 __all__ = ["InequalityPolicy"]
 
 _TURNS_TO_EVICTION = 10
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
-_Bools = npt.NDArray[np.bool_]
 
 
 class InequalityPolicy(CachePolicy):
@@ -67,7 +63,7 @@ class InequalityPolicy(CachePolicy):
     def nbytes(self) -> int:
         return self._hits.values.nbytes + self._since_turn.values.nbytes
 
-    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+    def record(self, codes: Int64s, entries: Int32s) -> None:
         hits = entries[entries >= 0]
         np.add.at(self._hits.values, hits, 1)
         self._missed += entries.size - hits.size
@@ -83,14 +79,14 @@ class InequalityPolicy(CachePolicy):
     def is_eviction_due(self) -> bool:
         return self.turn >= self._next_eviction
 
-    def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
+    def choose(self, cache: RowCache, codes: Int64s, waiting: Int32s, most: int) -> Choice:
         victims = self.no_longer_worth(cache) if self.is_eviction_due else np.empty(0, dtype=np.int32)
         # Every key here has a tuple: one says nothing about how many will come.
         worth = np.flatnonzero((waiting > 1) & self.is_cheaper_cached(waiting, np.zeros_like(waiting)))
         worth = worth[np.argsort(-waiting[worth], kind="stable")][:most]
         return Choice(worth[: cache.free_keys + victims.size], victims)
 
-    def is_cheaper_cached(self, waiting: _Int32s, row_count: _Int32s) -> _Bools:
+    def is_cheaper_cached(self, waiting: Int32s, row_count: Int32s) -> Bools:
         """Return for which keys the cache inequality holds."""
         cached_bytes = row_count * self._row_bytes + self._key_bytes
         waiting_bytes = waiting * (self._occupancy * self._tuple_bytes)
@@ -98,7 +94,7 @@ class InequalityPolicy(CachePolicy):
 
     keeps = is_cheaper_cached
 
-    def no_longer_worth(self, cache: RowCache) -> _Int32s:
+    def no_longer_worth(self, cache: RowCache) -> Int32s:
         """Return the entries whose rows take more than their tuples would; restart all counts."""
         self._next_eviction = self.turn + _TURNS_TO_EVICTION
         entries = cache.keys.live_slots()
@@ -112,7 +108,7 @@ class InequalityPolicy(CachePolicy):
         self._since_turn.values[entries] = self.turn
         return entries[unwanted]
 
-    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
+    def record_cached(self, entries: Int32s, waiting: Int32s) -> None:
         self._hits.values[entries] = 0
         self._since_turn.values[entries] = self.turn
 

@@ -7,13 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Int32s
 from semistream.operators.cache.row_cache import RowCache
 
 __all__ = ["LeastFrequent"]
 
 _SHARE = 1 / 64
-
-_Int32s = npt.NDArray[np.int32]
 
 
 class LeastFrequent:
@@ -27,7 +26,7 @@ class LeastFrequent:
         """Search again next time: frequencies have changed."""
         self._entries = self._entries[:0]
 
-    def first(self, cache: RowCache, frequency: npt.NDArray[np.generic], count: int) -> _Int32s:
+    def first(self, cache: RowCache, frequency: npt.NDArray[np.generic], count: int) -> Int32s:
         """Return up to ``count`` entries, and the same again until `record_evicted`."""
         if self._entries.size < count:
             # Live slots come in the order of their hashes. Evicting equals in that order would empty one end of the

@@ -10,9 +10,9 @@ unchanged, whatever the hits. The threshold falls while the cache is not full an
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.operators.cache.policies.cache_policy import CachePolicy, Choice
 from semistream.operators.cache.policies.least_frequent import LeastFrequent
 from semistream.operators.cache.row_cache import RowCache
@@ -22,9 +22,6 @@ __all__ = ["ThresholdPolicy"]
 _FIRST_THRESHOLD = 2
 # The threshold moves once per turn, in which as many tuples arrive as the cache has keys.
 _TOO_OFTEN = 0.1
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 class ThresholdPolicy(CachePolicy):
@@ -48,10 +45,10 @@ class ThresholdPolicy(CachePolicy):
     def nbytes(self) -> int:
         return self._frequency.nbytes
 
-    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+    def record(self, codes: Int64s, entries: Int32s) -> None:
         self._arrived += codes.size
 
-    def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
+    def choose(self, cache: RowCache, codes: Int64s, waiting: Int32s, most: int) -> Choice:
         self._move_threshold(cache)
         frequent = np.flatnonzero(waiting >= self.threshold)
         frequent = frequent[np.argsort(-waiting[frequent], kind="stable")][:most]
@@ -69,7 +66,7 @@ class ThresholdPolicy(CachePolicy):
             self.threshold = max(1, self.threshold - 1)
         self._arrived = self._evicted = 0
 
-    def record_cached(self, entries: _Int32s, waiting: _Int32s) -> None:
+    def record_cached(self, entries: Int32s, waiting: Int32s) -> None:
         self._frequency[entries] = waiting
 
     def state(self) -> SavedState:

@@ -9,9 +9,9 @@ The key that would leave is the least frequent of a few entries drawn at random.
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.core.saved_state import SavedState
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.kernels.hashing.frequency_sketch import FrequencySketch
 from semistream.operators.cache.policies.cache_policy import CachePolicy, Choice
 from semistream.operators.cache.row_cache import RowCache
@@ -21,9 +21,6 @@ __all__ = ["TinyLfuPolicy"]
 _COUNTERS_PER_KEY = 8
 _SAMPLE_PER_KEY = 16
 _DRAWS = 8
-
-_Int32s = npt.NDArray[np.int32]
-_Int64s = npt.NDArray[np.int64]
 
 
 class TinyLfuPolicy(CachePolicy):
@@ -39,10 +36,10 @@ class TinyLfuPolicy(CachePolicy):
     def nbytes(self) -> int:
         return self._sketch.nbytes
 
-    def record(self, codes: _Int64s, entries: _Int32s) -> None:
+    def record(self, codes: Int64s, entries: Int32s) -> None:
         self._sketch.add(codes)
 
-    def choose(self, cache: RowCache, codes: _Int64s, waiting: _Int32s, most: int) -> Choice:
+    def choose(self, cache: RowCache, codes: Int64s, waiting: Int32s, most: int) -> Choice:
         frequency = self._sketch.estimate(codes)
         best_first = np.argsort(-frequency, kind="stable")[:most]
         unopposed, contenders = best_first[: cache.free_keys], best_first[cache.free_keys :]

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks
+from semistream.kernels.arrays import Int64s
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.runtime.spark.columns import relabel
 from semistream.runtime.spark.on_executor import running_task
@@ -37,8 +37,6 @@ _LIMITS = np.iinfo(np.int64)
 
 Marks: TypeAlias = Literal["none", "keys", "ranges"]
 """The punctuations of a stream."""
-
-_Int64s = npt.NDArray[np.int64]
 
 
 def kind_of(side: Side, content: int) -> int:
@@ -97,7 +95,7 @@ class _Packing:
             raise InvalidArgument(f"a punctuation row has NULL in {name!r}: give it the key that comes no more")
         yield from self._cut_ranges(*self._key.ranges(KeyMarks(np.zeros(len(low), dtype=np.int64), low, high)))
 
-    def _cut_ranges(self, lows: _Int64s, highs: _Int64s) -> Iterator[tuple[int, int, pa.Buffer]]:
+    def _cut_ranges(self, lows: Int64s, highs: Int64s) -> Iterator[tuple[int, int, pa.Buffer]]:
         constant = lows == highs
         of = np.where(constant, self._buckets.of(lows), -1)
         everywhere = np.flatnonzero(~constant)
