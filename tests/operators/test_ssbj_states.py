@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import semistream as ss
+from semistream.kernels.arrays import Int64s
 from semistream.operators.cache.switching import Phase
 from tests.operators.inside import inside
 from tests.operators.ssbj_driver import (
-    Int64s,
     cached_keys,
     check_cached_sets_are_whole,
     expected_pairs,

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semistream as ss
+from semistream.kernels.arrays import Int64s
 from tests.depth import examples
 from tests.operators.inside import inside
 from tests.operators.ssbj_driver import (
     STREAM,
-    Int64s,
     cached_keys,
     expected_pairs,
     feed,

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.kernels.arrays import Int32s, Int64s
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators import ssbj as ssbj_module
@@ -22,7 +22,6 @@ from semistream.operators.cache.switching import Phase, Switching
 from semistream.operators.driver import StepOperator
 from tests.operators.inside import inside
 from tests.operators.ssbj_driver import (
-    Int64s,
     cached_keys,
     check_cached_sets_are_whole,
     expected_pairs,
@@ -75,7 +74,7 @@ def table(tmp_path: Path) -> ss.MasterTable:
     return table
 
 
-def literal_eviction(self: InequalityPolicy, cache: RowCache) -> npt.NDArray[np.int32]:
+def literal_eviction(self: InequalityPolicy, cache: RowCache) -> Int32s:
     """Return the entries to evict by ll. 43-50: hits divided by 10, and set to 0."""
     entries = cache.keys.live_slots()
     waiting = self._hits.values[entries] / 10
