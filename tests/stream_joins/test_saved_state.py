@@ -1,12 +1,10 @@
 """The state of a join goes on exactly where it was taken, and outlives names of classes and releases."""
 
 import gc
-import gzip
 import inspect
 import json
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
 
@@ -18,15 +16,16 @@ from hypothesis import strategies as st
 import semistream.stream_joins
 from semistream.core.errors import SnapshotMismatch
 from semistream.core.saved_state import unpack_state
+from semistream.state.spill_file import SpillFile
 from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.mjoin import Mjoin
 from semistream.stream_joins.parts.join_key import LEFT, RIGHT
 from semistream.stream_joins.shj import Shj
 from semistream.stream_joins.xjoin import Xjoin
 from tests.depth import examples
+from tests.stream_joins.states import busy, kept
 from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA, Streams, batch, streams
 
-_KEPT = Path(__file__).parent / "states" / "mjoin-format-2.state.gz"
 
 
 def _trace(op: StreamJoin, given_streams: Streams, steps: list[int], start: int) -> Iterator[Any]:
@@ -86,19 +85,6 @@ def _trace_until(op: StreamJoin, given_streams: Streams, steps: list[int], end: 
             yield _seen(op)
 
 
-def _busy(kind: type[StreamJoin] = Mjoin) -> StreamJoin:
-    """Return a join with tuples in memory, on disk and in its queues, and with punctuations."""
-    op = kind(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 64 << 10)
-    for start in range(0, 600, 60):
-        keys = list(range(start, start + 60))
-        op.offer(LEFT, batch(LEFT, keys, start, [(60, start, start + 5)]))
-        op.offer(RIGHT, batch(RIGHT, keys[:20], start, [(20, start + 30, start + 30)]))
-        while op.queued(LEFT) or op.queued(RIGHT):
-            list(op.step())
-    op.offer(LEFT, batch(LEFT, [1000, None], 600, [(1, 1001, 1001)]))
-    return op
-
-
 def _classes() -> set[str]:
     modules = walk_packages(semistream.stream_joins.__path__, "semistream.stream_joins.")
     found = [inspect.getmembers(__import__(module.name, fromlist=["x"]), inspect.isclass) for module in modules]
@@ -106,7 +92,7 @@ def _classes() -> set[str]:
 
 
 def test_a_state_survives_the_rename_of_a_class() -> None:
-    op = _busy()
+    op = busy()
     assert isinstance(op, Mjoin)
     assert op.disk.parts.used
     snapshot = op.snapshot()
@@ -123,7 +109,7 @@ def test_a_state_survives_the_rename_of_a_class() -> None:
 
 def test_a_state_that_was_kept_is_still_read() -> None:
     op = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 64 << 10)
-    op.restore(gzip.decompress(_KEPT.read_bytes()))
+    op.restore(kept())
     op.check()
     assert op.disk.parts.used
     assert op.queued(LEFT) == 2
@@ -138,6 +124,33 @@ def test_a_state_of_the_form_before_is_refused() -> None:
     body = len(head).to_bytes(8, "little") + head
     with pytest.raises(SnapshotMismatch, match=r"the snapshot has format 1, this version reads 2: drain with the"):
         Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 1 << 20).restore(b"SEMISNAP" + xxhash.xxh3_64_digest(body) + body)
+
+
+class _StoredPart(SpillFile):
+    """A part that a saved state only names."""
+
+    def __init__(self) -> None:
+        super().__init__("a part of the state")
+        self.names = ["somewhere"]
+
+
+def test_a_state_that_names_stored_parts_needs_their_store() -> None:
+    parts: list[_StoredPart] = []
+
+    def store(names: list[str]) -> _StoredPart:
+        parts.append(_StoredPart())
+        return parts[-1]
+
+    op = busy(part_store=store)
+    snapshot = op.snapshot()
+    assert parts
+    again = Mjoin(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 64 << 10)
+    with pytest.raises(SnapshotMismatch, match=r"the snapshot names parts of the state .*: restore it into a join with"):
+        again.restore(snapshot)
+    again.close()
+    op.close()
+    for part in parts:
+        part.remove()
 
 
 def test_tuples_that_stay_are_saved_in_the_same_portions() -> None:

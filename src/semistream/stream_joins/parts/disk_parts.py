@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from semistream.core.errors import SnapshotMismatch
 from semistream.core.saved_state import SavedState
 from semistream.kernels.arrays import Bools, Int64s
 from semistream.state.spill_file import SpillFile
@@ -167,6 +168,11 @@ class DiskParts(Part):
     def set_state(self, saved: SavedState) -> None:
         for side, partition, rows, names in saved.header["parts"]:
             if names is not None:
+                if self._store is None:
+                    raise SnapshotMismatch(
+                        "the snapshot names parts of the state in a store, and this join has none: "
+                        "restore it into a join with the store of the one that it was taken of"
+                    )
                 self._parts[side, partition] = _Held(self._part(names), rows)
             else:
                 for message in saved.table(f"{side} {partition}").to_batches():
