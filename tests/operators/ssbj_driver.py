@@ -25,9 +25,7 @@ STREAM = pa.schema([("id", pa.int64()), ("number", pa.int64())])
 
 def ssbj(table: ss.MasterTable, schema: pa.Schema = STREAM, memory: int | str = "1MB", **options: Any) -> StepOperator:
     """Return the operator for a join on ``id``, or on what the options say."""
-    op = ss.operator("ssbj", table, schema, memory=memory, **{"on": "id", **options})
-    assert isinstance(op, StepOperator)
-    return op
+    return ss.operator("ssbj", table, schema, memory=memory, **{"on": "id", **options})
 
 
 def master_of(ids: Int64s) -> pa.Table:

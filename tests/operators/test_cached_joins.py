@@ -34,7 +34,6 @@ SMALLEST = np.iinfo(np.int64).min
 
 def make(name: str, table: MasterTable, schema: pa.Schema, memory: int = 400_000, **options: Any) -> StepOperator:
     op = ss.operator(name, table, schema, on="id", memory=memory, **options)
-    assert isinstance(op, StepOperator)
     assert isinstance(op.join, Cmeshjoin | Chybridjoin | Cinlj)
     return op
 

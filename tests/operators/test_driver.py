@@ -235,7 +235,6 @@ def test_the_memory_of_a_join_comes_free_at_once(tmp_path: Path, algorithm_name:
     layout = algorithm(algorithm_name).layouts[0]
     first = ss.stage(pa.table({"k": range(500)}), tmp_path / "t", key="k", layout=layout, page_bytes=512)
     op = ss.operator(algorithm_name, first, STREAM, on="k", memory="400KB")
-    assert isinstance(op, StepOperator)
     gc.disable()
     try:
         op.offer(_batch(*range(50)))

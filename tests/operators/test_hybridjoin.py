@@ -21,9 +21,7 @@ def hybridjoin(
     table: ss.MasterTable, schema: pa.Schema, b: int | None = None, memory: int | str = "1MB"
 ) -> StepOperator:
     # In stream order the operator keeps the arrival numbers that the theorems speak of.
-    op = ss.operator("hybridjoin", table, schema, on="id", how="left", memory=memory, b=b, order="stream")
-    assert isinstance(op, StepOperator)
-    return op
+    return ss.operator("hybridjoin", table, schema, on="id", how="left", memory=memory, b=b, order="stream")
 
 
 @SETTINGS

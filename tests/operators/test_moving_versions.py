@@ -36,9 +36,7 @@ def table(name: str, tmp_path: Path) -> MasterTable:
 
 
 def make(name: str, table: MasterTable, memory: int = 400_000, **options: Any) -> StepOperator:
-    op = ss.operator(name, table, SCHEMA, on="id", memory=memory, **options)
-    assert isinstance(op, StepOperator)
-    return op
+    return ss.operator(name, table, SCHEMA, on="id", memory=memory, **options)
 
 
 def tuples(first: int, count: int = 60) -> pa.RecordBatch:

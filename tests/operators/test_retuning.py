@@ -53,7 +53,6 @@ def operator_of(table: ss.MasterTable, case: Case, memory: int = BUDGET, **optio
         order=case.order,
         **options,
     )
-    assert isinstance(op, StepOperator)
     return op
 
 

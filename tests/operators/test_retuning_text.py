@@ -27,9 +27,7 @@ def table_of_many_pages(tmp_path_factory: pytest.TempPathFactory) -> ss.MasterTa
 
 
 def operator_of(table: ss.MasterTable, memory: int = BUDGET) -> StepOperator:
-    op = ss.operator("meshjoin", table, SCHEMA, on="id", memory=memory, b=1)
-    assert isinstance(op, StepOperator)
-    return op
+    return ss.operator("meshjoin", table, SCHEMA, on="id", memory=memory, b=1)
 
 
 def tuples(count: int, text_bytes: int) -> pa.RecordBatch:

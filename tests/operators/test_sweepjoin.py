@@ -32,9 +32,7 @@ def table(tmp_path: Path) -> MasterTable:
 
 
 def _make(table: MasterTable, **options: Any) -> StepOperator:
-    op = ss.operator("sweepjoin", table, STREAM, on="id", **{"memory": "2MB", **options})
-    assert isinstance(op, StepOperator)
-    return op
+    return ss.operator("sweepjoin", table, STREAM, on="id", **{"memory": "2MB", **options})
 
 
 def _batch(ids: Sequence[int] | np.ndarray[Any, Any], first: int = 0) -> pa.RecordBatch:

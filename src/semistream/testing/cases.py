@@ -133,7 +133,6 @@ class Case:
             order=self.order,
             **options,
         )
-        assert isinstance(op, StepOperator)
         return op
 
     def expected(self) -> list[oracle.Row]:

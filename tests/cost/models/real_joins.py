@@ -67,9 +67,7 @@ def batches(
 
 def make(name: str, table: MasterTable, memory: int, schema: pa.Schema = STREAM, **options: Any) -> StepOperator:
     """Return an operator that joins on the key."""
-    op = operator(name, table, schema, on="id", memory=memory, **options)
-    assert isinstance(op, StepOperator)
-    return op
+    return operator(name, table, schema, on="id", memory=memory, **options)
 
 
 def run_steps(op: StepOperator, feeder: Feeder, steps: int) -> Loop:

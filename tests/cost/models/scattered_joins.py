@@ -26,9 +26,7 @@ def scattered_case(table: MasterTable, exponent: float) -> JoinCase:
 
 
 def make(name: str, table: MasterTable, memory: int, **options: Any) -> StepOperator:
-    op = operator(name, table, STREAM_SCHEMA, on="key", memory=memory, **options)
-    assert isinstance(op, StepOperator)
-    return op
+    return operator(name, table, STREAM_SCHEMA, on="key", memory=memory, **options)
 
 
 def counts_per_tuple(op: StepOperator, exponent: float, *, warm_up: int, tuples: int) -> Loop:

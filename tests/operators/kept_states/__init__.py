@@ -36,9 +36,7 @@ def table_in(folder: Path, name: str) -> MasterTable:
 
 def join_of(name: str, table: MasterTable) -> StepOperator:
     """Return the operator whose states are kept, before it has done anything."""
-    op = ss.operator(name, table, STREAM.schema, on="id", how="left", memory=200_000)
-    assert isinstance(op, StepOperator)
-    return op
+    return ss.operator(name, table, STREAM.schema, on="id", how="left", memory=200_000)
 
 
 def begun(op: StepOperator) -> tuple[int, list[pa.RecordBatch]]:

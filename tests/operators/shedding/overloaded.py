@@ -115,7 +115,6 @@ def operator(
     memory = memory or (130_000 if order == "any" else 170_000)
     settings = {"b": b, "order": order, "shedding": shedding, **options}
     op = ss.operator(name, table, schema, on="id", how=how, memory=memory, **settings)
-    assert isinstance(op, StepOperator)
     MADE.append(op)
     return op
 

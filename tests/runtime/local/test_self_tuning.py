@@ -13,7 +13,6 @@ import pytest
 import semistream as ss
 from semistream.core.errors import InvalidArgument
 from semistream.cost.clock import DiskProfile
-from semistream.operators.driver import StepOperator
 from semistream.runtime.local.self_tuning import SelfTuning, Tuned
 from semistream.workloads.draws.bursts import Bursts
 from tests.operators.inside import inside
@@ -67,7 +66,6 @@ class Run:
     ) -> None:
         stream = _stream(tuples, text_bytes)
         op = ss.operator("meshjoin", table, stream[0].schema, on="id", memory=options.pop("memory", BUDGET), **options)
-        assert isinstance(op, StepOperator)
         self.op = op
         self.changes: list[Tuned] = []
         self.seen: list[tuple[float, int, int]] = []
@@ -194,7 +192,6 @@ def test_another_version_of_the_table_is_followed(tmp_path: Path, disk: DiskProf
     master = pa.table({"id": range(2000)})
     table = ss.stage(master, tmp_path / "r", key="id", layout="heap", page_bytes="4KB")
     op = ss.operator("meshjoin", table, pa.schema([("id", pa.int64())]), on="id", memory=BUDGET)
-    assert isinstance(op, StepOperator)
     tuning = SelfTuning(op, disk)
     tuning.observe(0.0, 0)
     before = inside(op).memory_target_bytes

@@ -78,7 +78,6 @@ class HitRatios:
         for policy in self.policies:
             context.report(f"{self.name}: {policy}")
             op = operator(self.algorithm, table, STREAM_SCHEMA, on="key", cache_policy=policy, **options)
-            assert isinstance(op, StepOperator)
             with op:
                 found[policy] = measure_hits(op, batches, self.warm_up_tuples, self.interval_tuples)
         return self.points(found)

@@ -40,9 +40,7 @@ def make_operator(
     drop_pages(table)
     workload = workload or synthetic(table.num_rows, zipf_exponent=0.0)
     options = {"on": workload.key, "memory": budget_bytes, "io": "drop_behind", **options}
-    op = operator(name, table, workload.stream_schema, **options)
-    assert isinstance(op, StepOperator)
-    return op
+    return operator(name, table, workload.stream_schema, **options)
 
 
 @dataclass(frozen=True)
