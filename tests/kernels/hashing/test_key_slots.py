@@ -16,7 +16,6 @@ from semistream.kernels.hashing.hash_directory import BLOCK, home_line, mix, tag
 from semistream.kernels.hashing.key_slots import KeySlots
 from tests.kernels.memory import resident_bytes
 
-
 _LIMITS = np.iinfo(np.int64)
 _CAPACITIES = [0, 1, 2, 7, 40, 2 * BLOCK + 44]
 _MAX_CAPACITY = 400

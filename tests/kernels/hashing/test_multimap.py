@@ -25,7 +25,6 @@ from semistream.kernels.keys.xxh64 import SEED, hash_int64
 from tests.kernels.hashing.plain_multimap import PlainFifoMultimap
 from tests.kernels.memory import resident_bytes
 
-
 _LIMITS = np.iinfo(np.int64)
 _CAPACITIES = [1, 2, 7, 40, 2 * BLOCK + 44]
 _MAX_CAPACITY = 400

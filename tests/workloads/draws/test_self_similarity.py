@@ -9,7 +9,6 @@ from semistream.core.errors import InvalidArgument
 from semistream.kernels.arrays import Floats
 from tests.workloads.draws.self_similarity import hurst_by_rescaled_range, hurst_by_variance, share_of_busiest
 
-
 ESTIMATES = [hurst_by_variance, hurst_by_rescaled_range]
 
 

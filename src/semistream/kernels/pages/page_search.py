@@ -10,9 +10,7 @@ __all__ = ["expand_ranges", "rows_of_ranges", "search_pages", "search_words"]
 
 
 @kernel
-def search_pages(
-    page_codes: Int64s, starts: Int64s, stops: Int64s, codes: Int64s, lows: Int64s, highs: Int64s
-) -> None:
+def search_pages(page_codes: Int64s, starts: Int64s, stops: Int64s, codes: Int64s, lows: Int64s, highs: Int64s) -> None:
     """Find ``codes[i]`` in the sorted ``page_codes[starts[i]:stops[i]]``: rows ``lows[i]`` to ``highs[i]``."""
     for access in range(codes.size):
         code = codes[access]

@@ -122,9 +122,7 @@ class RowCache:
     def row_count(self, entries: Int32s) -> Int32s:
         return self._row_count.values[entries]
 
-    def pairs(
-        self, tuples: Int32s, cursors: Int32s, at: int, out_tuples: Int32s, out_rows: Int32s
-    ) -> tuple[int, int]:
+    def pairs(self, tuples: Int32s, cursors: Int32s, at: int, out_tuples: Int32s, out_rows: Int32s) -> tuple[int, int]:
         """Fill the output with (tuple, row) pairs; see `FifoMultimap.pairs`."""
         return fill_pairs(self._next_row.values, tuples, cursors, at, out_tuples, out_rows)
 
