@@ -1,0 +1,124 @@
+"""Every call of a writer to the filesystem fails once: the version before is there, or the new one, and no other."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from semistream.core.errors import SemistreamError
+from semistream.storage import MasterTable, open_table, stage
+from semistream.storage.files.random_file import RandomFile
+from semistream.storage.files.store import LocalStore, OutputFile
+from tests.storage.cases import by_arrival, make_rows, read_all
+
+
+class Faults:
+    """Lets the call number ``at`` fail, alone or with all after it."""
+
+    def __init__(self, at: int, *, lasting: bool) -> None:
+        self.at = at
+        self.lasting = lasting
+        self.calls = 0
+
+    def pass_by(self) -> None:
+        self.calls += 1
+        if self.calls == self.at or (self.lasting and self.calls > self.at):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class FailingFile:
+    def __init__(self, file: OutputFile, faults: Faults) -> None:
+        self._file = file
+        self._faults = faults
+
+    def write(self, content: bytes | bytearray | memoryview, /) -> int:
+        self._faults.pass_by()
+        return self._file.write(content)
+
+    def close(self) -> None:
+        self._file.close()
+        self._faults.pass_by()
+
+
+class FailingStore(LocalStore):
+    """A folder whose calls go by `Faults`."""
+
+    faults: Faults
+
+    def names(self, folder: str = "") -> list[str] | None:
+        self.faults.pass_by()
+        return super().names(folder)
+
+    def read(self, name: str) -> bytes:
+        self.faults.pass_by()
+        return super().read(name)
+
+    def open(self, name: str) -> RandomFile:
+        self.faults.pass_by()
+        return super().open(name)
+
+    def create(self, name: str) -> OutputFile:
+        self.faults.pass_by()
+        return FailingFile(super().create(name), self.faults)
+
+    def sync_folder(self, folder: str) -> None:
+        self.faults.pass_by()
+        super().sync_folder(folder)
+
+    def remove(self, name: str) -> None:
+        self.faults.pass_by()
+        super().remove(name)
+
+    def make_scratch(self) -> str:
+        self.faults.pass_by()
+        return super().make_scratch()
+
+
+BEFORE, MORE = make_rows(400), make_rows(300, seed=1)
+
+WRITERS: dict[str, Callable[[MasterTable], object]] = {
+    "append": lambda table: table.append(MORE, memory=60_000),
+    "replace": lambda table: table.replace(MORE, memory=60_000),
+    "rollback": lambda table: table.rollback(),
+    "expire": lambda table: table.expire_versions(),
+}
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_failed_call_leaves_a_whole_version(tmp_path: Path, writer: str, lasting: bool) -> None:
+    stage(make_rows(50), tmp_path / "base", key="k", buckets=2, page_bytes="2KB").replace(BEFORE)
+    allowed = {"append": [BEFORE, pa.concat_tables([BEFORE, MORE])], "replace": [BEFORE, MORE]}.get(writer, [BEFORE])
+    at, failed = 1, True
+    while failed:
+        path = tmp_path / f"call-{at}"
+        shutil.copytree(tmp_path / "base", path)
+        store = FailingStore(str(path))
+        object.__setattr__(store, "faults", Faults(at, lasting=lasting))
+        opened = open_table(path)
+        try:
+            WRITERS[writer](MasterTable(store, opened._manifest))
+        except (OSError, SemistreamError) as error:
+            failed = True
+            reason = str(error)
+        else:
+            failed = store.faults.calls >= at
+            reason = "hidden"
+        table = open_table(path)
+        table.verify()
+        rows = read_all(table).sort_by([("arrival", "ascending"), ("text", "ascending")])
+        expected = [each.sort_by([("arrival", "ascending"), ("text", "ascending")]) for each in allowed]
+        assert any(rows.equals(each) for each in expected), f"call {at} ({reason})"
+        # The next writer finds its way, and nothing is left behind.
+        final = table.replace(BEFORE)
+        final.expire_versions()
+        assert by_arrival(read_all(final)).equals(by_arrival(read_all(open_table(path)).combine_chunks()))
+        assert len(list((path / "data").iterdir())) == 4
+        assert sorted(name.name for name in path.iterdir()) == [".lock", "data", "versions"]
+        shutil.rmtree(path)
+        at += 1
+    assert at > 5, "the writer makes calls"
