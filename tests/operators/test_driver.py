@@ -248,3 +248,22 @@ def test_the_memory_of_a_join_comes_free_at_once(tmp_path: Path, algorithm_name:
         assert new() is None
     finally:
         gc.enable()
+
+
+def test_a_snapshot_does_not_go_on_in_another_version_of_the_same_number(tmp_path: Path) -> None:
+    """As after a restore from a backup: tuples would be answered by rows of both."""
+    rows = pa.table({"k": range(400), "v": ["first"] * 400})
+    table = ss.stage(rows, tmp_path / "t", key="k", page_bytes=1024)
+    first = table.replace(rows)
+    stream = pa.record_batch({"k": [number % 400 for number in range(500)]})
+    op = ss.operator("meshjoin", first, stream.schema, on="k", memory=100_000)
+    op.offer(stream)
+    list(op.step())
+    snapshot = op.snapshot()
+    op.close()
+    (tmp_path / "t" / "versions" / f"{2:020d}.json").unlink()
+    second = table.replace(rows.set_column(1, "v", pa.array(["second"] * 400)))
+    other = ss.operator("meshjoin", second, stream.schema, on="k", memory=100_000)
+    with pytest.raises(ss.errors.SnapshotMismatch, match="version_id"):
+        other.restore(snapshot)
+    other.close()

@@ -53,9 +53,9 @@ class FailingStore(LocalStore):
         self.faults.pass_by()
         return super().names(folder)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most_bytes: int) -> bytes:
         self.faults.pass_by()
-        return super().read(name)
+        return super().read(name, most_bytes)
 
     def open(self, name: str) -> RandomFile:
         self.faults.pass_by()

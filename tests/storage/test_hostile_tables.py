@@ -4,8 +4,10 @@ He can make joins wrong. But no other file is read or removed, no foreign memory
 ends nor waits.
 """
 
+import base64
 import json
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,10 @@ def forge_index(path: Path, index: PageIndex) -> None:
     forge_manifest(path, change)
 
 
+def encoded(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize()).decode("ascii")
+
+
 NAME = f"data/{'0' * 32}-b00000"
 
 
@@ -108,6 +114,12 @@ def test_a_manifest_names_only_files_of_its_own(tmp_path: Path, change: dict[str
         {"buckets": 0},
         {"buckets": 10**9},
         {"page_bytes": -1},
+        {"schema": encoded(pa.schema([("k", pa.int64()), ("d", pa.dictionary(pa.int32(), pa.string()))]))},
+        {"schema": encoded(pa.schema([("k", pa.int64()), ("u", pa.sparse_union([pa.field("a", pa.int64())]))]))},
+        {"schema": encoded(pa.schema([("k", pa.int64()), ("n", pa.large_list(pa.null()))]))},
+        {"schema": encoded(pa.schema([("k", pa.int64()), ("k", pa.int64())]))},
+        {"version": True},
+        {"version": 1.0},
         {"files": None},
         {"files": [1]},
         {"files": {"a": 1}},
@@ -266,11 +278,16 @@ def arrow_problem(message: bytes) -> str:
     return ""
 
 
-@given(st.lists(st.tuples(st.integers(0, len(MESSAGE) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_what_the_check_lets_pass_stays_inside_its_memory(changes: list[tuple[int, int]]) -> None:
+PLACES = st.integers(0, len(MESSAGE) - 8)
+BYTES = st.binary(min_size=1, max_size=1)
+WORDS = st.sampled_from([2**31, 2**40, 2**62, 2**63 - 1, -1]).map(lambda word: struct.pack("<q", word))
+
+
+@given(st.lists(st.tuples(PLACES, BYTES) | st.tuples(PLACES.map(lambda at: at & ~7), WORDS), min_size=1, max_size=4))
+def test_what_the_check_lets_pass_stays_inside_its_memory(changes: list[tuple[int, bytes]]) -> None:
     message = bytearray(MESSAGE)
-    for position, byte in changes:
-        message[position] = byte
+    for position, content in changes:
+        message[position : position + len(content)] = content
     if is_sound(bytes(message)):
         problem = arrow_problem(bytes(message))
         assert not problem or "UTF8" in problem
@@ -282,3 +299,56 @@ def test_the_check_takes_what_arrow_writes_and_nothing_shorter() -> None:
     for length in range(len(MESSAGE)):
         assert not is_sound(MESSAGE[:length])
     assert not is_sound(MESSAGE + bytes(8))
+
+
+def test_every_word_of_a_page_as_the_largest_numbers() -> None:
+    for word in (2**31, 2**40, 2**62, 2**63 - 1, -1):
+        for position in range(0, len(MESSAGE) - 8, 8):
+            message = bytearray(MESSAGE)
+            message[position : position + 8] = struct.pack("<q", word)
+            if is_sound(bytes(message)):
+                problem = arrow_problem(bytes(message))
+                assert not problem or "UTF8" in problem, (word, position)
+
+
+def test_a_schema_of_the_other_byte_order_changes_nothing(tmp_path: Path) -> None:
+    """Arrow would swap the bytes of offsets that were checked."""
+    table = ss.stage(pa.table({"k": range(8), "t": ["text"] * 8}), tmp_path / "t", key="k")
+    raw = bytearray(table.schema.serialize())
+    root = 8 + struct.unpack_from("<I", raw, 8)[0]
+
+    def slot(place: int, number: int) -> int:
+        return int(place - struct.unpack_from("<i", raw, place)[0] + 4 + 2 * number)
+
+    at = root + struct.unpack_from("<H", raw, slot(root, 2))[0]
+    schema = at + struct.unpack_from("<I", raw, at)[0]
+    one = next(i for i in range(schema + 2, len(raw), 2) if raw[i : i + 2] == b"\1\0")
+    struct.pack_into("<H", raw, slot(schema, 0), one - schema)
+    forge_manifest(tmp_path / "t", lambda fields: fields.update(schema=base64.b64encode(raw).decode()))
+    try:
+        rows = read_all(ss.open_table(tmp_path / "t"))
+    except DamagedTable:
+        return
+    assert rows.column("t").to_pylist() == ["text"] * 8
+
+
+def test_a_sparse_file_does_not_fill_the_memory(tmp_path: Path) -> None:
+    table = ss.stage(make_rows(50), tmp_path / "t", key="k")
+    manifest, index = max((tmp_path / "t" / "versions").iterdir()), tmp_path / "t" / table.pages.files[0].index_path
+    for file in (manifest, index):
+        content = file.read_bytes()
+        os.truncate(file, 1 << 40)
+        with pytest.raises(DamagedTable, match=f"{file.name} has {1 << 40} bytes"):
+            read_all(ss.open_table(tmp_path / "t"))
+        os.truncate(file, 0)
+        file.write_bytes(content)
+    read_all(ss.open_table(tmp_path / "t"))
+
+
+def test_a_version_that_no_writer_counts_to_is_not_listed(tmp_path: Path) -> None:
+    table = ss.stage(make_rows(50), tmp_path / "t", key="k")
+    (manifest,) = (tmp_path / "t" / "versions").iterdir()
+    for name in ("99999999999999999999.json", "\u0660" * 19 + "9.json"):
+        manifest.with_name(name).write_bytes(manifest.read_bytes())
+    assert table.versions() == [1]
+    assert table.append(make_rows(5)).version == 2

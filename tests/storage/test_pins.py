@@ -152,3 +152,20 @@ def test_a_pin_of_the_first_release_is_followed(table: MasterTable, tmp_path: Pa
     pin = tmp_path / "t" / "_pins" / QUERY / "0"
     pin.write_text(json.dumps({"table_id": table.table_id, "version": 1}))
     assert pinned_version(table.latest(), QUERY, 0).version == 1
+
+
+def test_a_folder_of_pins_that_is_a_file_is_an_error(table: MasterTable, tmp_path: Path) -> None:
+    """Without a pin a replay could take another version."""
+    (tmp_path / "t" / "_pins").mkdir()
+    (tmp_path / "t" / "_pins" / QUERY).write_text("no folder")
+    with pytest.raises(PinFailed, match="cannot write"):
+        pinned_version(table, QUERY, 0)
+
+
+@pytest.mark.parametrize("version", ["1.5", "1e400", "true", '"1"'])
+def test_a_pin_has_a_whole_number(table: MasterTable, tmp_path: Path, version: str) -> None:
+    pinned_version(table, QUERY, 0)
+    pin = tmp_path / "t" / "_pins" / QUERY / "0"
+    pin.write_text(f'{{"table_id": "{table.table_id}", "version": {version}}}')
+    with pytest.raises(DamagedTable, match="is not a pin"):
+        pinned_version(table, QUERY, 0)

@@ -425,9 +425,9 @@ def test_an_append_reads_the_newest_manifest_alone(tmp_path: Path, monkeypatch: 
     table = stage(make_rows(50), tmp_path / "t", key="k", buckets=4)
     read, names = LocalStore.read, []
 
-    def counted(store: LocalStore, name: str) -> bytes:
+    def counted(store: LocalStore, name: str, most_bytes: int) -> bytes:
         names.append(name)
-        return read(store, name)
+        return read(store, name, most_bytes)
 
     monkeypatch.setattr(LocalStore, "read", counted)
     for _ in range(5):
@@ -461,3 +461,65 @@ def test_a_forked_child_does_not_keep_the_writers_lock(tmp_path: Path) -> None:
         os.waitpid(child, 0)
         os.close(read)
         os.close(write)
+
+
+def test_another_table_at_the_same_place_is_never_taken_for_this_one(tmp_path: Path) -> None:
+    table = stage(make_rows(50), tmp_path / "t", key="k")
+    second = table.append(make_rows(5))
+    shutil.rmtree(tmp_path / "t")
+    stage(make_rows(9), tmp_path / "t", key="k").append(make_rows(3))
+    for write in (table.append, table.replace):
+        with pytest.raises(TableNotFound, match="another table by now: open it with open_table"):
+            write(make_rows(5))
+    with pytest.raises(TableNotFound, match="another one than before"):
+        second.rollback()
+    assert open_table(tmp_path / "t").num_rows == 12
+
+
+def test_files_of_others_are_no_litter(tmp_path: Path) -> None:
+    mine = tmp_path / "t" / "sorting-photos"
+    mine.mkdir(parents=True)
+    (mine / "a.jpg").write_text("mine")
+    with pytest.raises(TableExists):
+        stage(make_rows(5), tmp_path / "t", key="k")
+    mine.rename(tmp_path / "away")
+    table = stage(make_rows(5), tmp_path / "t", key="k")
+    (tmp_path / "away").rename(mine)
+    (tmp_path / "t" / "sorting-rules.md").write_text("mine")
+    table.append(make_rows(5)).expire_versions()
+    assert (mine / "a.jpg").exists()
+    assert (tmp_path / "t" / "sorting-rules.md").exists()
+
+
+def test_what_an_expiry_that_died_left_goes_with_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = stage(make_rows(50), tmp_path / "t", key="k").replace(make_rows(5))
+    with monkeypatch.context() as patched:
+        patched.setattr("semistream.storage.table.remove_litter", lambda store: os._exit)
+        patched.setattr(WriteJob, "end", lambda job: None)
+        table.expire_versions()
+    assert len(list((tmp_path / "t" / "data").iterdir())) == 4
+    table.append(make_rows(5))
+    assert len(list((tmp_path / "t" / "data").iterdir())) == 4, "two of each version that is left"
+
+
+@pytest.mark.parametrize("version", [1.0, True, "1"])
+def test_numbers_of_versions_are_whole(tmp_path: Path, version: Any) -> None:
+    stage(make_rows(5), tmp_path / "t", key="k")
+    with pytest.raises(InvalidArgument, match="is not the number of a version"):
+        open_table(tmp_path / "t", version)
+
+
+def test_arguments_of_another_kind_are_one_line(tmp_path: Path) -> None:
+    table = stage(make_rows(5), tmp_path / "t", key="k")
+    odd: Any = "x"
+    for call in (
+        lambda: table.expire_versions(odd),
+        lambda: table.bucket(odd),
+        lambda: stage(make_rows(5), tmp_path / "u", key=5),  # type: ignore[arg-type]
+        lambda: open_table(5),  # type: ignore[arg-type]
+        lambda: open_table("a\0b"),
+    ):
+        with pytest.raises(InvalidArgument):
+            call()

@@ -12,6 +12,7 @@ folder where that matters.
 
 import json
 import re
+from contextlib import suppress
 
 from semistream.core.errors import DamagedTable, PinFailed, TableNotFound
 from semistream.storage.files.store import PINS, Store
@@ -19,6 +20,7 @@ from semistream.storage.table import MasterTable
 
 __all__ = ["pinned_version"]
 
+_MOST_BYTES = 1 << 16
 _KEPT_BATCHES = 100  # a replay goes at most two batches back
 _QUERY_NAME = re.compile(r"[0-9A-Za-z-]{1,64}")
 
@@ -57,16 +59,14 @@ def pinned_version(table: MasterTable, query: str, batch: int, store: Store | No
     content = json.dumps(fields).encode("ascii")
     try:
         store.make_folder(folder)
-        store.publish(name, content)
-    except FileExistsError:
-        pass
+        with suppress(FileExistsError):  # another task of the batch was first
+            store.publish(name, content)
+            _remove_old(store, folder, batch)
     except OSError as error:
         raise PinFailed(
             f"cannot write {store.locate(name)}, which keeps a replayed batch on its version ({error.strerror}): "
             "give a folder that all executors can write with pins=, or use refresh='never'"
         ) from None
-    else:
-        _remove_old(store, folder, batch)
     # Reading it back lets one task decide for all, even on a filesystem that overwrites.
     pinned = _read(store, name, table)
     if pinned is None or pinned[1] == newest.version_id:
@@ -91,13 +91,15 @@ def _open(table: MasterTable, pinned: tuple[int, str | None], query: str, batch:
 def _read(store: Store, name: str, table: MasterTable) -> tuple[int, str | None] | None:
     """Return the number and the id of the pinned version; None for pins without an id."""
     try:
-        raw = store.read(name)
+        raw = store.read(name, _MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         fields = json.loads(raw)
-        table_id, version, version_id = str(fields["table_id"]), int(fields["version"]), fields.get("version_id")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        table_id, version, version_id = str(fields["table_id"]), fields["version"], fields.get("version_id")
+        if type(version) is not int:
+            raise DamagedTable("no number")
+    except (DamagedTable, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DamagedTable(f"{store.locate(name)} is not a pin of a batch: remove it to let the batch choose") from None
     _require_same_table(table, table_id, store.locate(name))
     return version, version_id

@@ -13,9 +13,9 @@ from semistream.core.sizes import format_bytes, parse_bytes
 from semistream.storage.files.manifest import LAYOUTS, MAX_BUCKETS, TableForm
 from semistream.storage.files.row_sizes import batch_overhead_bytes
 from semistream.storage.files.store import Store, open_store
+from semistream.storage.files.stored_schema import stored_schema
 from semistream.storage.table import MasterTable
 from semistream.storage.writing.page_writer import key_coder
-from semistream.storage.writing.schema_match import stored_schema
 from semistream.storage.writing.sources import open_source
 from semistream.storage.writing.version_writer import Progress, holds_only_litter, remove_dead_writers, write_version
 
@@ -99,6 +99,8 @@ def _form(
     schema: pa.Schema, key: str | Sequence[str], layout: str, buckets: int, page_bytes: int | str | None
 ) -> TableForm:
     schema = stored_schema(schema)
+    if not isinstance(key, str | list | tuple):
+        raise InvalidArgument(f"key={key!r} must be the name of a column, or a list of names")
     names = (key,) if isinstance(key, str) else tuple(key)
     if not names or len(set(names)) < len(names):
         raise InvalidArgument(f"key={key!r} must name at least one column, and each only once")

@@ -4,19 +4,30 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
+from operator import index
+from typing import SupportsIndex
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from semistream.core.arguments import require_count
 from semistream.core.errors import DamagedTable, InvalidArgument, TableNotFound
 from semistream.core.sizes import parse_bytes
-from semistream.storage.files.manifest import Manifest, list_versions, manifest_name, publish_version, read_manifest
+from semistream.storage.files.manifest import (
+    MOST_MANIFEST_BYTES,
+    Manifest,
+    list_versions,
+    manifest_name,
+    publish_version,
+    read_manifest,
+)
 from semistream.storage.files.page_index import read_page_index
 from semistream.storage.files.store import DATA, VERSIONS, Store, open_store
 from semistream.storage.reading.page_directory import PageDirectory
 from semistream.storage.reading.verification import verify_table
 from semistream.storage.writing.sources import open_source
 from semistream.storage.writing.version_writer import Progress, remove_dead_writers, remove_litter, write_version
+from semistream.storage.writing.write_job import WriteJob
 
 __all__ = ["MasterTable", "open_table"]
 
@@ -110,7 +121,7 @@ class MasterTable:
 
         It serves joins on the table's key, for stream tuples of that bucket: other tuples find no match in it.
         """
-        if not 0 <= bucket < self.buckets:
+        if not isinstance(bucket, SupportsIndex) or not 0 <= index(bucket) < self.buckets:
             raise InvalidArgument(f"bucket={bucket} is not in the table: give 0 to {self.buckets - 1}")
         files = tuple(file for file in self._manifest.files if file.bucket == bucket)
         return MasterTable(self.store, replace(self._manifest, files=files))
@@ -146,7 +157,7 @@ class MasterTable:
         versions = list_versions(self.store)
         if not versions or versions[-1] != self.version:
             return False
-        ending = self.store.read(manifest_name(self.version))[-_CHECKSUM_ENDING:]
+        ending = self.store.read(manifest_name(self.version), MOST_MANIFEST_BYTES)[-_CHECKSUM_ENDING:]
         return self._manifest.checksum.encode("ascii") in ending
 
     def append(self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None) -> "MasterTable":
@@ -172,6 +183,7 @@ class MasterTable:
         source = open_source(data)
         with self.store.writing():
             newest = read_manifest(self.store)
+            self._require_same_table(newest)
             remove_dead_writers(self.store)
             manifest = write_version(
                 self.store,
@@ -191,7 +203,7 @@ class MasterTable:
         ``open_table(path, version=7).rollback()``. The newest version keeps its number; the returned one has the next.
         """
         with self.store.writing():
-            manifest = read_manifest(self.store, self.version)
+            manifest = self.at_version(self.version, self.version_id)._manifest
             present = set(self.store.names(DATA) or ())
             for path in (path for file in manifest.files for path in (file.path, file.index_path)):
                 if path.removeprefix(f"{DATA}/") not in present:
@@ -200,6 +212,10 @@ class MasterTable:
                     )
             newest = list_versions(self.store)[-1]
             return MasterTable(self.store, publish_version(self.store, manifest.form, newest + 1, manifest.files))
+
+    def _require_same_table(self, newest: Manifest) -> None:
+        if newest.form.table_id != self.table_id:
+            raise TableNotFound(f"{self.path} has another table by now: open it with open_table(path)")
 
     def verify(self) -> None:
         """Read the whole version and raise DamagedTable unless it is exactly as written."""
@@ -210,17 +226,18 @@ class MasterTable:
 
         Readers of a removed version fail when they next open a file.
         """
-        if keep < 1:
-            raise InvalidArgument(f"keep={keep} must be at least 1: the newest version always stays")
+        require_count("keep", keep)
         with self.store.writing():
             versions = list_versions(self.store)
             for version in versions[-keep:]:
                 read_manifest(self.store, version)
             expired = versions[:-keep]
+            job = WriteJob.begin(self.store)  # tells the next writer of litter, should this one die
             for version in expired:
                 self.store.remove(manifest_name(version))
             self.store.sync_folder(VERSIONS)
             remove_litter(self.store)
+            job.end()
         return expired
 
     def __getstate__(self) -> dict[str, object]:

@@ -144,7 +144,11 @@ def _is_sound(
         least = rows if parents[node] < 0 else needed[parents[node]]
         if length < least or nulls < 0 or nulls > length or (parents[node] < 0 and length != rows):
             return False
+        if length > (rows if parents[node] < 0 else 8 * size):  # a value inside a list or struct takes a bit at least
+            return False
         if kind == NULL:
+            if nulls != length:
+                return False
             continue
         buffers = 1 if kind in (STRUCT, FIXED_LIST) else (3 if kind == TEXT else 2)
         for number in range(buffers):

@@ -9,18 +9,20 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pyarrow as pa
 import xxhash
 
-from semistream.core.errors import ConcurrentWrite, DamagedTable, TableNotFound
+from semistream.core.errors import ConcurrentWrite, DamagedTable, InvalidArgument, SemistreamError, TableNotFound
 from semistream.storage.files.store import DATA, VERSIONS, Store
+from semistream.storage.files.stored_schema import stored_schema
 
 __all__ = [
     "DATA_NAME",
     "LAYOUTS",
     "MAX_BUCKETS",
+    "MOST_MANIFEST_BYTES",
     "DataFile",
     "Manifest",
     "TableForm",
@@ -34,8 +36,10 @@ FORMAT = "semistream-table"
 FORMAT_VERSION = 2
 LAYOUTS = ("clustered", "heap")
 MAX_BUCKETS = 100_000  # file names have five digits for them
-DATA_NAME = re.compile(r"[0-9a-f]{32}-b(\d{5})(\.pages)?\.arrow")
-_MANIFEST_NAME = re.compile(r"(\d{20})\.json")
+DATA_NAME = re.compile(r"[0-9a-f]{32}-b([0-9]{5})(\.pages)?\.arrow")
+_MOST_VERSIONS = 10**19
+MOST_MANIFEST_BYTES = 1 << 30
+_MANIFEST_NAME = re.compile(r"(0[0-9]{19})\.json")
 _TABLE_ID = re.compile(r"[0-9a-f]{32}")
 _CHECKSUM = re.compile(r"[0-9a-f]{16}")
 
@@ -97,6 +101,7 @@ def list_versions(store: Store) -> list[int]:
 
 def publish_version(store: Store, form: TableForm, version: int, files: tuple[DataFile, ...]) -> Manifest:
     """Publish ``files``, which are complete and durable, as version ``version`` of the table."""
+    assert 1 <= version < _MOST_VERSIONS, version
     store.sync_folder(DATA)
     fields = _fields(form, version, files)
     try:
@@ -118,11 +123,13 @@ def read_manifest(store: Store, version: int | None = None) -> Manifest:
         raise TableNotFound(f"there is no master table at {store.locate()}: check the path, or stage one there")
     if version is None:
         version = versions[-1]
+    elif not isinstance(version, SupportsIndex) or isinstance(version, bool):
+        raise InvalidArgument(f"version={version!r} is not the number of a version: give one of versions(), or None")
     elif version not in versions:
         raise TableNotFound(f"{store.locate()} has no version {version}: it has {_spans(versions)}")
     name = manifest_name(version)
     try:
-        raw = store.read(name)
+        raw = store.read(name, MOST_MANIFEST_BYTES)
     except FileNotFoundError:
         raise TableNotFound(f"version {version} of {store.locate()} has just expired: open a newer one") from None
     return _decode(raw, version, store.locate(name))
@@ -171,13 +178,14 @@ def _decode(raw: bytes, version: int, where: str) -> Manifest:
             f"versions 1 and {FORMAT_VERSION}: open it with the library that wrote it"
         )
     # Encoding it again and comparing bytes also catches a change that parses to the same values.
-    if _seal(fields) != raw or fields["version"] != version:
+    found = fields.get("version")
+    if _seal(fields) != raw or type(found) is not int or found != version:
         raise DamagedTable(f"{where} has been altered or truncated (its checksum does not match): {remedy}")
     try:
         form = _form(fields)
         files = tuple(_data_file(file, form.buckets) for file in fields["files"])
         _require(len({file.path for file in files}) == len(files), "a file is named twice")
-    except (DamagedTable, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+    except (SemistreamError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise DamagedTable(f"{where} was not written by this library ({_first_line(error)}): {remedy}") from None
     return Manifest(form, version, files, fields["checksum"])
 
@@ -185,13 +193,16 @@ def _decode(raw: bytes, version: int, where: str) -> Manifest:
 def _form(fields: dict[str, Any]) -> TableForm:
     """Check everything that decides what is read: whoever can write the folder can also compute a checksum."""
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields["schema"], validate=True)))
+    stored = stored_schema(schema)
+    # Rebuilt, it has the byte order of this machine.
+    _require(stored.equals(schema, check_metadata=True), "a column has a type that no page has")
     key, layout, buckets, page_bytes = (fields[name] for name in ("key", "layout", "buckets", "page_bytes"))
     _require(_TABLE_ID.fullmatch(fields["table_id"]), "table_id is no id")
     _require(bool(key) and all(schema.names.count(name) == 1 for name in key), f"key={key!r} is not in the schema")
     _require(layout in LAYOUTS, f"layout={layout!r}")
     _require(_is_count(buckets) and 1 <= buckets <= MAX_BUCKETS, f"buckets={buckets!r}")
     _require(_is_count(page_bytes), f"page_bytes={page_bytes!r}")
-    return TableForm(fields["table_id"], schema, tuple(key), layout, buckets, page_bytes)
+    return TableForm(fields["table_id"], stored, tuple(key), layout, buckets, page_bytes)
 
 
 def _data_file(fields: dict[str, Any], buckets: int) -> DataFile:

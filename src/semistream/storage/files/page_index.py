@@ -43,7 +43,7 @@ def read_page_index(store: Store, file: DataFile, *, clustered: bool) -> PageInd
     """Read and check the index of one data file."""
     where = store.locate(file.index_path)
     try:
-        raw = store.read(file.index_path)
+        raw = store.read(file.index_path, file.index_bytes)
     except FileNotFoundError:
         raise DamagedTable(f"{where} is missing: {_REMEDY}") from None
     if len(raw) != file.index_bytes or xxhash.xxh3_64_hexdigest(raw) != file.index_checksum:
@@ -56,7 +56,7 @@ def read_page_index(store: Store, file: DataFile, *, clustered: bool) -> PageInd
             columns["offset"], columns["length"], columns["rows"], columns["checksum"], columns.get("first_code")
         )
         problem = _problem(index, file, clustered)
-    except (pa.ArrowException, OSError, KeyError, IndexError) as error:
+    except (pa.ArrowException, OSError, KeyError, IndexError, ValueError) as error:
         problem = (str(error).splitlines() or [""])[0]
     if problem:
         raise DamagedTable(f"{where} is not the index of its data file ({problem}): {_REMEDY}") from None

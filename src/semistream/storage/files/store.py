@@ -7,6 +7,7 @@ with its holder.
 import errno
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -27,6 +28,7 @@ __all__ = [
     "PENDING",
     "PINS",
     "VERSIONS",
+    "WRITER_NAME",
     "WRITER_PREFIX",
     "LocalStore",
     "OutputFile",
@@ -40,6 +42,7 @@ VERSIONS = "versions"
 PINS = "_pins"
 PENDING = "_pending"
 WRITER_PREFIX = "sorting-"
+WRITER_NAME = re.compile(rf"{WRITER_PREFIX}[0-9a-f]{{16}}([0-9a-f]{{16}})?")  # a marker, or a scratch folder
 LOCK = ".lock"
 
 
@@ -63,7 +66,9 @@ class Store(Protocol):
     def names(self, folder: str = "") -> list[str] | None:
         """Return the sorted names inside a folder, or None if there is no such folder."""
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """Return a whole file; one that is larger is damaged."""
+
     def open(self, name: str) -> RandomFile: ...
     def make_folders(self) -> None: ...
 
@@ -128,8 +133,9 @@ class LocalStore:
         except FileNotFoundError:
             return None
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most_bytes: int) -> bytes:
         with open(open_regular(self._path(name)), "rb") as file:
+            _require_size(self.locate(name), os.fstat(file.fileno()).st_size, most_bytes)
             return file.read()
 
     def open(self, name: str) -> RandomFile:
@@ -174,7 +180,9 @@ class LocalStore:
                 os.unlink(path)
 
     def make_scratch(self) -> str:
-        return tempfile.mkdtemp(prefix=WRITER_PREFIX, dir=self.root)
+        scratch = self._path(f"{WRITER_PREFIX}{uuid.uuid4().hex}")
+        os.mkdir(scratch, mode=0o700)
+        return scratch
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -195,6 +203,11 @@ class LocalStore:
                 _held_locks.remove(fd)
                 fcntl.flock(fd, fcntl.LOCK_UN)  # a child that has just been forked may still share it
                 os.close(fd)
+
+
+def _require_size(path: str, num_bytes: int, most_bytes: int) -> None:
+    if num_bytes > most_bytes:
+        raise DamagedTable(f"{path} has {num_bytes} bytes, more than the {most_bytes} due: restore it from a copy")
 
 
 def _sync(folder: str) -> None:
@@ -250,8 +263,9 @@ class RemoteStore:
         found = self.filesystem.get_file_info(pafs.FileSelector(self.locate(folder), allow_not_found=True))
         return sorted(info.base_name for info in found)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most_bytes: int) -> bytes:
         with self.filesystem.open_input_file(self.locate(name)) as file:
+            _require_size(self.locate(name), file.size(), most_bytes)
             return bytes(file.readall())
 
     def open(self, name: str) -> RandomFile:
@@ -296,8 +310,8 @@ class RemoteStore:
 
 def open_store(path: str | os.PathLike[str], filesystem: pafs.FileSystem | None = None) -> Store:
     """Return the store for a local path, a URI, or a path inside ``filesystem``."""
-    text = os.fspath(path)
-    if not isinstance(text, str) or not text:
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidArgument(f"path={path!r} is not the path of a table: give text such as 'warehouse/customers'")
     if filesystem is None and "://" in text:
         try:

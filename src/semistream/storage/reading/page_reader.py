@@ -33,6 +33,7 @@ Io = Literal["buffered", "drop_behind"]
 
 _MAX_OPEN_FILES = 128
 PLACING_BYTES = 4096
+_PIECE_BYTES = 1 << 20
 _REMEDY = "restore it from a copy, or write it anew with replace()"
 
 
@@ -299,10 +300,13 @@ class PageReader:
             (footer_start, file.size, known.footer_checksum),
         )
         for start, stop, checksum in ends:
-            content = bytearray(stop - start)
-            if file.read_into(start, memoryview(content)) < len(content):
-                raise self._damaged(file_number, "is truncated")
-            if xxhash.xxh3_64_hexdigest(content) != checksum:
+            digest = xxhash.xxh3_64()
+            for at in range(start, stop, _PIECE_BYTES):
+                content = bytearray(min(_PIECE_BYTES, stop - at))
+                if file.read_into(at, memoryview(content)) < len(content):
+                    raise self._damaged(file_number, "is truncated")
+                digest.update(content)
+            if digest.hexdigest() != checksum:
                 part = "header" if start == 0 else "footer"
                 raise self._damaged(file_number, f"has been altered in its {part} (its checksum does not match)")
 

@@ -105,7 +105,7 @@ def _parquet_dataset(path: str) -> "ds.Dataset":
         return ds.dataset(path, format="parquet", partitioning="hive", filesystem=filesystem, partition_base_dir=path)
     except FileNotFoundError:
         raise InvalidArgument(f"data={path!r} does not exist: give {_ACCEPTED}") from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidArgument(f"data={path!r} cannot be read as Parquet ({reason}): give {_ACCEPTED}") from None
 

@@ -18,7 +18,7 @@ from semistream.storage.files.manifest import (
     publish_version,
     read_manifest,
 )
-from semistream.storage.files.store import DATA, LOCK, PENDING, PINS, VERSIONS, WRITER_PREFIX, Store
+from semistream.storage.files.store import DATA, LOCK, PENDING, PINS, VERSIONS, WRITER_NAME, Store
 from semistream.storage.writing.clustering import RowSorter
 from semistream.storage.writing.page_writer import key_coder, write_data_file
 from semistream.storage.writing.schema_match import conformer
@@ -124,7 +124,7 @@ def remove_dead_writers(store: Store) -> None:
     if not store.excludes_writers:
         return
     unfinished = any(map(_UNFINISHED_NAME.fullmatch, store.names(VERSIONS) or ()))
-    if unfinished or any(name.startswith(WRITER_PREFIX) for name in store.names() or ()):
+    if unfinished or any(WRITER_NAME.fullmatch(name) for name in store.names() or ()):
         remove_litter(store)
 
 
@@ -138,7 +138,7 @@ def remove_litter(store: Store) -> None:
         if _UNFINISHED_NAME.fullmatch(name):
             store.remove(f"{VERSIONS}/{name}")
     for name in store.names() or ():
-        if name.startswith(WRITER_PREFIX):
+        if WRITER_NAME.fullmatch(name):
             store.remove(name)
     named: set[str] = set()
     for version in list_versions(store):
@@ -159,7 +159,7 @@ def holds_only_litter(store: Store) -> bool:
     except NotADirectoryError:
         return False
     for name in top or ():
-        if name not in (DATA, VERSIONS, PINS, PENDING, LOCK) and not name.startswith(WRITER_PREFIX):
+        if name not in (DATA, VERSIONS, PINS, PENDING, LOCK) and not WRITER_NAME.fullmatch(name):
             return False
     return all(DATA_NAME.fullmatch(name) for name in store.names(DATA) or ()) and all(
         _UNFINISHED_NAME.fullmatch(name) for name in store.names(VERSIONS) or ()
