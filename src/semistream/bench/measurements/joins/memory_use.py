@@ -60,7 +60,7 @@ class MemoryUse:
         # As `stage` chooses them.
         page_bytes = max(_PAGE_BYTES, 8 * batch_overhead_bytes(workload.master_schema))
         table = context.table(workload, "clustered", page_bytes)
-        tuples = max(1, self.tuples // _MATCHES) if keys < table.num_rows else self.tuples
+        tuples = -(-self.tuples // 5) if keys < table.num_rows else self.tuples
         arguments = [table.path, self.algorithm, self.budget, str(keys), str(tuples), str(context.seed)]
         done = subprocess.run(
             [sys.executable, "-m", __name__, *arguments], stdout=subprocess.PIPE, text=True, check=True
