@@ -188,8 +188,10 @@ def _remove(table: MasterTable) -> None:
     ("damage", "message"),
     [
         (_damage_newest, r"DamagedTable: .*0002\.json (is not a table manifest|has been altered)"),
-        pytest.param(_damage_page, r"DamagedTable: page 0 of .* has been altered", marks=pytest.mark.slow),
-        pytest.param(_remove, r"TableNotFound: there is no master table at ", marks=pytest.mark.slow),
+        pytest.param(
+            _damage_page, r"DamagedTable: on executor .*: page 0 of .* has been altered", marks=pytest.mark.slow
+        ),
+        pytest.param(_remove, r"TableNotFound: on executor .*: there is no master table at ", marks=pytest.mark.slow),
     ],
     ids=["newest version", "page", "folder"],
 )
