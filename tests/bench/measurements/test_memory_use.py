@@ -36,7 +36,7 @@ def test_every_tuple_is_joined(tmp_path: Path, case: str) -> None:
     found = probe(table, "sweepjoin", "16MB", keys, 20, seed=1)
     assert found["rows_out"] == 20 * matches
     assert found["reported_bytes"] <= 16 << 20
-    assert found["growth_bytes"] > 0
+    assert found["growth_bytes"] >= 0
     assert next(workload.stream(0)).schema == workload.stream_schema
 
 
