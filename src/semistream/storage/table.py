@@ -157,8 +157,11 @@ class MasterTable:
         versions = list_versions(self.store)
         if not versions or versions[-1] != self.version:
             return False
-        ending = self.store.read(manifest_name(self.version), MOST_MANIFEST_BYTES)[-_CHECKSUM_ENDING:]
-        return self._manifest.checksum.encode("ascii") in ending
+        try:
+            content = self.store.read(manifest_name(self.version), MOST_MANIFEST_BYTES)
+        except FileNotFoundError:  # it has just expired
+            return False
+        return self._manifest.checksum.encode("ascii") in content[-_CHECKSUM_ENDING:]
 
     def append(self, data: object, *, memory: int | str = "512MB", progress: Progress | None = None) -> "MasterTable":
         """Add rows to the newest version and return the version that has them.
