@@ -27,6 +27,8 @@ from semistream.storage import MasterTable
 
 __all__ = ["StepOperator"]
 
+_UNRETURNED_SHARE = 1 / 16  # of the budget
+
 
 class StepOperator:
     """A join as a step machine: `semistream.core.contract.Operator`, whatever the algorithm."""
@@ -46,6 +48,7 @@ class StepOperator:
         self._make = make
         self._next_table: MasterTable | None = None
         self._draining = self._has_unread = self._failed = self._closed = False
+        self._unreturned_bytes = 0
         self._open(table)
 
     def _open(self, table: MasterTable) -> None:
@@ -96,7 +99,9 @@ class StepOperator:
             for batch in batches:
                 if batch.num_rows:
                     self.metrics.rows_out += batch.num_rows
+                    self._unreturned_bytes += batch.nbytes
                     yield batch
+                    self._return_memory()
         except GeneratorExit:
             raise
         except BaseException:
@@ -105,6 +110,12 @@ class StepOperator:
         self.metrics.steps += 1
         self._has_unread = False
         self._move_if_idle()
+
+    def _return_memory(self) -> None:
+        """Return memory of results that have left to the system now and then: Arrow keeps it, outside of the budget."""
+        if self._unreturned_bytes > self.budget_bytes * _UNRETURNED_SHARE:
+            pa.default_memory_pool().release_unused()
+            self._unreturned_bytes = 0
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         self._require_ready("drain")

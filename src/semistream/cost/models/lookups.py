@@ -27,7 +27,9 @@ def lookup_memory(name: str, case: JoinCase, memory_bytes: int) -> LookupMemory:
         budget_bytes=memory_bytes,
         index_bytes=pages.index_bytes,
         num_pages=pages.num_pages,
-        largest_page_bytes=int(BufferPool.bytes_for(float(pages.run_bytes(1)), float(pages.rows_per_page))),
+        largest_page_bytes=int(
+            BufferPool.bytes_for(case.spec.master_schema, float(pages.run_bytes(1)), float(pages.rows_per_page))
+        ),
     )
 
 
@@ -43,7 +45,7 @@ def lookup_plan(
     table = case.table
     search_bytes = memory.search_bytes(split.pages_bytes)
     pool_bytes = split.pages_bytes - search_bytes
-    pool_pages = pool_bytes // BufferPool.bytes_for(table.page_bytes, table.rows_per_page)
+    pool_pages = pool_bytes // BufferPool.bytes_for(case.spec.master_schema, table.page_bytes, table.rows_per_page)
     rates = PartRates.of(case.stream.keys.missed(cached.share), table.pages)
     miss_share = pool_misses(rates, pool_pages)  # of pages asked for
     more_pages = table.pages / table.keys  # a page that begins with a key: the page before it may hold it too

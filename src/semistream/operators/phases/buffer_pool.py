@@ -10,13 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.operators.phases.read_counts import PageReads
-from semistream.storage import PageReader
+from semistream.storage import PageReader, decoded_overhead_bytes
 
 __all__ = ["BufferPool", "PooledPage"]
 
 _Number = TypeVar("_Number", float, npt.NDArray[np.int64])
-
-_PAGE_OVERHEAD_BYTES = 512  # the objects around a decoded page
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class BufferPool:
         page_codes: Callable[[pa.RecordBatch], npt.NDArray[np.int64]],
     ) -> None:
         self.capacity_bytes = capacity_bytes
-        self.page_bytes = self.bytes_for(reader.pages.length, reader.pages.rows.astype(np.int64))
+        self.page_bytes = self.bytes_for(reader.schema, reader.pages.length, reader.pages.rows.astype(np.int64))
         self.nbytes = 0
         self.reads = PageReads(reader.pages)
         self._reader = reader
@@ -46,9 +44,9 @@ class BufferPool:
         self._pages: OrderedDict[int, PooledPage] = OrderedDict()
 
     @staticmethod
-    def bytes_for(length: _Number, rows: _Number) -> _Number:
-        """Return what a page of so many bytes and rows takes, with the codes of its keys."""
-        return length + 8 * rows + _PAGE_OVERHEAD_BYTES
+    def bytes_for(schema: pa.Schema, length: _Number, rows: _Number) -> _Number:
+        """Return what a page of so many bytes and rows takes, with the objects around it and the codes of its keys."""
+        return length + 8 * rows + decoded_overhead_bytes(schema)
 
     def get(self, pages: Sequence[int]) -> list[PooledPage]:
         """Return the pages, in this order; the caller asks for no more at once than fit."""

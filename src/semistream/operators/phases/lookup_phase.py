@@ -24,6 +24,7 @@ _PAIR_BYTES = 12
 _ACCESS_BYTES = 64  # which tuple asks for which page, sorted, and what was found there
 _COPIES_OF_RESULTS = 4  # rows by page, joined, in stream order, beside the stream's columns
 _PAGE_SIZE_BYTES = 8  # of the list of what each page takes in the pool
+_SLICE_COLUMN_BYTES = 256  # of each column of a slice, however few rows it has
 
 _Int64s = npt.NDArray[np.int64]
 _NONE: _Int64s = np.empty(0, dtype=np.int64)
@@ -107,13 +108,22 @@ class _Found:
     decided: int
 
 
-def _gather(pages: list[PooledPage], page_of_pair: _Int64s, row_of_pair: _Int64s) -> pa.RecordBatch:
+def _gather(
+    pages: list[PooledPage], page_of_pair: _Int64s, row_of_pair: _Int64s, max_slice_bytes: int
+) -> pa.RecordBatch:
     """Return one row of a page for every pair, in the order of the pairs."""
     # Mostly each pair is of another page: slices cost a tenth of what taking from each page would.
     follows = (np.diff(page_of_pair) == 0) & (np.diff(row_of_pair) == 1)
     starts = np.flatnonzero(np.concatenate([[True], ~follows]))
     runs = page_of_pair[starts], row_of_pair[starts], np.diff(starts, append=row_of_pair.size)
-    return pa.concat_batches([pages[page].rows.slice(row, count) for page, row, count in np.stack(runs, 1).tolist()])
+    cuts = np.stack(runs, 1).tolist()
+    # Slices of wide rows take more memory than the rows: they are copied together as soon as they fill their share.
+    at_once = max(1, max_slice_bytes // (_SLICE_COLUMN_BYTES * pages[0].rows.num_columns))
+    gathered = [
+        pa.concat_batches([pages[page].rows.slice(row, count) for page, row, count in cuts[at : at + at_once]])
+        for at in range(0, len(cuts), at_once)
+    ]
+    return gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
 
 
 def _take_column(batch: pa.RecordBatch, rows: pa.Array, name: str) -> pa.Array:
@@ -242,7 +252,7 @@ class LookupPhase(Part):
             following = int(accesses.tuples[at]) if at < lows.size else end
             pair_bytes = master_bytes[self._pair_row[:filled]] + stream_bytes[tuples]
             for portion in byte_portions(pair_bytes, self.memory.max_batch_bytes):
-                master = _gather(in_order, page_of_pair[portion], row_of_pair[portion])
+                master = _gather(in_order, page_of_pair[portion], row_of_pair[portion], self.memory.max_batch_bytes)
                 asking = tuples[portion]
                 every = pa.array(np.arange(asking.size))
                 keep = keys_are_valid(master, self._spec.master_keys, every)
