@@ -185,16 +185,9 @@ class Campaign:
         self._report = report
         self._fed = 0
 
-    def run(self, kills: int, *, victims: dict[str, float] | None = None) -> Verdict:
-        """Kill so often, let the query finish, and compare.
-
-        Parameters
-        ----------
-        victims
-            How often each kind of process is killed, relative to the others.
-        """
-        if victims is None:
-            victims = {"driver": 1, "worker": 6} | ({"executor": 3} if self._config.has_executors else {})
+    def run(self, kills: int) -> Verdict:
+        """Kill so often, let the query finish, and compare."""
+        victims = {"driver": 1, "worker": 6} | ({"executor": 3} if self._config.has_executors else {})
         process = self._start()
         try:
             for _ in range(kills):

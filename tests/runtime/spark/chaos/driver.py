@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 import semistream as ss
 from tests.runtime.spark.chaos.broker import Broker
@@ -72,8 +72,8 @@ class Run:
         if config.completion == "punctuated":
             left, right = self._stream("left"), self._stream("right")
             ends: dict[str, Any] = {"left": "is_end", "right": "is_end"}
-            given: dict[str, Any] = {"memory": config.memory, "buckets": config.buckets, "punctuations": ends}
-            return ss.punctuated_join(left, right, "id", config.how, **given)
+            given: dict[str, Any] = {"how": config.how, "memory": config.memory, "buckets": config.buckets}
+            return ss.punctuated_join(left, right, "id", punctuations=ends, **given)
         given = {
             "how": config.how,
             "algorithm": config.algorithm,
@@ -101,7 +101,7 @@ class Run:
             query = self._start(finishes)
             _tell(started=True)
             try:
-                while not query.awaitTermination(0.2):
+                while not query.awaitTermination(1):
                     if not finishes and self._is_to_finish():
                         query.stop()
             except StreamingQueryException as error:

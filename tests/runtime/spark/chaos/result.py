@@ -15,7 +15,7 @@ _SUMMED = ("starts", "sink_failures", "restarts", "published", "expired", "batch
 
 
 class SoakResult:
-    """Adds runs to a file; a run with the seed and completion of another takes its place. Without a path it is nothing."""
+    """Adds runs to a file, if there is one; a run takes the place of one with its seed and completion."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
