@@ -3,7 +3,7 @@
 import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ import semistream as ss
 from tests.runtime.spark.chaos.config import RunConfig
 from tests.runtime.spark.punctuated.punctuated_cases import LEFT_COLUMNS, RIGHT_COLUMNS, PunctuatedFiles
 
-__all__ = ["Difference", "Inputs", "PunctuatedInputs", "TableInputs", "make_inputs", "stream_columns"]
+__all__ = ["Difference", "Inputs", "PunctuatedInputs", "Row", "TableInputs", "make_inputs", "stream_columns"]
 
 Row = tuple[Any, ...]
 Difference = tuple[int, int]
@@ -118,7 +118,7 @@ class TableInputs:
         self._folder = folder
         self._config = config
         self._random = random.Random(f"inputs {config.seed}")
-        self._files: list[list[tuple[int | None, int, str]]] = []
+        self.files: list[list[tuple[int | None, int, str]]] = []
         (folder / "stream").mkdir()
         self._contents = _Contents(config.master_keys)
         self._generation = 0
@@ -140,15 +140,15 @@ class TableInputs:
     def feed(self) -> None:
         """Write one more file."""
         count = self._config.rows_per_file
-        begin = len(self._files) * count
+        begin = len(self.files) * count
         rows = [(self._key(), number, f"n{number % 7}" * (number % 4)) for number in range(begin, begin + count)]
         columns = [list(column) for column in zip(*rows, strict=True)]
         path = self._folder / "stream" / f"{begin:09d}.parquet"
         unfinished = path.with_name(f".{path.name}")
         pq.write_table(pa.table(columns, schema=_STREAM_SCHEMA), unfinished)
-        os.utime(unfinished, (len(self._files), len(self._files)))  # Spark reads files in this order
+        os.utime(unfinished, (len(self.files), len(self.files)))  # Spark reads files in this order
         unfinished.rename(path)
-        self._files.append(rows)
+        self.files.append(rows)
 
     def _key(self) -> int | None:
         kind = self._random.random()
@@ -160,12 +160,12 @@ class TableInputs:
 
     # --- the table ----------------------------------------------------------------------------------------------------
 
-    def publish(self, commits: int) -> None:
+    def publish(self, commits: int, kind: str | None = None) -> None:
         """Replace the table, append to it, or roll it back; then expire versions as the documentation allows."""
         table = ss.open_table(self._folder / "master")
         before = self._contents.generations[table.version]
         self._generation += 1
-        kind = self._random.choice(["replace", "append", "rollback"])
+        kind = kind or self._random.choice(["replace", "append", "rollback"])
         if kind == "replace":
             held: tuple[int, ...] = (self._generation,)
             table = table.replace(self._contents.rows(self._generation, replaced_count))
@@ -209,7 +209,7 @@ class TableInputs:
 
     def _micro_batches(self, batches: dict[int, list[Row]]) -> Iterator[list[int]]:
         """Yield the files in order, those of one version together."""
-        group_of = list(range(len(self._files)))
+        group_of = list(range(len(self.files)))
         if self._config.completion == "batch":
             for rows in batches.values():
                 files = {row[1] // self._config.rows_per_file for row in rows}
@@ -221,12 +221,13 @@ class TableInputs:
         yield from groups.values()
 
     def _difference(self, group: list[int], found: "Counter[Row]", version: int) -> tuple[int, int, int]:
-        expected = Counter(row for file in group for row in self._joined(self._files[file], version))
+        expected = Counter(row for file in group for row in self.joined(file, version))
         return (expected - found).total(), (found - expected).total(), version
 
-    def _joined(self, rows: Iterable[tuple[int | None, int, str]], version: int) -> Iterator[Row]:
+    def joined(self, file: int, version: int) -> Iterator[Row]:
+        """Yield the join of one file with one version."""
         how = self._config.how
-        for row in rows:
+        for row in self.files[file]:
             labels = self._contents.labels(version, row[0])
             if how in ("semi", "anti"):
                 if bool(labels) == (how == "semi"):
