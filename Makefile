@@ -46,12 +46,13 @@ format: env ## Format the code, and fix what the linter can.
 demo: env ## Join a generated stream with a generated table, and check the result.
 	$(BIN)/semistream demo
 
-KILLS ?= 20
-RUNS ?= 2
+KILLS ?= 40
+RUNS ?= 9
 SEED ?= 1
+OUT ?= docs/results/soak.json
 
-soak: env ## Kill queries on Spark at random moments, many times, and compare with a batch join: half an hour or more.
-	$(BIN)/python -m tests.runtime.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
+soak: env ## Kill drivers, executors and Python workers at random moments, a thousand times, and compare: an hour or more.
+	$(BIN)/python -m tests.runtime.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED) --jobs $(JOBS) --out $(OUT)
 
 bench: env ## Run the micro-benchmark; result file and picture go to bench-data/results.
 	$(BIN)/semistream bench micro --overwrite
