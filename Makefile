@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help env test test-all check format demo soak bench lock clean
+.PHONY: help env test test-all check format demo soak fuzz bench lock clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -52,6 +52,11 @@ SEED ?= 1
 
 soak: env ## Kill queries on Spark at random moments, many times, and compare with a batch join: half an hour or more.
 	$(BIN)/python -m tests.runtime.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
+
+SECONDS ?= 3600
+
+fuzz: env ## Let joins read files and states that were changed at random, for SECONDS: an hour.
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 bench: env ## Run the micro-benchmark; result file and picture go to bench-data/results.
 	$(BIN)/semistream bench micro --overwrite
