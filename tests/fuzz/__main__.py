@@ -54,7 +54,8 @@ def fuzz(seed: int, first: int, last: int, seconds: float) -> dict[str, Any]:
         assert worker.stderr is not None
         lines: queue.Queue[str] = queue.Queue()
         errors: list[str] = []
-        threading.Thread(target=_pass_on, args=(worker.stdout, lines), daemon=True).start()
+        passer = threading.Thread(target=_pass_on, args=(worker.stdout, lines), daemon=True)
+        passer.start()
         reader = threading.Thread(target=lambda stream=worker.stderr, to=errors: to.extend(stream), daemon=True)
         reader.start()
         patience = _START_S
@@ -86,6 +87,10 @@ def fuzz(seed: int, first: int, last: int, seconds: float) -> dict[str, Any]:
         if worker.poll() is None:
             worker.kill()
         worker.wait()
+        for thread in (passer, reader):
+            thread.join()
+        worker.stdout.close()
+        worker.stderr.close()
         if case >= last:
             break
     return {

@@ -16,10 +16,10 @@ _FINDINGS = ("crashes", "hangs", "raw_errors", "foreign_memory")
 
 
 def test_a_sample_of_cases_finds_nothing() -> None:
-    result = fuzz(seed=1, first=0, last=230, seconds=600)
+    result = fuzz(seed=1, first=0, last=115, seconds=600)
     assert {kind: result[kind] for kind in _FINDINGS} == dict.fromkeys(_FINDINGS, 0)
-    assert result["cases"] == 230
-    assert result["passed"] > 10
+    assert result["cases"] == 115
+    assert result["passed"] > 5
     assert result["refused"] > 10
 
 
