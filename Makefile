@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help env test test-all check format demo soak bench lock clean
+.PHONY: help env test test-all check format demo soak fuzz bench lock clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -53,6 +53,11 @@ OUT ?= docs/results/soak.json
 
 soak: env ## Kill drivers, executors and Python workers at random moments, a thousand times, and compare: an hour or more.
 	$(BIN)/python -m tests.runtime.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED) --jobs $(JOBS) --out $(OUT)
+
+SECONDS ?= 3600
+
+fuzz: env ## Let joins read files and states that were changed at random, for SECONDS: an hour.
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 bench: env ## Run the micro-benchmark; result file and picture go to bench-data/results.
 	$(BIN)/semistream bench micro --overwrite
