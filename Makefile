@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help env test test-all check format demo soak bench lock clean
+.PHONY: help env test test-all check format demo soak long-run bench lock clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -52,6 +52,11 @@ SEED ?= 1
 
 soak: env ## Kill queries on Spark at random moments, many times, and compare with a batch join: half an hour or more.
 	$(BIN)/python -m tests.runtime.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
+
+HOURS ?= 6
+
+long-run: env ## Join hours of stream in simulated time while the table changes; memory, open files and folders stay flat.
+	$(BIN)/python -m tests.runtime.long_run --hours $(HOURS) --seed $(SEED)
 
 bench: env ## Run the micro-benchmark; result file and picture go to bench-data/results.
 	$(BIN)/semistream bench micro --overwrite

@@ -1,4 +1,4 @@
-"""A table that changes while it is joined: rows are a function of key and version, so that any answer can be checked."""
+"""A table that changes while it is joined; rows are a function of key and version, so that answers can be checked."""
 
 from pathlib import Path
 

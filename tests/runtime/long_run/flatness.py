@@ -13,7 +13,7 @@ __all__ = ["Bound", "folder_size", "growth", "resident_bytes"]
 
 @dataclass(frozen=True)
 class Bound:
-    """The most that a figure may grow from one third of a run to the next: a share of it, or so much, if that is more."""
+    """The most growth from one third of a run to the next: a share of the figure or an amount, whichever is more."""
 
     share: float
     amount: float
