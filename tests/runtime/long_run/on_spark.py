@@ -24,6 +24,7 @@ COMPLETIONS = ("batch", "staggered")
 _BATCH_ROWS = 200
 _BATCHES_PER_CHANGE = 10
 _BUCKETS = 2
+_MAINTENANCE = "5s"  # of the real clock, which is minutes of the simulated one; Spark removes old state then
 _ABSENT_KEYS = 1_000
 _KEPT_VERSIONS = 4  # more than pending tuples and replayed batches go back
 _LATE_BATCHES = 60  # in which the last pending tuples leave
@@ -116,6 +117,7 @@ def run(completion: str, folder: Path, hours: float, batches: int) -> dict[str, 
         .config(PROVIDER, ROCKSDB)
         .config(CHANGELOG, "true")
         .config("spark.sql.streaming.minBatchesToRetain", "10")
+        .config("spark.sql.streaming.stateStore.maintenanceInterval", _MAINTENANCE)
         .config("spark.log.level", "OFF")
         .getOrCreate()
     )
