@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help env test test-all check format demo soak bench lock clean
+.PHONY: help env test test-all check format demo soak fuzz long-run bench lock clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -46,12 +46,23 @@ format: env ## Format the code, and fix what the linter can.
 demo: env ## Join a generated stream with a generated table, and check the result.
 	$(BIN)/semistream demo
 
-KILLS ?= 20
-RUNS ?= 2
+KILLS ?= 40
+RUNS ?= 9
 SEED ?= 1
+OUT ?= docs/results/soak.json
 
-soak: env ## Kill queries on Spark at random moments, many times, and compare with a batch join: half an hour or more.
-	$(BIN)/python -m tests.runtime.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED)
+soak: env ## Kill drivers, executors and Python workers at random moments, a thousand times, and compare: an hour or more.
+	$(BIN)/python -m tests.runtime.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED) --jobs $(JOBS) --out $(OUT)
+
+SECONDS ?= 3600
+
+fuzz: env ## Let joins read files and states that were changed at random, for SECONDS: an hour.
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+HOURS ?= 6
+
+long-run: env ## Join hours of stream in simulated time while the table changes; memory, open files and folders stay flat.
+	$(BIN)/python -m tests.runtime.long_run --hours $(HOURS) --seed $(SEED)
 
 bench: env ## Run the micro-benchmark; result file and picture go to bench-data/results.
 	$(BIN)/semistream bench micro --overwrite

@@ -98,9 +98,10 @@ def test_all_types_together_come_back_and_nulls_do_not_stay_in_reused_slots() ->
     for batch in [*rows, *rows]:
         saved = unpack_state(pack_state(store.state()))
         store = TupleStore(ALL_TYPES, 3, RING_BYTES)
-        store.set_state(saved)
+        store.set_state(saved, _slots())
         store.put(_slots(2, 0), batch)
         assert _taken(store, _slots(2, 0)).equals(batch)
+        store.free(_slots(2, 0))
         store.reclaim(None)
 
 
@@ -296,7 +297,7 @@ class StoreInUse(RuleBasedStateMachine):
     def go_on_from_its_saved_state(self) -> None:
         saved = unpack_state(pack_state(self.store.state()))
         self.store = TupleStore(self.schema, self.store.capacity, self.store.ring_bytes, 20, 100)
-        self.store.set_state(saved)
+        self.store.set_state(saved, _slots(*self.live_slots))
 
     @invariant()
     def live_bytes_are_counted(self) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from semistream.core.conditions import compare
-from semistream.core.saved_state import pack_state, unpack_state
+from semistream.core.errors import SnapshotMismatch
+from semistream.core.saved_state import SavedState, pack_state, unpack_state
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators.window.matching import Matching, matching_for
@@ -66,8 +67,24 @@ def _batch(start: int, count: int) -> pa.RecordBatch:
     )
 
 
+def _saved_and_read(tuples: LiveTuples, altered: pa.Table | None = None) -> LiveTuples:
+    saved = SavedState()
+    saved.put_table("tuples", tuples.to_table() if altered is None else altered)
+    return LiveTuples.of_state(saved, "tuples", STREAM)
+
+
+def test_columns_that_no_window_writes_are_refused() -> None:
+    window, matching = _window()
+    batch = _batch(0, 2)
+    window.insert(matching.stream_codes(batch).code, batch, np.arange(2))
+    tuples = window.live_tuples()
+    numbers_as_text = tuples.to_table().set_column(4, "number", pa.array(["0", "1"]))
+    with pytest.raises(SnapshotMismatch, match=r"string.* in 'tuples' behind those of the stream"):
+        _saved_and_read(tuples, numbers_as_text)
+
+
 @pytest.mark.parametrize("ordered", [False, True])
-def test_live_tuples_come_back_oldest_first_through_a_table(ordered: bool) -> None:
+def test_live_tuples_come_back_oldest_first_through_a_state(ordered: bool) -> None:
     window, matching = _window(ordered=ordered)
     for start in range(0, 12, 2):
         batch = _batch(start, 2)
@@ -75,7 +92,7 @@ def test_live_tuples_come_back_oldest_first_through_a_table(ordered: bool) -> No
         window.matched[slots] = [True, False]
         if start:
             window.expire(2)
-    live = LiveTuples.from_table(window.live_tuples().to_table(), STREAM)
+    live = _saved_and_read(window.live_tuples())
     assert live.batch.equals(_batch(10, 2))
     assert live.matched.tolist() == [True, False]
     assert (live.number.tolist() if live.number is not None else None) == ([10, 11] if ordered else None)
@@ -87,7 +104,7 @@ def test_live_tuples_come_back_oldest_first_through_a_table(ordered: bool) -> No
 
 def test_an_empty_window_comes_back_empty() -> None:
     window, _ = _window()
-    live = LiveTuples.from_table(window.live_tuples().to_table(), STREAM)
+    live = _saved_and_read(window.live_tuples())
     assert live.batch.num_rows == 0
     other, _ = _window()
     other.put_back(live)

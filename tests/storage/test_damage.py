@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,3 +145,45 @@ def test_verify_checks_what_the_index_promises(tmp_path: Path, column: str, part
     with pytest.raises(DamagedTable, match=part):
         open_table(tmp_path / "t").verify()
     open_table(tmp_path / "t", 1).verify()
+
+
+def _as_file(path: Path) -> None:
+    path.write_text("a file where a folder should be")
+
+
+WRITES: list[Callable[[Path], object]] = [
+    lambda path: open_table(path).append(make_rows(3)),
+    lambda path: open_table(path).replace(make_rows(3)),
+    lambda path: open_table(path).expire_versions(),
+]
+
+
+@pytest.mark.parametrize("make", [_as_file, os.mkfifo], ids=["file", "pipe"])
+@pytest.mark.parametrize("folder", ["data", "versions"])
+def test_a_file_in_place_of_a_folder_is_named(path: Path, folder: str, make: Callable[[Path], None]) -> None:
+    (path / folder).rename(path.parent / folder)
+    make(path / folder)
+    for use in (read_whole, *WRITES):
+        with pytest.raises(DamagedTable, match=rf"/{folder} is not a folder, .*: remove it, or restore") as caught:
+            use(path)
+        assert "\n" not in str(caught.value)
+    new = path.parent / "new"
+    new.mkdir()
+    make(new / folder)
+    with pytest.raises(DamagedTable, match=rf"/{folder} is not a folder"):
+        stage(make_rows(3), new, key="k")
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["folder", "pipe"])
+def test_a_lock_that_is_no_file_is_named(path: Path, make: Callable[[Path], None]) -> None:
+    (path / ".lock").unlink()
+    make(path / ".lock")
+    read_whole(path)
+    new = path.parent / "new"
+    new.mkdir()
+    make(new / ".lock")
+    for use in WRITES:
+        with pytest.raises(DamagedTable, match=r"/\.lock is not a regular file, .*: remove it"):
+            use(path)
+    with pytest.raises(DamagedTable, match=r"/\.lock is not a regular file, .*: remove it"):
+        stage(make_rows(3), new, key="k")

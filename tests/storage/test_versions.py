@@ -36,6 +36,8 @@ from tests.storage.cases import by_arrival, files_under, make_rows, read_all
 
 SMALL: dict[str, Any] = {"page_bytes": "2KB", "memory": 100_000}
 
+_REMOVE = LocalStore.remove
+
 
 def small_table(path: Path, **options: Any) -> MasterTable:
     return stage(make_rows(1_000), path, key="k", **{**SMALL, **options})
@@ -496,12 +498,34 @@ def test_what_an_expiry_that_died_left_goes_with_the_next_write(
 ) -> None:
     table = stage(make_rows(50), tmp_path / "t", key="k").replace(make_rows(5))
     with monkeypatch.context() as patched:
-        patched.setattr("semistream.storage.table.remove_litter", lambda store: None)
+        patched.setattr("semistream.storage.table.remove_litter", lambda store, job: None)
         patched.setattr(WriteJob, "end", lambda job: None)
         table.expire_versions()
     assert len(list((tmp_path / "t" / "data").iterdir())) == 4
     table.append(make_rows(5))
     assert len(list((tmp_path / "t" / "data").iterdir())) == 4, "two of each version that is left"
+
+
+@pytest.mark.parametrize("removals_before", range(5))
+def test_an_expiry_that_dies_while_it_removes_files_is_finished_by_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removals_before: int
+) -> None:
+    table = stage(make_rows(50), tmp_path / "t", key="k").replace(make_rows(6)).replace(make_rows(5))
+    removed: list[str] = []
+
+    def remove(store: LocalStore, name: str) -> None:
+        if len(removed) == removals_before:
+            raise KeyboardInterrupt
+        removed.append(name)
+        _REMOVE(store, name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStore, "remove", remove)
+        with pytest.raises(KeyboardInterrupt):
+            table.expire_versions()
+    table.append(make_rows(5))
+    versions = len(table.versions())
+    assert len(list((tmp_path / "t" / "data").iterdir())) == 2 * versions, "two of each version that is left"
 
 
 @pytest.mark.parametrize("version", [1.0, True, "1"])

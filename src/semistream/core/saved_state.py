@@ -29,6 +29,7 @@ from semistream.core.errors import SemistreamError, SnapshotMismatch
 
 __all__ = [
     "FORMAT",
+    "MOST",
     "Array",
     "LazyArrays",
     "SavedState",
@@ -43,6 +44,9 @@ FORMAT = 2
 """The number of the form; another one is refused."""
 
 Array = npt.NDArray[Any]
+
+MOST = 1 << 53
+"""No number in a header is larger: sums of several stay far from the end of 64 bits."""
 
 _MAGIC = b"SEMISNAP"
 # Numbers only: an array of objects would have to be unpickled.
@@ -108,10 +112,45 @@ class SavedState:
         for array_name, array in part.arrays.items():
             self.put(f"{name}/{array_name}", array)
 
-    def array(self, name: str) -> Array:
-        """Return an array that the caller may change and keep."""
+    def array(self, name: str, dtype: type[np.generic] | None = None, shape: tuple[int, ...] | None = None) -> Array:
+        """Return an array that the caller may change and keep; with a type or shape, only one of that."""
         array = self._found(name)
+        self.require(dtype is None or array.dtype == np.dtype(dtype), f"{array.dtype} as {name!r}")
+        self.require(shape is None or array.shape == shape, f"shape {list(array.shape)} of {name!r}")
         return array if array.flags.writeable else array.copy()
+
+    def whole_number(self, name: str, least: int = 0, most: int = MOST) -> int:
+        """Return a whole number of the header, within these bounds."""
+        number = self.header[name]
+        self.require(type(number) is int and least <= number <= most, f"{name}={number!r}")
+        return int(number)
+
+    def whole_number_or_none(self, name: str, least: int = 0, most: int = MOST) -> int | None:
+        """Return a whole number of the header within these bounds, or None where it has None."""
+        return None if self.header[name] is None else self.whole_number(name, least, most)
+
+    def whole_numbers(self, name: str, count: int) -> list[int]:
+        """Return so many whole numbers of the header, none of them negative."""
+        numbers = self.header[name]
+        self.require(isinstance(numbers, list) and len(numbers) == count, f"{name}={numbers!r}")
+        return [SavedState({name: number}).whole_number(name) for number in numbers]
+
+    def number(self, name: str, most: float = float(MOST)) -> float:
+        """Return a number of the header, from 0 to ``most``."""
+        number = self.header[name]
+        self.require(type(number) in (int, float) and 0 <= number <= most, f"{name}={number!r}")
+        return float(number)
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value of the header."""
+        value = self.header[name]
+        self.require(type(value) is bool, f"{name}={value!r}")
+        return value is True
+
+    def require(self, holds: bool | np.bool_, what: str) -> None:
+        """Raise `SnapshotMismatch` for ``what`` the state has unless it ``holds``."""
+        if not holds:
+            raise SnapshotMismatch(f"the snapshot has {what[:200]}, which no such join writes: {_REMEDY}")
 
     def fill(self, name: str, out: Array) -> None:
         """Copy an array into memory that has its shape and type."""
@@ -150,9 +189,11 @@ class SavedState:
 
     def _found(self, name: str) -> Array:
         try:
-            return self.arrays[name]
+            array = self.arrays[name]
         except KeyError:
             raise SnapshotMismatch(f"the snapshot has no array {name!r}: {_REMEDY}") from None
+        # numpy counts on truth values of 0 and 1: with others it writes beyond the end of arrays.
+        return np.asarray(array.view(np.uint8) != 0) if array.dtype == np.bool_ else array
 
 
 @contextmanager

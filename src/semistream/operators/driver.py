@@ -210,6 +210,8 @@ class StepOperator:
             for name, part in self.join.parts.items():
                 if name in saved.header:
                     part.set_state(saved.part(name))
+            for part in self.join.parts.values():
+                part.check_state()
             held, pending = self.memory(), saved.header["pending"]
             if self.pending != pending or not held.total_bytes <= self.budget_bytes:
                 raise SnapshotMismatch(

@@ -39,6 +39,9 @@ class Part:
     def set_state(self, saved: SavedState) -> None:
         """Take over what `state` returned; ``saved.exact`` tells which."""
 
+    def check_state(self) -> None:
+        """Raise `SnapshotMismatch` where what this part took over contradicts what others did."""
+
     def identity(self) -> dict[str, Any]:
         """Return the settings that a snapshot must agree with."""
         return {}

@@ -271,4 +271,4 @@ class _Tuning(Part):
         return SavedState(asdict(self.retuned))
 
     def set_state(self, saved: SavedState) -> None:
-        self._join.follow(_Retuned(**saved.header))
+        self._join.follow(_Retuned(**{name: saved.whole_number_or_none(name, 1) for name in asdict(self.retuned)}))

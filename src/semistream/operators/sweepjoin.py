@@ -245,7 +245,7 @@ class _WindowSize(Part):
         return SavedState({"w": self.w}) if exact else SavedState()
 
     def set_state(self, saved: SavedState) -> None:
-        self.w = saved.header["w"]
+        self.w = saved.whole_number("w", 1, self._memory.most_w)
 
 
 class SweepDelivery(Delivery):

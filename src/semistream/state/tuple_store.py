@@ -20,6 +20,8 @@ from semistream.state.varlen_columns import VarlenColumns, varlen_bytes
 
 __all__ = ["TupleStore"]
 
+_CHECKED_AT_ONCE = 4096
+
 
 class TupleStore:
     """Tuples of ``schema`` in ``capacity`` slots; without ``max_`` sizes they are never resized."""
@@ -187,13 +189,20 @@ class TupleStore:
             saved.put_part("varlen", self._varlen.state())
         return saved
 
-    def set_state(self, saved: SavedState) -> None:
-        """Go on as the saved store would; this one is new and has its capacity and ring."""
+    def set_state(self, saved: SavedState, live_slots: Int32s) -> None:
+        """Go on as the saved store would, with tuples in ``live_slots``; this one is new and has its sizes."""
         for name, values in self._saved_arrays().items():
             saved.fill(name, values)
+        null_columns = saved.header["null_columns"]
+        most = len(self.schema) if self._nulls.values.shape[1] else 0
+        is_known = isinstance(null_columns, list) and all(type(at) is int and 0 <= at < most for at in null_columns)
+        saved.require(is_known, f"null_columns={null_columns!r}")
+        self._null_columns = set(null_columns)
         if self._varlen is not None:
-            self._varlen.set_state(saved.part("varlen"))
-        self._null_columns = set(saved.header["null_columns"])
+            self._varlen.set_state(saved.part("varlen"), live_slots)
+        for start in range(0, live_slots.size, _CHECKED_AT_ONCE):
+            portion = live_slots[start : start + _CHECKED_AT_ONCE]
+            pa.RecordBatch.from_arrays(self.take(portion), schema=self.schema).validate(full=True)
 
     def _saved_arrays(self) -> dict[str, Array]:
         return {"nulls": self._nulls.values, **{str(index): column.values for index, column in self._columns.items()}}

@@ -70,6 +70,12 @@ class VarlenSizes:
         sizes = varlen_bytes(batch)
         return cls(float(sizes.mean()), int(sizes.max()))
 
+    @classmethod
+    def of_state(cls, saved: SavedState) -> "VarlenSizes":
+        """Return what the header of a state has as ``varlen``."""
+        sizes = SavedState(dict(zip(("mean", "largest"), saved.header["varlen"], strict=True)))
+        return cls(sizes.number("mean"), sizes.whole_number("largest"))
+
 
 @dataclass(frozen=True)
 class WindowShape:
@@ -77,6 +83,16 @@ class WindowShape:
 
     capacity: int
     ring_bytes: int
+
+    @classmethod
+    def of_state(cls, saved: SavedState) -> "WindowShape":
+        """Return the shape of a saved window: no larger than the arrays that it has."""
+        shape, store = SavedState(saved.header["shape"]), saved.part("store")
+        ring_bytes = store.array("varlen/ring").size if "varlen" in store.header else 0
+        capacity = saved.array("matched").size
+        return cls(
+            shape.whole_number("capacity", capacity, capacity), shape.whole_number("ring_bytes", ring_bytes, ring_bytes)
+        )
 
     @classmethod
     def fitting(
@@ -122,9 +138,15 @@ class LiveTuples:
         return table if self.number is None else table.append_column("number", pa.array(self.number))
 
     @classmethod
-    def from_table(cls, table: pa.Table, schema: pa.Schema) -> "LiveTuples":
-        columns = len(schema)
+    def of_state(cls, saved: SavedState, name: str, schema: pa.Schema) -> "LiveTuples":
+        """Return what a state has under the name that `to_table` was put as."""
+        table, columns = saved.table(name, schema), len(schema)
         tuples = table.select(range(columns)).combine_chunks().to_batches()
+        types = [pa.bool_(), pa.int64()][: table.num_columns - columns]
+        saved.require(
+            table.schema.types[columns:] == types and not any(column.null_count for column in table.columns[columns:]),
+            f"columns of types {table.schema.types[columns:]} in {name!r} behind those of the stream",
+        )
         return cls(
             batch=tuples[0] if tuples else pa.RecordBatch.from_pylist([], schema),
             matched=table.column(columns).to_numpy(),
@@ -267,8 +289,8 @@ class TupleWindow:
         saved.fill("matched", self.matched)
         saved.fill("number", self.number)
         self.codes.set_state(saved.part("codes"))
-        self.store.set_state(saved.part("store"))
-        self.entered = saved.header["entered"]
+        self.store.set_state(saved.part("store"), self.codes.oldest(len(self)))
+        self.entered = saved.whole_number("entered", len(self))
 
     def live_tuples(self) -> LiveTuples:
         """Return a copy of all tuples, oldest first."""

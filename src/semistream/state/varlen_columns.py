@@ -149,11 +149,19 @@ class VarlenColumns:
         header = {"head": self._head, "tail": self._tail, "live_bytes": self.live_bytes}
         return SavedState(header, self._saved_arrays())
 
-    def set_state(self, saved: SavedState) -> None:
+    def set_state(self, saved: SavedState, live_slots: Int32s) -> None:
         for name, values in self._saved_arrays().items():
             saved.fill(name, values)
-        self._head, self._tail = saved.header["head"], saved.header["tail"]
-        self.live_bytes = saved.header["live_bytes"]
+        self._head = saved.whole_number("head")
+        self._tail = saved.whole_number("tail", self._head, self._head + self.ring_bytes)
+        lengths = self._lengths.values[live_slots]
+        saved.require((lengths >= 0).all(), "texts of negative length")
+        starts, sizes = self._starts.values[live_slots], lengths.sum(axis=1, dtype=np.int64)
+        # The start of a tuple without text may lie before the head.
+        least = np.where(sizes > 0, self._head, 0)
+        saved.require(((starts >= least) & (starts <= self._tail - sizes)).all(), "texts outside of their ring")
+        total = int(sizes.sum())
+        self.live_bytes = saved.whole_number("live_bytes", total, min(total, self._tail - self._head))
 
     def _saved_arrays(self) -> dict[str, Array]:
         return {"starts": self._starts.values, "lengths": self._lengths.values, "ring": self._ring.values}

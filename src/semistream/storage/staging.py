@@ -44,7 +44,8 @@ def stage(
     ----------
     data
         A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a Spark DataFrame, or the path of a Parquet
-        file or folder. Dictionary-encoded columns are stored decoded, as their value type. A Spark job with a task
+        file or folder. Dictionary-encoded columns are stored decoded, as their value type, and views as plain text or
+        binary values. A Spark job with a task
         for each bucket writes the rows of a DataFrame: the driver holds none of them, and the executors must see
         ``path`` too.
     path

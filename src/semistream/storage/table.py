@@ -239,7 +239,7 @@ class MasterTable:
             for version in expired:
                 self.store.remove(manifest_name(version))
             self.store.sync_folder(VERSIONS)
-            remove_litter(self.store)
+            remove_litter(self.store, job)
             job.end()
         return expired
 

@@ -193,7 +193,8 @@ class StreamJoin(ABC):
                     )
             for name, part in self.parts.items():
                 part.set_state(saved.part(name))
-            vars(self.metrics).update({name: int(count) for name, count in saved.header["metrics"].items()})
+            counts = saved.part("metrics")
+            vars(self.metrics).update({name: counts.whole_number(name) for name in self.metrics.as_dict()})
         held = self.memory()
         if held.total_bytes > held.budget_bytes:
             raise SnapshotMismatch(

@@ -131,18 +131,18 @@ def test_a_policy_that_was_restored_makes_the_same_choices(
         assert restored.rows.keys.live_slots().tolist() == original.rows.keys.live_slots().tolist()
         if restores:
             original, restored = restored, Cache(POLICIES[name](keys), keys)
-            restored.policy.set_state(unpack_state(pack_state(original.policy.state())))
             restored.rows.set_state(unpack_state(pack_state(original.rows.state())))
+            restored.policy.set_state(unpack_state(pack_state(original.policy.state())), restored.rows)
 
 
 def test_a_policy_goes_on_with_the_sizes_that_it_was_made_for() -> None:
     policy = InequalityPolicy(KEYS, tuple_bytes=50, row_bytes=30, key_bytes=40, turn_tuples=None)
     restored = InequalityPolicy(KEYS, tuple_bytes=1, row_bytes=99, key_bytes=999, turn_tuples=None)
-    restored.set_state(unpack_state(pack_state(policy.state())))
+    restored.set_state(unpack_state(pack_state(policy.state())), Cache(restored).rows)
     assert restored.is_cheaper_cached(_int32s(2), _int32s(1)).tolist() == [True]
     turns = AgingPolicy(KEYS, turn_tuples=999)
-    turns.set_state(unpack_state(pack_state(AgingPolicy(KEYS, turn_tuples=3).state())))
     cache = Cache(turns)
+    turns.set_state(unpack_state(pack_state(AgingPolicy(KEYS, turn_tuples=3).state())), cache.rows)
     cache.consider({0: 9})
     cache.arrive(0, 0, 50, 51, 52)  # three misses end the turn
     assert turns._frequency[0] == (9 + 2) / 2

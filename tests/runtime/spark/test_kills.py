@@ -1,51 +1,79 @@
 """The short form of the campaign of kills; the long one is ``make soak``."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.runtime.spark.chaos.campaign import Campaign
-from tests.runtime.spark.chaos.config import RunConfig
+from tests.runtime.spark.chaos.config import COMPLETIONS, RunConfig
+from tests.runtime.spark.chaos.data import Difference, Row, TableInputs
 
-pytestmark = pytest.mark.slow  # the quick run has the kill of test_staggered.py
+ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("completion", ["batch", "staggered"])
-def test_a_killed_driver_loses_and_doubles_nothing(tmp_path: Path, completion: str) -> None:
-    seed = 5
-    campaign = Campaign(tmp_path / "run", RunConfig.draw(seed, completion=completion))
-    campaign.kill_drivers(2)
-    campaign.finish()
-    verdict = campaign.check()
+@pytest.mark.slow  # the quick run has the kill of test_staggered.py
+@pytest.mark.parametrize("completion", COMPLETIONS)
+def test_killed_processes_lose_and_double_nothing(tmp_path: Path, completion: str) -> None:
+    config = RunConfig.draw(5, completion=completion, has_executors=completion == "batch", sink="batches")
+    verdict = Campaign(tmp_path / "run", config).run(6)
     assert verdict.is_exact, verdict
+    assert verdict.kills.total() == 6
     assert verdict.rows > 0
-    assert (verdict.waited > 0) == (completion == "staggered")
 
 
-def test_a_killed_python_worker_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    config = RunConfig.draw(
-        7, completion="batch", layout="clustered", algorithm="auto", exchange="auto", how="left", files_per_trigger=1
-    )
-    campaign = Campaign(tmp_path / "run", config)
-    campaign.kill_children("pyspark.daemon", 2)
-    verdict = campaign.check()
-    assert verdict.is_exact, verdict
-    assert verdict.kills == 2
+@pytest.mark.parametrize(
+    ("completion", "versions", "difference"),
+    [
+        ("batch", [[1], [2, 2]], "none"),
+        ("batch", [[1], [1, 2]], "wrong version"),
+        ("batch", [[2], [1, 1]], "wrong version"),
+        ("staggered", [[1], [1, 2]], "none"),
+        ("staggered", [[1], [2, 1]], "wrong version"),
+    ],
+)
+def test_the_check_sees_rows_of_another_version(
+    tmp_path: Path, completion: str, versions: list[list[int]], difference: str
+) -> None:
+    batches, compare = _written(tmp_path, completion, versions)
+    lost, doubled = compare(batches)
+    assert (lost > 0, doubled > 0) == ((difference != "none"),) * 2
 
 
-def test_a_killed_executor_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    config = RunConfig.draw(
-        8,
-        completion="batch",
-        layout="clustered",
-        algorithm="auto",
-        exchange="bucket",
-        how="inner",
-        files_per_trigger=1,
-        master="local-cluster[2,1,1024]",
-    )
-    campaign = Campaign(tmp_path / "run", config)
-    campaign.kill_children("CoarseGrainedExecutorBackend", 1)
-    verdict = campaign.check()
-    assert verdict.is_exact, verdict
-    assert verdict.kills == 1
+def test_the_check_sees_rows_lost_and_doubled(tmp_path: Path) -> None:
+    batches, compare = _written(tmp_path, "batch", [[1], [2, 2]])
+    last = batches[1].pop()
+    assert compare(batches) == (1, 0)
+    batches[1] += [last, last]
+    assert compare(batches) == (0, 1)
+    del batches[0]
+    lost, doubled = compare(batches)
+    assert lost > 1
+    assert doubled == 1
+
+
+def _written(
+    folder: Path, completion: str, versions: list[list[int]]
+) -> tuple[dict[int, list[Row]], Callable[[dict[int, list[Row]]], Difference]]:
+    """Return micro-batches whose files are joined with the versions given, and the check of them."""
+    config = RunConfig.draw(1, completion=completion, how="left", rows_per_file=200, master_keys=1000)
+    inputs = TableInputs(folder, config)
+    inputs.publish(0, "replace")
+    batches: dict[int, list[Row]] = {}
+    for batch, files in enumerate(versions):
+        batches[batch] = []
+        for version in files:
+            inputs.feed()
+            batches[batch] += inputs.joined(len(inputs.files) - 1, version)
+    return batches, inputs.compare
+
+
+def test_the_campaign_in_the_docs_lost_and_doubled_nothing() -> None:
+    result = json.loads((ROOT / "docs/results/soak.json").read_text())
+    totals, runs = result["totals"], result["runs"]
+    assert {run["completion"] for run in runs} <= set(COMPLETIONS)
+    assert totals["kills"]["all"] == sum(sum(run["kills"].values()) for run in runs)
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    assert f"{totals['kills']['all']:,} kills in {totals['runs']} runs" in page
+    assert not any(run["lost"] or run["doubled"] or run["errors"] for run in runs)

@@ -9,7 +9,7 @@ from semistream.storage import stage
 from semistream.storage.files.manifest import DataFile, read_manifest
 from semistream.storage.files.store import LocalStore
 from semistream.storage.writing.page_writer import write_data_file
-from semistream.storage.writing.version_writer import remove_litter
+from semistream.storage.writing.version_writer import remove_dead_writers
 from semistream.storage.writing.write_job import WriteJob
 from tests.storage.cases import files_under, make_rows
 
@@ -39,7 +39,7 @@ def test_a_task_creates_nothing_once_its_job_is_over(tmp_path: Path) -> None:
     before = files_under(tmp_path)
     ended, forgotten = WriteJob.begin(table.store), WriteJob.begin(table.store)
     ended.end()
-    remove_litter(table.store)  # what the next writer does when the driver has died
+    remove_dead_writers(table.store)  # what the next writer does when the driver has died
     for job in (ended, forgotten):
         with pytest.raises(ConcurrentWrite, match="given up"):
             attempt(job, tmp_path)

@@ -103,4 +103,4 @@ class FrequencySketch:
 
     def set_state(self, saved: SavedState) -> None:
         saved.fill("counters", self._counters)
-        self._seen[0], self._halvings[0] = saved.header["seen"], saved.header["halvings"]
+        self._seen[0], self._halvings[0] = saved.whole_number("seen"), saved.whole_number("halvings")

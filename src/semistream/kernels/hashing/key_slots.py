@@ -18,7 +18,7 @@ Lines are probed, tagged and repaired as in `hash_directory`. A probe that finds
 import numpy as np
 
 from semistream.core.saved_state import Array, SavedState
-from semistream.kernels.arrays import Int32s, Int64s, UInt8s
+from semistream.kernels.arrays import Bools, Int32s, Int64s, UInt8s
 from semistream.kernels.compile import kernel
 from semistream.kernels.elastic import ElasticArray, Moves
 from semistream.kernels.hashing.hash_directory import (
@@ -236,6 +236,47 @@ def _rehash(lines: Int32s, tags: UInt8s, code_at: Int64s, grown: bool) -> np.int
     return touched
 
 
+@kernel
+def _is_sound(lines: Int32s, tags: UInt8s, code_at: Int64s, state: Int64s, is_seen: Bools) -> bool:
+    """Return whether every slot is named once, by the line that a probe for its code finds or by the free slots."""
+    for line in range(TAG_WORD):
+        if tags[lines.size + line] != tags[line]:
+            return False
+    keys = 0
+    first_empty = lines.size
+    for line in range(lines.size):
+        slot = np.int64(lines[line]) - 1
+        if slot == -1:
+            first_empty = min(first_empty, line)
+            if tags[line] != 0:
+                return False
+            continue
+        if slot < 0 or slot >= is_seen.size or is_seen[slot] or tags[line] != tag_of(mix(code_at[slot])):
+            return False
+        is_seen[slot] = True
+        keys += 1
+    if keys != state[_SIZE]:
+        return False
+    full = 0  # lines in a row; there are more lines than slots, so one is empty
+    for step in range(lines.size):
+        line = (first_empty + step) % lines.size
+        if lines[line] == 0:
+            full = 0
+            continue
+        from_home = line - home_line(mix(code_at[lines[line] - 1]), lines.size)
+        if (from_home if from_home >= 0 else from_home + lines.size) > full:
+            return False
+        full += 1
+    slot = state[_FREE_FIRST]
+    while slot != -1:
+        if slot < 0 or slot >= is_seen.size or is_seen[slot]:
+            return False
+        is_seen[slot] = True
+        keys += 1
+        slot = code_at[slot]
+    return keys == is_seen.size
+
+
 class KeySlots:
     """Slots ``0 ... capacity - 1`` for different key codes; `resize` needs a ``max_capacity``."""
 
@@ -328,6 +369,9 @@ class KeySlots:
     def set_state(self, saved: SavedState) -> None:
         for name, values in self._saved_arrays().items():
             saved.fill(name, values)
+        is_seen = np.zeros(self.capacity, dtype=np.bool_)
+        is_sound = _is_sound(self._lines.values, self._tags.values, self._code.values, self._state, is_seen)
+        saved.require(is_sound, "keys in lines where no probe finds them, or slots that are not in use or free once")
 
     def _saved_arrays(self) -> dict[str, Array]:
         return {"lines": self._lines.values, "tags": self._tags.values, "code": self._code.values, "ends": self._state}

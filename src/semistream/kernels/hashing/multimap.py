@@ -226,9 +226,11 @@ class FifoMultimap:
         return SavedState(arrays=self._saved_arrays())
 
     def set_state(self, saved: SavedState) -> None:
+        """Take slots and their order over; all else follows from them."""
         for name, values in self._saved_arrays().items():
             saved.fill(name, values)
-        _index_entries(self._directory.values, self._tags.values, self._code.values, self._q_next.values, self._state)
+        is_sound = _index_entries(*self._arrays, np.zeros(self.capacity, dtype=np.bool_))
+        saved.require(is_sound, "entries and free slots that are not all slots, each once")
 
     def _saved_arrays(self) -> dict[str, Array]:
         return {
@@ -331,18 +333,53 @@ def _insert_entries(
 
 
 @kernel
-def _index_entries(directory: Int64s, tags: UInt8s, entry_code: Int64s, q_next: Int32s, state: Int64s) -> None:
-    """Fill an empty directory from the entries in Q, whose lists stand."""
+def _index_entries(
+    directory: Int64s,
+    tags: UInt8s,
+    entry_code: Int64s,
+    key_next: Int32s,
+    key_count: Int32s,
+    q_next: Int32s,
+    q_prev: Int32s,
+    state: Int64s,
+    is_seen: Bools,
+) -> bool:
+    """Fill an empty directory and the lists of keys from Q; return whether Q and free slots are all slots once."""
+    entries, distinct = 0, 0
+    previous = np.int64(_NO_SLOT)
     slot = state[_Q_FIRST]
     while slot != _NO_SLOT:
+        if slot < 0 or slot >= is_seen.size or is_seen[slot]:
+            return False
+        is_seen[slot] = True
         code = entry_code[slot]
         line = line_of(directory, mix(code), code)
         packed = directory[line, 1]
+        key_next[slot] = _NO_SLOT
         if packed == 0:
             put_line(directory, tags, line, code, pack_entries(slot, slot))
+            key_count[slot] = 1
+            distinct += 1
         else:
+            key_next[last_entry(packed)] = np.int32(slot)
+            key_count[first_entry(packed)] += 1
             directory[line, 1] = pack_entries(first_entry(packed), slot)
+        q_prev[slot] = np.int32(previous)
+        previous = slot
+        entries += 1
         slot = np.int64(q_next[slot])
+    if state[_Q_LAST] != previous or state[_SIZE] != entries or state[_DISTINCT] != distinct:
+        return False
+    previous = np.int64(_NO_SLOT)
+    slot = state[_FREE_FIRST]
+    while slot != _NO_SLOT:
+        if slot < 0 or slot >= is_seen.size or is_seen[slot]:
+            return False
+        is_seen[slot] = True
+        previous = slot
+        entries += 1
+        slot = np.int64(q_next[slot])
+    return state[_FREE_LAST] == previous and entries == is_seen.size
 
 
 @kernel

@@ -13,7 +13,17 @@ import numpy as np
 from semistream.kernels.arrays import Bools, Int32s
 from semistream.kernels.compile import kernel
 
-__all__ = ["END", "add_slots", "chain_rows", "fill_pairs", "free_chains", "free_slots", "give_up_slots", "take_free"]
+__all__ = [
+    "END",
+    "add_slots",
+    "chain_rows",
+    "fill_pairs",
+    "free_chains",
+    "free_slots",
+    "give_up_slots",
+    "mark_chains",
+    "take_free",
+]
 
 END = np.int32(-1)
 
@@ -84,6 +94,23 @@ def free_slots(next_row: Int32s, first_free: int, is_free: Bools) -> None:
     while slot != END:
         is_free[slot] = True
         slot = next_row[slot]
+
+
+@kernel
+def mark_chains(next_row: Int32s, firsts: Int32s, counts: Int32s, is_seen: Bools) -> bool:
+    """Mark the slots of chains; return whether each is a slot, not marked yet, and the chains have these lengths."""
+    for chain in range(firsts.size):
+        slot = firsts[chain]
+        left = counts[chain]
+        while slot != END:
+            if slot < 0 or slot >= is_seen.size or is_seen[slot]:
+                return False
+            is_seen[slot] = True
+            left -= 1
+            slot = next_row[slot]
+        if left != 0:
+            return False
+    return True
 
 
 @kernel

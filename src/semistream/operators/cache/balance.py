@@ -133,11 +133,16 @@ class Balance(Part):
         )
 
     def set_state(self, saved: SavedState) -> None:
-        header = saved.header
         if saved.exact:
-            self._pool_bytes, self._used_before = header["pool_bytes"], header["used_before"]
-            self._planned_turn, self._limit_tuples = header["planned_turn"], header["limit_tuples"]
-            self._wanted_cache_bytes = header["wanted_cache_bytes"]
+            self._pool_bytes, self._used_before = (
+                saved.whole_number("pool_bytes", 1, self._pool_bytes),
+                saved.whole_number("used_before"),
+            )
+            self._planned_turn, self._limit_tuples = (
+                saved.whole_number("planned_turn"),
+                saved.whole_number_or_none("limit_tuples", 1),
+            )
+            self._wanted_cache_bytes = saved.whole_number_or_none("wanted_cache_bytes", 0, self._pool_bytes)
         else:
             self._pool_bytes -= self._taken_bytes()
-            self._restart(header["cache_share"])  # the tuples of a snapshot need what their window had
+            self._restart(saved.number("cache_share", 1.0))  # the tuples of a snapshot need what their window had

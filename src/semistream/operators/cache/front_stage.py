@@ -222,7 +222,8 @@ class FrontStage(Part):
     def collecting_of(self, saved: SavedState) -> "Collecting":
         """Return the keys on their way in whose state this is; the cache has theirs already."""
         assert self.cache is not None
-        return Collecting(RowSets.from_state(self.cache, saved.part("sets")), saved.array("waiting"))
+        sets = RowSets.from_state(self.cache, saved.part("sets"))
+        return Collecting(sets, saved.array("waiting", np.int32, sets.codes.shape))
 
     def give_up(self, collecting: "Collecting", more_rows: Int64s) -> None:
         """Leave out keys that will not be cached because of so many rows more, before those are copied."""
@@ -298,14 +299,14 @@ class FrontStage(Part):
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        self.cache_bytes = saved.header["cache_bytes"]
-        self._is_too_small = saved.header["is_too_small"]
-        self._sizes = replace(self._sizes, varlen=VarlenSizes(*saved.header["varlen"]))
+        self.cache_bytes = saved.whole_number("cache_bytes")
+        self._is_too_small = saved.flag("is_too_small")
+        self._sizes = replace(self._sizes, varlen=VarlenSizes.of_state(saved))
         if "rows" in saved.header:
             rows = saved.part("rows")
-            cache, policy = self._make_cache(CacheShape(**rows.header["shape"]))
+            cache, policy = self._make_cache(CacheShape.of_state(rows))
             cache.set_state(rows)
-            policy.set_state(saved.part("policy"))
+            policy.set_state(saved.part("policy"), cache)
 
     def check(self) -> None:
         if self.cache is not None:

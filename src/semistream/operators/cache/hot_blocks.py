@@ -85,6 +85,30 @@ class HotBlock:
         whole = header[_KIND] == _MAGIC << 8 | _FORMAT and header[_BYTES] == raw.size and header[_OWNER] == owner
         return bool(whole and header[_CHECKSUM] == _checksum(raw))
 
+    @staticmethod
+    def rebuilt(raw: UInt8s, owner: int, schema: pa.Schema) -> UInt8s | None:
+        """Return a block that was kept elsewhere, made anew from its rows and keys; None if these are not sound."""
+        if raw.dtype != np.uint8 or raw.ndim != 1 or not HotBlock.is_sound(raw, owner):
+            return None
+        header = _header(raw)
+        lines = int(header[_LINES])
+        start = _HEADER_BYTES + LINE_BYTES * lines
+        if not 0 < lines <= raw.size or start > raw.size:
+            return None
+        rows = pa.ipc.read_record_batch(pa.py_buffer(raw[start:]), schema)
+        rows.validate(full=True)
+        codes, ranges = _index(raw, lines)
+        full = np.flatnonzero(ranges[:, 1] >= 0)
+        full = full[np.lexsort((ranges[full, 1], ranges[full, 0]))]
+        counts = ranges[full, 1].astype(np.int64)
+        ends = np.cumsum(counts)
+        if lines != lines_for(full.size) or not np.array_equal(ranges[full, 0], ends - counts):
+            return None
+        if rows.num_rows != (ends[-1] if full.size else 0):
+            return None
+        floor, built_at = int(header[_FLOOR]) & _MOST_SEEN, max(0, int(header[_FLOOR]) >> 8)
+        return HotBlock.build(codes[full], counts, rows, owner=owner, floor=floor, built_at=built_at)
+
     def find(self, wanted: Int64s, places: Int64s, firsts: Int64s, counts: Int64s) -> None:
         """Write the first row and the number of rows of the keys at these places; -1 rows for an absent key."""
         find_ranges(self._codes, self._ranges, wanted, places, firsts, counts)

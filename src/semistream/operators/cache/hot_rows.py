@@ -360,16 +360,26 @@ class HotRows:
     def set_state(self, saved: SavedState) -> None:
         if not isinstance(self._store, PrivateBlocks):
             return
-        self._is_crowded, self._credit_bytes = saved.header["is_crowded"], saved.header["credit_bytes"]
-        self._next_block, self._blocks_to_build = saved.header["next_block"], saved.header["blocks_to_build"]
+        self._is_crowded, self._credit_bytes = saved.flag("is_crowded"), saved.number("credit_bytes")
+        self._next_block = saved.whole_number("next_block", 0, self.num_blocks - 1)
+        self._blocks_to_build = saved.whole_number("blocks_to_build", 0, self.num_blocks)
         self._sketch.set_state(saved.part("sketch"))
         for number in saved.header["blocks"]:
-            raw = saved.array(f"block {number}")
-            if HotBlock.is_sound(raw, self._owner):
+            saved.require(type(number) is int and 0 <= number < self.num_blocks, f"block {number!r}")
+            raw = HotBlock.rebuilt(saved.array(f"block {number}"), self._owner, self.shape.message_schema)
+            if raw is not None and raw.size <= self._block_bytes:
                 self._blocks[number] = HotBlock(raw, self.shape)
-        for at, nbytes in enumerate(saved.header["waiting"]):
-            pages = self.shape.pages(saved.array(f"rows {at}"), [0])
-            self._wait(saved.array(f"codes {at}"), saved.array(f"counts {at}"), pages, nbytes)
+        for at in range(len(saved.header["waiting"])):
+            codes, counts = saved.array(f"codes {at}", np.int64), saved.array(f"counts {at}", np.int64)
+            message = saved.array(f"rows {at}", np.uint8)
+            rows = pa.ipc.read_record_batch(pa.py_buffer(message), self.shape.message_schema)
+            rows.validate(full=True)
+            saved.require(codes.ndim == 1 and codes.shape == counts.shape, f"{counts.size} counts {at}")
+            is_sound = ((counts >= 0) & (counts <= rows.num_rows)).all() and counts.sum() == rows.num_rows
+            saved.require(is_sound, f"other counts than the {rows.num_rows} rows {at}")
+            pages = self.shape.serialised(rows)
+            self._wait(codes, counts, pages, pages.raw.size + codes.size * _WAITING_KEY_BYTES)
+        saved.require(self.waiting_bytes <= self._most_waiting_bytes, f"{self.waiting_bytes} bytes of waiting rows")
 
     def _check(self) -> None:
         assert self.waiting_bytes <= self._most_waiting_bytes

@@ -22,6 +22,7 @@ from semistream.kernels.hashing.row_chains import (
     free_chains,
     free_slots,
     give_up_slots,
+    mark_chains,
     take_free,
 )
 from semistream.state.results import byte_portions
@@ -44,6 +45,14 @@ class CacheShape:
     keys: int
     rows: int
     ring_bytes: int
+
+    @classmethod
+    def of_state(cls, saved: SavedState) -> "CacheShape":
+        """Return the shape of a saved cache: no larger than the arrays that it has."""
+        shape, rows = SavedState(saved.header["shape"]), saved.part("rows")
+        ring_bytes = rows.array("varlen/ring").size if "varlen" in rows.header else 0
+        held = cls(saved.array("row_count").size, saved.array("next_row").size, ring_bytes)
+        return cls(**{name: shape.whole_number(name, size, size) for name, size in asdict(held).items()})
 
     @classmethod
     def of_rows(cls, rows: int, varlen: VarlenSizes, rows_per_key: float = 1.0) -> "CacheShape":
@@ -211,8 +220,21 @@ class RowCache:
         for name, values in self._saved_arrays().items():
             saved.fill(name, values)
         self.keys.set_state(saved.part("keys"))
-        self.rows.set_state(saved.part("rows"))
-        self._first_free, self.free_rows = saved.header["first_free"], saved.header["free_rows"]
+        self._first_free = saved.whole_number("first_free", int(END), self.shape.rows - 1)
+        self.free_rows = saved.whole_number("free_rows", 0, self.shape.rows)
+        no_rows = np.empty(0, dtype=np.int32)
+        saved.require(self.may_chain(no_rows, no_rows), "rows that are in two row sets, or free and in one")
+        is_empty = np.ones(self.shape.keys, dtype=np.bool_)
+        is_empty[self.keys.live_slots()] = False
+        saved.require((self._first_row.values[is_empty] == END).all(), "rows of free entries")
+        self.rows.set_state(saved.part("rows"), self._live_rows())
+
+    def may_chain(self, first_rows: Int32s, row_count: Int32s) -> bool:
+        """Return whether these are chains of rows that are neither free nor in a row set of the cache."""
+        is_seen, next_row = np.zeros(self.shape.rows, dtype=np.bool_), self._next_row.values
+        free = np.array([self._first_free], dtype=np.int32), np.array([self.free_rows], dtype=np.int32)
+        cached = self._first_row.values, self._row_count.values
+        return all(mark_chains(next_row, *chains, is_seen) for chains in (free, cached, (first_rows, row_count)))
 
     def _saved_arrays(self) -> dict[str, Array]:
         return {
@@ -253,9 +275,13 @@ class RowSets:
 
     @classmethod
     def from_state(cls, cache: RowCache, saved: SavedState) -> "RowSets":
-        sets = cls(cache, saved.array("codes"))
-        sets.row_count, sets._first_row = saved.array("row_count"), saved.array("first_row")
-        sets.given_up = saved.array("given_up")
+        codes = saved.array("codes", np.int64)
+        sets = cls(cache, codes.reshape(-1))
+        saved.fill("row_count", sets.row_count)
+        saved.fill("first_row", sets._first_row)
+        saved.fill("given_up", sets.given_up)
+        is_sound = cache.may_chain(sets._first_row, sets.row_count) and not sets.row_count[sets.given_up].any()
+        saved.require(is_sound, "rows on their way into the cache that are there already, or free")
         return sets
 
     def state(self) -> SavedState:

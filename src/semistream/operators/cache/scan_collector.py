@@ -73,7 +73,7 @@ class ScanCollector(Part):
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        self._pages_seen = saved.header["pages_seen"]
+        self._pages_seen = saved.whole_number("pages_seen", 0, self._num_pages - ("collecting" in saved.header))
         self._random.bit_generator.state = saved.header["random"]
         if "collecting" in saved.header:
             self._collect(self._front_stage.collecting_of(saved.part("collecting")))

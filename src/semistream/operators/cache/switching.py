@@ -152,10 +152,15 @@ class Switching(Part):
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        self.cycle = saved.header["cycle"]
+        self.cycle = saved.whole_number("cycle")
         self._random.bit_generator.state = saved.header["random"]
-        self._codes, self._row_count = saved.array("codes"), saved.array("row_count")
-        if saved.header["watches"]:
+        self._codes, self._row_count = saved.array("codes", np.int64), saved.array("row_count", np.int32)
+        # Keys to collect are some of those whose rows were counted.
+        is_sound = self._codes.ndim == self._row_count.ndim == 1 and self._codes.size <= self._row_count.size
+        saved.require(is_sound, f"{self._row_count.size} row counts of {self._codes.size} keys")
+        if saved.flag("watches"):
             self._watch(self._codes)
         if "collecting" in saved.header:
             self._collecting = self._front_stage.collecting_of(saved.part("collecting"))
+            collected = self._collecting.sets.codes.size
+            saved.require(collected == self._codes.size, f"{self._codes.size} keys and {collected} row sets")

@@ -104,4 +104,4 @@ class Admission(Part):
         return SavedState({"entering_share": self._entering_share}) if exact else SavedState()
 
     def set_state(self, saved: SavedState) -> None:
-        self._entering_share = saved.header["entering_share"]
+        self._entering_share = saved.number("entering_share", 1.0)

@@ -236,8 +236,11 @@ class PartitionPhase(Part):
         return SavedState({"picks": list(self._picks), "picked_at": self._picked_at, "begun": self._begun})
 
     def set_state(self, saved: SavedState) -> None:
-        self._picks = deque(saved.header["picks"])
-        self._picked_at, self._begun = saved.header["picked_at"], saved.header["begun"]
+        picks = saved.header["picks"]
+        saved.require(isinstance(picks, list) and all(type(pick) is int for pick in picks), f"picks={picks!r}")
+        self._picks = deque(np.array(picks, dtype=np.int64).tolist())
+        # A partition for which no tuple waits is passed over.
+        self._picked_at, self._begun = saved.whole_number("picked_at"), saved.whole_number_or_none("begun")
 
     def close(self) -> None:
         self._disk_buffer.close()

@@ -5,11 +5,13 @@ b pages are read and joined with the window; a chunk of stream tuples leaves the
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import pyarrow as pa
 
+from semistream.core.errors import SnapshotMismatch
 from semistream.core.metrics import Metrics
-from semistream.core.saved_state import SavedState
+from semistream.core.saved_state import MOST, SavedState
 from semistream.operators.join import Part
 from semistream.operators.phases.chunk_queue import CHUNK_BYTES, ChunkQueue
 from semistream.operators.phases.memory_plan import MemoryPlan
@@ -168,13 +170,26 @@ class ScanPhase(Part):
 
     def set_state(self, saved: SavedState) -> None:
         chunks = [(start, tuples) for start, tuples in saved.header["chunks"]]
+        saved.require(all(type(number) is int for chunk in chunks for number in chunk), f"chunks={chunks!r}")
+        self.scanned_pages = saved.whole_number("scanned_pages")
+        # S3, section 3.1: a live chunk has met its first pages and still has some to meet.
+        bounds = [self.scanned_pages - self.num_pages, *(start for start, _ in chunks), self.scanned_pages]
+        is_sound = all(low < high for low, high in pairwise(bounds)) and all(0 < tuples < MOST for _, tuples in chunks)
+        saved.require(is_sound or not chunks, f"chunks={chunks!r} at page {self.scanned_pages} of the scan")
         if saved.exact:
-            self._chunks = ChunkQueue.holding(chunks, saved.header["queue_capacity"])
+            most = max(self._plan.chunks, self.num_pages) + 2
+            self._chunks = ChunkQueue.holding(chunks, saved.whole_number("queue_capacity", 0, most))
         else:
             self.follow(self._plan, self._max_tuples, chunks, self._spare_bytes)
-        self.scanned_pages = saved.header["scanned_pages"]
         # The operator counts its own cycles, not those before it took over.
         self._cycle_offset = self.scanned_pages // self.num_pages - self._metrics.cycles
+
+    def check_state(self) -> None:
+        held, expected = sum(tuples for _, tuples in self._chunks.items()), self._stream.tuples_in_window
+        if held != expected:
+            raise SnapshotMismatch(
+                f"the snapshot has chunks of {held} tuples and {expected} in the window: restore one of the same join"
+            )
 
     def close(self) -> None:
         self._disk_buffer.close()

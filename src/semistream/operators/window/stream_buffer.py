@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from semistream.core.errors import BudgetTooSmall, TupleTooLarge, UnsupportedType
-from semistream.core.saved_state import SavedState
+from semistream.core.saved_state import MOST, SavedState
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.join import Part
 
@@ -243,15 +243,23 @@ class StreamBuffer(Part):
     def set_state(self, saved: SavedState, spare_bytes: int = 0) -> None:
         """Take over a state, piece by piece; it may take ``spare_bytes`` more than the capacity."""
         assert not self._pieces
-        self.next_number = saved.header["next_number"]
+        self.next_number = saved.whole_number("next_number")
         if "tuples" not in saved.arrays:
             return
-        tuples, numbers, start = saved.table("tuples", self._schema), saved.array("number"), 0
-        for at, batch in enumerate(tuples.to_batches()):
+        tuples, start = saved.table("tuples", self._schema), 0
+        numbers, batches = saved.array("number", np.int64, (tuples.num_rows,)), tuples.to_batches()
+        saved.require(not numbers.size or 0 <= numbers.min() <= numbers.max() < MOST, "arrival numbers out of range")
+        saved.require(not saved.exact or len(saved.header["pieces"]) == len(batches), f"{len(batches)} pieces")
+        for at, batch in enumerate(batches):
+            saved.require(batch.num_rows > 0, "a piece without tuples")
             message = batch.serialize()  # in memory of its own, which comes free with the piece
             nbytes, rows = message.size + batch.num_rows * _CODE_BYTES, 0
             if saved.exact:
-                nbytes, rows = saved.header["pieces"][at]
+                piece_state = SavedState(dict(zip(("nbytes", "read_rows"), saved.header["pieces"][at], strict=True)))
+                nbytes, rows = (
+                    piece_state.whole_number("nbytes"),
+                    piece_state.whole_number("read_rows", 0, batch.num_rows - 1),
+                )
             elif self.nbytes + nbytes > self.capacity_bytes + spare_bytes:
                 raise too_small_for_snapshot(tuples.num_rows)
             number = numbers[start : start + batch.num_rows].copy()

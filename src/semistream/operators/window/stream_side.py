@@ -341,21 +341,29 @@ class StreamSide(Part):
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        self._out_of_order = saved.header["out_of_order"]
-        self._varlen = VarlenSizes(*saved.header["varlen"])
+        self._out_of_order = saved.flag("out_of_order")
+        self._varlen = VarlenSizes.of_state(saved)
         if saved.exact:
-            for name in _EXACT_FIELDS:
-                setattr(self, name, saved.header["shares"][name.lstrip("_")])
+            shares = saved.part("shares")
+            self._window_bytes, self._max_tuples = (
+                shares.whole_number("window_bytes"),
+                shares.whole_number_or_none("max_tuples"),
+            )
+            self._spare_bytes, self._entered_before = (
+                shares.whole_number("spare_bytes"),
+                shares.whole_number("entered_before"),
+            )
+            self._is_within_share = shares.flag("is_within_share")
             if "window" in saved.header:
                 window = saved.part("window")
-                self._window = self._make_window(WindowShape(**window.header["shape"]))
+                self._window = self._make_window(WindowShape.of_state(window))
                 self._window.set_state(window)
-            self.buffer.capacity_bytes = saved.header["buffer_bytes"]
+            self.buffer.capacity_bytes = saved.whole_number("buffer_bytes")
             self.buffer.set_state(saved.part("buffer"))
             return
         schema = self._spec.stream_schema
         if "tuples" in saved.arrays:
-            self._put_back(LiveTuples.from_table(saved.table("tuples", schema), schema), saved.part("buffer"))
+            self._put_back(LiveTuples.of_state(saved, "tuples", schema), saved.part("buffer"))
         spare_bytes = self._spare_bytes
         if not self._is_within_share:
             spare_bytes -= self._bytes_of(self.window.shape) - self._window_bytes

@@ -9,6 +9,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -118,18 +119,26 @@ class LocalStore:
     def locate(self, name: str = "") -> str:
         return os.path.join(self.root, name) if name else self.root
 
-    def _path(self, name: str) -> str:
+    def _path(self, name: str, *, is_folder: bool = False) -> str:
         """Return the path of a file or folder of the table."""
         path = self.root
-        for part in filter(None, name.split("/")):
+        parts = [part for part in name.split("/") if part]
+        for depth, part in enumerate(parts, 1):
             path = os.path.join(path, part)
-            if os.path.islink(path):
+            try:
+                mode = os.lstat(path).st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if stat.S_ISLNK(mode):
                 raise DamagedTable(f"{path} is a symbolic link, which a table never has: put the files there instead")
+            holds_files = is_folder or depth < len(parts)
+            if parts[0] in (DATA, VERSIONS) and holds_files and not stat.S_ISDIR(mode):
+                raise DamagedTable(_not_a_folder(path))
         return path
 
     def names(self, folder: str = "") -> list[str] | None:
         try:
-            return sorted(os.listdir(self._path(folder)))
+            return sorted(os.listdir(self._path(folder, is_folder=True)))
         except FileNotFoundError:
             return None
 
@@ -148,13 +157,13 @@ class LocalStore:
             _sync(path)
 
     def make_folder(self, folder: str) -> None:
-        os.makedirs(self._path(folder), exist_ok=True)
+        os.makedirs(self._path(folder, is_folder=True), exist_ok=True)
 
     def create(self, name: str) -> OutputFile:
         return _SyncedFile(self._path(name))
 
     def sync_folder(self, folder: str) -> None:
-        _sync(self._path(folder))
+        _sync(self._path(folder, is_folder=True))
 
     def publish(self, name: str, content: bytes) -> None:
         folder = os.path.dirname(name)
@@ -186,7 +195,10 @@ class LocalStore:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        fd = os.open(self._path(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        path = self._path(LOCK)
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise DamagedTable(f"{path} is not a regular file, which a table has there: remove it")
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         _held_locks.add(fd)
         try:
             try:
@@ -203,6 +215,10 @@ class LocalStore:
                 _held_locks.remove(fd)
                 fcntl.flock(fd, fcntl.LOCK_UN)  # a child that has just been forked may still share it
                 os.close(fd)
+
+
+def _not_a_folder(path: str) -> str:
+    return f"{path} is not a folder, which a table has there: remove it, or restore the folder from a copy"
 
 
 def _require_size(path: str, num_bytes: int, most_bytes: int) -> None:
@@ -259,6 +275,8 @@ class RemoteStore:
         if info.type == pafs.FileType.NotFound:
             return None
         if info.type == pafs.FileType.File:
+            if folder in (DATA, VERSIONS):
+                raise DamagedTable(_not_a_folder(self.locate(folder)))
             raise NotADirectoryError(errno.ENOTDIR, "not a folder", self.locate(folder))
         found = self.filesystem.get_file_info(pafs.FileSelector(self.locate(folder), allow_not_found=True))
         return sorted(info.base_name for info in found)

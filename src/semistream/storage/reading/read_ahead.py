@@ -4,7 +4,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from semistream.core.errors import InvalidArgument, OperatorMisuse
 from semistream.storage.reading.page_directory import ReadPosition
@@ -41,8 +40,8 @@ class ReadAhead:
             raise InvalidArgument(f"buffer_bytes={buffer_bytes} must be at least 1")
         self._reader = reader
         self._buffer_bytes = buffer_bytes
-        # Joining the pages of a run copies them out of the buffer; only views go on pointing into it.
-        self._buffer = None if any(map(_has_view, reader.schema.types)) else reader.new_buffer(buffer_bytes)
+        # Joining the pages of a run copies them out of the buffer.
+        self._buffer: memoryview | None = reader.new_buffer(buffer_bytes)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="semistream-read-ahead")
         self._ahead: tuple[tuple[int, int], Future[pa.RecordBatch]] | None = None
         self._closed = False
@@ -133,9 +132,3 @@ class ReadAhead:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _has_view(dtype: pa.DataType) -> bool:
-    if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
-        return True
-    return any(_has_view(dtype.field(position).type) for position in range(dtype.num_fields))

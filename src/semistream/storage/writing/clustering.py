@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.types as pt
 
 from semistream.core.errors import BudgetTooSmall, MissingExtra
 from semistream.core.sizes import format_bytes
@@ -62,7 +61,6 @@ class RowSorter:
 
     def __init__(self, schema: pa.Schema, memory_bytes: int, make_scratch: Callable[[], str]) -> None:
         self._schema = schema
-        self._movable_schema = pa.schema([field.with_type(_movable(field.type)) for field in schema])
         self._memory_bytes = memory_bytes
         self._make_scratch = make_scratch
         self._collected: list[pa.RecordBatch] = []
@@ -72,18 +70,16 @@ class RowSorter:
 
     def add(self, batch: pa.RecordBatch, codes: npt.NDArray[np.int64], buckets: npt.NDArray[np.int32]) -> None:
         """Take rows in; ``codes`` may be all zero to keep the order of arrival inside a bucket."""
-        columns = [_as(column, _movable(column.type)) for column in batch.columns]
-        rows = pa.RecordBatch.from_arrays(columns, schema=self._movable_schema)
         nbytes = row_bits(batch) // 8 + _ROW_OVERHEAD_BYTES
         keys = pa.RecordBatch.from_arrays([pa.array(buckets), pa.array(codes), pa.array(nbytes)], schema=_KEY_SCHEMA)
         if self._arrivals is not None:
-            self._arrivals.write(rows, keys)
+            self._arrivals.write(batch, keys)
             return
-        self._collected.append(rows)
+        self._collected.append(batch)
         self._keys.append(keys)
         self._collected_bytes += int(nbytes.sum())
         if self._collected_bytes > min(self._memory_bytes // _COLLECTED_PART, _MAX_PARTITION_BYTES):
-            self._arrivals = _Arrivals(self._make_scratch(), self._movable_schema)
+            self._arrivals = _Arrivals(self._make_scratch(), self._schema)
             for waiting in zip(self._collected, self._keys, strict=True):
                 self._arrivals.write(*waiting)
             self._collected, self._keys = [], []
@@ -94,7 +90,7 @@ class RowSorter:
             batches, rows_per_bucket = self._sorted_in_memory()
         else:
             batches, rows_per_bucket = self._arrivals.sorted(self._memory_bytes)
-        rows = _RowStream(self._as_stored(batch) for batch in batches)
+        rows = _RowStream(batches)
         for bucket in np.flatnonzero(rows_per_bucket).tolist():
             yield bucket, rows.take(int(rows_per_bucket[bucket]))
 
@@ -104,11 +100,7 @@ class RowSorter:
         # Equal keys keep their order: numpy's lexsort is stable.
         order = np.lexsort((codes, buckets))
         self._keys = []
-        return iter([_take(self._collected, self._movable_schema, order)]), np.bincount(buckets)
-
-    def _as_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = zip(batch.columns, self._schema, strict=True)
-        return pa.RecordBatch.from_arrays([_as(column, field.type) for column, field in columns], schema=self._schema)
+        return iter([_take(self._collected, self._schema, order)]), np.bincount(buckets)
 
 
 class _Arrivals:
@@ -234,19 +226,6 @@ class _RowStream:
             self._rest = batch.slice(part.num_rows) if part.num_rows < batch.num_rows else None
             rows -= part.num_rows
             yield part
-
-
-def _movable(dtype: pa.DataType) -> pa.DataType:
-    """Return a type with the same values that Arrow can reorder, which it cannot do with views."""
-    if pt.is_string_view(dtype):
-        dtype = pa.large_string()
-    elif pt.is_binary_view(dtype):
-        dtype = pa.large_binary()
-    return dtype
-
-
-def _as(column: pa.Array, dtype: pa.DataType) -> pa.Array:
-    return column if column.type == dtype else column.cast(dtype)
 
 
 def _take(batches: list[pa.RecordBatch], schema: pa.Schema, order: npt.NDArray[np.int64]) -> pa.RecordBatch:

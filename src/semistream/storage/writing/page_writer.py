@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.types as pt
 import xxhash
 
 from semistream.kernels.keys.key_codes import KeyCoder
@@ -187,13 +186,6 @@ def _cut_batches(batches: Iterable[pa.RecordBatch], target_bytes: int) -> Iterat
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
-        joined = batches[0]
-    else:
-        (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    views = [i for i, dtype in enumerate(joined.schema.types) if pt.is_string_view(dtype) or pt.is_binary_view(dtype)]
-    for i in views:
-        # Arrow would write the buffers of the whole parent for a slice of views.
-        column = joined.column(i)
-        wide = pa.large_string() if pt.is_string_view(column.type) else pa.large_binary()
-        joined = joined.set_column(i, joined.schema.field(i), column.cast(wide).cast(column.type))
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return joined

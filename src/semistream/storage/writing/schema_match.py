@@ -35,7 +35,7 @@ def conformer(source: pa.Schema, target: pa.Schema) -> Callable[[pa.RecordBatch]
         for position, field in zip(positions, target, strict=True):
             column = batch.column(position)
             if pt.is_dictionary(column.type):
-                column = column.dictionary_decode()
+                column = _decoded(column)
             if column.type != field.type:
                 column = column.cast(field.type)
             if not field.nullable and column.null_count:
@@ -44,6 +44,14 @@ def conformer(source: pa.Schema, target: pa.Schema) -> Callable[[pa.RecordBatch]
         return pa.RecordBatch.from_arrays(columns, schema=target)
 
     return conform
+
+
+def _decoded(column: pa.DictionaryArray) -> pa.Array:
+    """Return the values of a dictionary-encoded column; Arrow looks up no views."""
+    values = column.dictionary
+    plain = stored_schema(pa.schema([("values", values.type)])).field(0).type
+    decoded: pa.Array = pa.DictionaryArray.from_arrays(column.indices, values.cast(plain)).dictionary_decode()
+    return decoded
 
 
 def _keeps_values(given: pa.DataType, stored: pa.DataType) -> bool:

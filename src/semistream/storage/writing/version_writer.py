@@ -125,20 +125,23 @@ def remove_dead_writers(store: Store) -> None:
         return
     unfinished = any(map(_UNFINISHED_NAME.fullmatch, store.names(VERSIONS) or ()))
     if unfinished or any(WRITER_NAME.fullmatch(name) for name in store.names() or ()):
-        remove_litter(store)
+        job = WriteJob.begin(store)
+        remove_litter(store, job)
+        job.end()
 
 
-def remove_litter(store: Store) -> None:
+def remove_litter(store: Store, job: WriteJob) -> None:
     """Remove what dead writers left: data files that no version names, and unfinished files.
 
-    The caller holds the table's lock. Files with names that this library does not give are left alone. If a manifest
-    cannot be read, nobody knows which data is in use, and all of it stays.
+    The caller holds the table's lock. The marker of its ``job`` stays: should the caller die here, the next writer goes
+    on. Those of dead jobs go first, so that none of their tasks adds a file. Files with names that this library does
+    not give are left alone. If a manifest cannot be read, nobody knows which data is in use, and all of it stays.
     """
     for name in store.names(VERSIONS) or ():
         if _UNFINISHED_NAME.fullmatch(name):
             store.remove(f"{VERSIONS}/{name}")
     for name in store.names() or ():
-        if WRITER_NAME.fullmatch(name):
+        if WRITER_NAME.fullmatch(name) and name != job.marker:
             store.remove(name)
     named: set[str] = set()
     for version in list_versions(store):

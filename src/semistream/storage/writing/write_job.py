@@ -30,16 +30,17 @@ class WriteJob:
     def begin(cls, store: Store) -> "WriteJob":
         """Start a job in the process that holds the table's lock and will publish the version."""
         job = cls(store, uuid.uuid4().hex[:_ID_DIGITS])
-        store.create(job._marker).close()
+        store.create(job.marker).close()
         return job
 
     @property
-    def _marker(self) -> str:
+    def marker(self) -> str:
+        """The name of the file that tells tasks and later writers of this job."""
         return f"{WRITER_PREFIX}{self.job_id}"  # `remove_litter` knows the prefix
 
     def is_open(self) -> bool:
         """Return whether this machine sees the marker."""
-        return self._marker in (self.store.names() or ())
+        return self.marker in (self.store.names() or ())
 
     def require_visible(self) -> None:
         """Raise InvalidArgument in a task whose machine does not see the table's folder."""
@@ -61,7 +62,7 @@ class WriteJob:
 
     def end(self, reported: Iterable[DataFile] = ()) -> None:
         """End the job, and remove all its files but those of ``reported``."""
-        self.store.remove(self._marker)
+        self.store.remove(self.marker)
         kept = {path for file in reported for path in (file.path, file.index_path)}
         for name in self.store.names(DATA) or ():
             if name.startswith(self.job_id) and f"{DATA}/{name}" not in kept:

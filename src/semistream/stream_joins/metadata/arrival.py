@@ -74,4 +74,4 @@ class ArrivalOrder(Part):
         return SavedState({"last": self._last})
 
     def set_state(self, saved: SavedState) -> None:
-        self._last = saved.header["last"]
+        self._last = saved.whole_number_or_none("last", _LIMITS.min, _LIMITS.max)

@@ -140,8 +140,11 @@ class CostChoice(Part):
         return SavedState({"ratios": [self._punctuations, self._garbage], "settings": list(self.settings)})
 
     def set_state(self, saved: SavedState) -> None:
-        self._punctuations, self._garbage = saved.header["ratios"]
-        self.settings = Settings(*saved.header["settings"])._replace(**self.fixed)
+        ratios = SavedState(dict(zip(("punctuations", "garbage"), saved.header["ratios"], strict=True)))
+        self._punctuations, self._garbage = ratios.number("punctuations"), ratios.number("garbage")
+        kept = SavedState(dict(zip(Settings._fields, saved.header["settings"], strict=True)))
+        run_rows, purge_every = kept.whole_number("run_rows", 1), kept.whole_number("purge_every", 1)
+        self.settings = Settings(run_rows, purge_every, kept.flag("by_value"))._replace(**self.fixed)
 
 
 def _change(ratio: float, count: float, of: float, memory: float) -> float:

@@ -121,8 +121,10 @@ class Punctuations(Part):
             kinds = self._streams[side].ranges_by_kind()
             for kind in kinds:
                 if f"{side} {kind}" in saved.arrays:
-                    lows, highs = saved.array(f"{side} {kind}")
-                    kinds[kind] = (lows, highs)
+                    ranges = saved.array(f"{side} {kind}", np.int64)
+                    is_sound = ranges.ndim == 2 and len(ranges) == 2 and (ranges[0] <= ranges[1]).all()
+                    saved.require(is_sound, f"ranges without a key in {side} {kind!r}")
+                    kinds[kind] = (ranges[0], ranges[1])
             self._streams[side].set_ranges(kinds)
 
     def check(self) -> None:
@@ -288,4 +290,4 @@ class Propagation(Part):
         return SavedState({"flushes_unseen": self._disk.flushes - self._flushes_seen})
 
     def set_state(self, saved: SavedState) -> None:
-        self._flushes_seen = self._disk.flushes - saved.header["flushes_unseen"]
+        self._flushes_seen = self._disk.flushes - saved.whole_number("flushes_unseen")

@@ -91,7 +91,8 @@ class PriorityScheduling(StreamScheduling):
         return SavedState({"taken": self._taken})
 
     def set_state(self, saved: SavedState) -> None:
-        self._taken = list(saved.header.get("taken", self._taken))
+        if "taken" in saved.header:
+            self._taken = saved.whole_numbers("taken", len(SIDES))
 
 
 class GrowthScheduling(StreamScheduling):
@@ -153,8 +154,9 @@ class GrowthScheduling(StreamScheduling):
 
     def set_state(self, saved: SavedState) -> None:
         if "in_a_row" in saved.header:
-            self._taken = list(saved.header["taken"])
-            self._last, self._in_a_row = SIDES[saved.header["last"]], saved.header["in_a_row"]
+            self._taken = saved.whole_numbers("taken", len(SIDES))
+            self._last = SIDES[saved.whole_number("last", 0, len(SIDES) - 1)]
+            self._in_a_row = saved.whole_number("in_a_row")
 
 
 def _some(count: int) -> Int64s:

@@ -167,6 +167,10 @@ class DiskParts(Part):
 
     def set_state(self, saved: SavedState) -> None:
         for side, partition, rows, names in saved.header["parts"]:
+            is_place = type(side) is int and side in SIDES and type(partition) is int and type(rows) is int
+            is_named = names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))
+            is_sound = is_place and is_named and 0 <= partition < self.partitions and rows > 0
+            saved.require(is_sound, f"a part {[side, partition, rows, names]!r}")
             if names is not None:
                 if self._store is None:
                     raise SnapshotMismatch(
@@ -175,7 +179,7 @@ class DiskParts(Part):
                     )
                 self._parts[side, partition] = _Held(self._part(names), rows)
             else:
-                for message in saved.table(f"{side} {partition}").to_batches():
+                for message in saved.table(f"{side} {partition}", self._schemas[side]).to_batches():
                     self.put(side, partition, self._past(side, message))
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from semistream.core.errors import StateTooLarge
 from semistream.core.punctuated_batch import PunctuatedBatch
-from semistream.core.saved_state import SavedState
+from semistream.core.saved_state import MOST, SavedState
 from semistream.core.sizes import format_bytes
 from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.kernels.hashing.multimap import FifoMultimap
@@ -244,9 +244,12 @@ class DiskStages(Part):
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        self._met = {(side, partition): times for side, partition, times in saved.header["met"]}
-        self._taken_at_clean_up = saved.header["taken_at_clean_up"]
-        self._clean_time[:] = saved.array("clean_time")
+        for side, partition, times in saved.header["met"]:
+            is_sound = all(type(number) is int and 0 <= number <= MOST for number in (side, partition, *times))
+            saved.require(is_sound and 0 < len(times) <= _MOST_MEETINGS, f"met={[side, partition, times]!r}")
+            self._met[side, partition] = times
+        self._taken_at_clean_up = saved.whole_number("taken_at_clean_up")
+        saved.fill("clean_time", self._clean_time)
         self.parts.set_state(saved.part("parts"))
 
     def close(self) -> None:

@@ -272,10 +272,13 @@ class MemoryState(Part):
         return table_array(self.windows[side].tuples(slots).to_table())
 
     def set_state(self, saved: SavedState) -> None:
-        self.time.now, self.time.last_run = saved.header["now"], saved.header["last_run"]
+        self.time.now = saved.whole_number("now")
+        self.time.last_run = saved.whole_number("last_run", 0, self.time.now)
+        portions = saved.whole_numbers("portions", len(SIDES))
         for side in SIDES:
-            for number in range(saved.header["portions"][side]):
-                live = LiveTuples.from_table(saved.table(f"{side} {number}"), self.key.schemas[side])
+            schema = self.key.schemas[side]
+            for number in range(portions[side]):
+                live = LiveTuples.of_state(saved, f"{side} {number}", schema)
                 assert live.number is not None
                 tuples = Tuples(live.batch, self.key.codes(side, live.batch), live.matched)
                 at = 0

@@ -93,11 +93,16 @@ class InputQueues(Part):
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        self._taken = list(saved.header["taken"])
+        self._taken = saved.whole_numbers("taken", len(SIDES))
+        batches = saved.whole_numbers("batches", len(SIDES))
+        marked = pa.schema([("at", pa.int64()), ("low", self._key.dtype), ("high", self._key.dtype)])
         for side in SIDES:
-            for number in range(saved.header["batches"][side]):
-                rows, marks = (saved.table(f"{side} {number} {what}") for what in ("rows", "marks"))
+            for number in range(batches[side]):
+                rows = saved.table(f"{side} {number} rows", self._key.schemas[side])
+                marks = saved.table(f"{side} {number} marks", marked)
                 at, low, high = (column.combine_chunks() for column in marks.columns)
+                places = np.concatenate([[0], at.to_numpy(), [rows.num_rows]])
+                saved.require((places[1:] >= places[:-1]).all(), f"punctuations outside of batch {number}")
                 columns = [column.combine_chunks() for column in rows.columns]
                 batch = pa.RecordBatch.from_arrays(columns, schema=self._key.schemas[side])
                 self._queues[side].append(PunctuatedBatch(batch, KeyMarks(np.array(at, dtype=np.int64), low, high)))

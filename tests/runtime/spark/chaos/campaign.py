@@ -10,22 +10,25 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
-import pyarrow.dataset as ds
 import pyspark
 
-import semistream as ss
 from tests.runtime.spark.chaos.config import RunConfig
-from tests.runtime.spark.chaos.data import Feed, expected_rows, master_rows
+from tests.runtime.spark.chaos.data import make_inputs
+from tests.runtime.spark.chaos.sinks import rows_of_batches
 
-__all__ = ["Campaign", "Verdict", "written_rows"]
+__all__ = ["Campaign", "Verdict"]
 
 _ROOT = Path(__file__).parents[4]
-_MOST_RUN_S = 240.0
+_HANGS_S = 300.0
+_WORDS = {
+    "executor": ("CoarseGrainedExecutorBackend",),
+    "worker": ("daemon", "python_streaming_source_runner", "transform_with_state_driver_worker"),
+}
 
 
 @dataclass
@@ -34,41 +37,57 @@ class Verdict:
 
     Attributes
     ----------
+    restarts
+        Failures of the query that a kill caused, after each of which it was started again.
     waited
         The most rows that a micro-batch left pending.
+    errors
+        Failures that no kill and no sink explains.
     """
 
     config: RunConfig
-    kills: int = 0
+    kills: "Counter[str]" = field(default_factory=Counter)
     starts: int = 0
+    sink_failures: int = 0
+    restarts: int = 0
+    published: int = 0
+    expired: int = 0
+    batches: int = 0
     rows: int = 0
-    missing: int = 0
-    extra: int = 0
+    lost: int = 0
+    doubled: int = 0
     waited: int = 0
+    errors: list[str] = field(default_factory=list)
 
     @property
     def is_exact(self) -> bool:
-        """Whether the rows written are those of the batch join, each as often."""
-        return self.missing == 0 and self.extra == 0
+        """Whether the rows written are those of the join, each as often, and nothing else went wrong."""
+        return self.lost == 0 and self.doubled == 0 and not self.errors
 
-    def __str__(self) -> str:
-        state = "exact" if self.is_exact else f"WRONG: {self.missing} missing, {self.extra} extra"
-        return f"{state}: {self.rows:,} rows, {self.kills} kills, {self.starts} starts; {self.config}"
+    def record(self) -> dict[str, Any]:
+        """Return the figures for a result file."""
+        settings = ["seed", "completion", "how", "source", "sink", "has_executors", "layout", "algorithm"]
+        figures = {name: value for name, value in asdict(self).items() if name not in ("config", "kills", "errors")}
+        told = {name: getattr(self.config, name) for name in settings}
+        if self.config.completion == "punctuated":
+            del told["layout"], told["algorithm"]
+        return {**told, "kills": dict(sorted(self.kills.items())), **figures, "errors": self.errors}
 
 
 class Process:
     """The process of a query."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, start: int) -> None:
         spark_home = str(Path(pyspark.__file__).parent)  # executors of a local cluster are started from there
         environment = {
             **os.environ,
             "SPARK_HOME": spark_home,
+            "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONPATH": os.pathsep.join([str(_ROOT / "src"), str(_ROOT)]),
         }
         self._log = open(folder / "driver.log", "ab")  # noqa: SIM115  # closed by close()
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "tests.runtime.spark.chaos.driver", str(folder)],
+            [sys.executable, "-m", "tests.runtime.spark.chaos.driver", str(folder), str(start)],
             cwd=_ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -76,40 +95,54 @@ class Process:
             text=True,
             start_new_session=True,
         )
-        self.lines: list[str] = []
+        self.told: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.popen.stdout is not None
         for line in self.popen.stdout:
-            self.lines.append(line.rstrip())
+            if line.startswith("{"):
+                self.told.append(json.loads(line))
 
-    def wait_for(self, text: str, most_s: float = 120.0) -> bool:
-        """Wait for a line of output; False when the process has ended without it."""
-        deadline_s = time.monotonic() + most_s
-        while time.monotonic() < deadline_s:
-            if any(text in line for line in self.lines):
-                return True
-            if self.popen.poll() is not None:
-                self._reader.join(5)
-                return any(text in line for line in self.lines)
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self.popen.poll() is None
+
+    def has_told(self, name: str) -> bool:
+        """Return whether it has told something."""
+        return any(name in fields for fields in list(self.told))
+
+    def wait_for(self, name: str) -> bool:
+        """Wait until it tells something; False when it has ended without it."""
+        deadline_s = time.monotonic() + _HANGS_S
+        while not self.has_told(name) and self.runs:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the query hangs: no {name!r} within {_HANGS_S:g} s")
             time.sleep(0.05)
-        raise TimeoutError(f"no {text!r} within {most_s} s")
+        if not self.runs:
+            self._reader.join(5)
+        return self.has_told(name)
 
-    def children(self, part_of_command: str) -> list[psutil.Process]:
-        """Return the processes below this one with a word in their command line."""
+    def below(self, victim: str) -> list[psutil.Process]:
+        """Return the processes of a kind that it has started."""
         found = []
-        for child in psutil.Process(self.popen.pid).children(recursive=True):
+        try:
+            children = psutil.Process(self.popen.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        for child in children:
             try:
-                if any(part_of_command in word for word in child.cmdline()):
+                if any(word.rpartition(".")[2] in _WORDS[victim] for word in child.cmdline()):
                     found.append(child)
             except psutil.Error:
                 continue
         return found
 
-    def kill(self) -> None:
-        """Kill it with all that it has started."""
+    def kill(self) -> bool:
+        """Kill it with all that it has started; return whether it was still running."""
+        was_running = self.runs
         try:
             below = psutil.Process(self.popen.pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -120,40 +153,16 @@ class Process:
                 child.kill()
             except psutil.Error:
                 continue
-        self.popen.wait(30)
         self.close()
+        return was_running
 
     def close(self) -> None:
         """Wait for the end of a process, and close its files."""
-        self.popen.wait(_MOST_RUN_S)
+        self.popen.wait(30)
         self._reader.join(5)
         assert self.popen.stdout is not None
         self.popen.stdout.close()
         self._log.close()
-
-
-def written_rows(folder: Path) -> "Counter[tuple[Any, ...]]":
-    """Return the rows that a file sink has committed: the files that its log names, and no others."""
-    log = folder / "_spark_metadata"
-    batches: dict[int, list[str]] = {}
-    compacted = -1
-    for entry in sorted(log.iterdir(), key=lambda path: path.name):
-        name = entry.name
-        if name.startswith(".") or not name.split(".")[0].isdigit():
-            continue
-        number = int(name.split(".")[0])
-        lines = entry.read_text().splitlines()[1:]
-        paths = [json.loads(line)["path"].removeprefix("file://") for line in lines if line]
-        if name.endswith(".compact"):
-            compacted = max(compacted, number)
-            batches[number] = paths
-        else:
-            batches.setdefault(number, paths)
-    files = [path for number, paths in batches.items() if number >= compacted for path in paths]
-    if not files:
-        return Counter()
-    table = ds.dataset(files, format="parquet").to_table()
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 class Campaign:
@@ -167,86 +176,120 @@ class Campaign:
 
     def __init__(self, folder: Path, config: RunConfig, report: Callable[[str], None] = lambda message: None) -> None:
         self.folder = folder
-        self.config = config
         folder.mkdir(parents=True, exist_ok=True)
         config.write(folder / "config.json")
-        self.feed = Feed(folder / "stream", config)
-        self.verdict = Verdict(config)
-        self._random = random.Random(config.seed + 1)
+        self._config = config
+        self._inputs = make_inputs(folder, config)
+        self._verdict = Verdict(config)
+        self._random = random.Random(f"kills {config.seed}")
         self._report = report
-        ss.stage(
-            master_rows(config),
-            folder / "master",
-            key="id",
-            layout=config.layout,
-            buckets=config.buckets,
-            page_bytes=config.page_bytes,
-        )
+        self._fed = 0
 
-    def start(self) -> Process:
-        """Start the query, from its checkpoint if there is one."""
-        self.verdict.starts += 1
-        process = Process(self.folder)
-        if not process.wait_for("started"):
-            process.close()
-            raise AssertionError(f"the query did not start:\n{self.log_tail()}")
-        return process
+    def run(self, kills: int) -> Verdict:
+        """Kill so often, let the query finish, and compare."""
+        victims = {"driver": 1, "worker": 6} | ({"executor": 3} if self._config.has_executors else {})
+        process = self._start()
+        try:
+            for _ in range(kills):
+                [victim] = self._random.choices(list(victims), list(victims.values()))
+                pause_s = self._random.uniform(0.1, 3.0 if victim == "driver" else 1.5)
+                if self._random.random() < 0.2:
+                    self._inputs.publish(self._commits())
+                if self._random.random() < 0.5:
+                    self._await_commit(process)
+                time.sleep(pause_s)
+                process = self._kill(process, victim)
+            self._finish(process)
+        except (TimeoutError, AssertionError) as error:
+            self._verdict.errors.append(f"{error}\n{self.log_tail()}")
+        finally:
+            if process.runs:
+                process.kill()
+        self._count(process)
+        return self._compare()
 
     def log_tail(self) -> str:
         """Return the last lines that the query's process wrote."""
         lines = (self.folder / "driver.log").read_text(errors="replace").splitlines()
         return "\n".join(lines[-40:])
 
-    def kill_drivers(self, kills: int, most_delay_s: float = 6.0) -> None:
-        """Kill the driver at random moments; there is always something left to do."""
-        while self.verdict.kills < kills:
-            self.feed.add(self._random.randint(1, 4))
-            process = self.start()
-            time.sleep(self._random.uniform(0.2, most_delay_s))
-            was_running = process.popen.poll() is None
-            process.kill()
-            self.verdict.kills += was_running
-            self._report(f"kill {self.verdict.kills} of {kills}" + ("" if was_running else " (it had ended)"))
+    def _start(self) -> Process:
+        self._feed()
+        self._verdict.starts += 1
+        process = Process(self.folder, self._verdict.starts)
+        assert process.wait_for("started"), "the query did not start"
+        return process
 
-    def kill_children(self, part_of_command: str, kills: int) -> None:
-        """Kill processes below the driver, while it goes on."""
-        while self.verdict.kills < kills:
-            self.feed.add(12)
-            process = self.start()
-            deadline_s = time.monotonic() + 60
-            while time.monotonic() < deadline_s and process.popen.poll() is None and self.verdict.kills < kills:
-                time.sleep(self._random.uniform(0.3, 2.0))
-                found = process.children(part_of_command)
-                if found:
-                    victim = self._random.choice(found)
-                    try:
-                        victim.kill()
-                    except psutil.Error:
-                        continue
-                    self.verdict.kills += 1
-                    self._report(f"killed {part_of_command}, {self.verdict.kills} of {kills}")
-                    time.sleep(2)
-            self._finish(process)
+    def _commits(self) -> int:
+        """Return the last micro-batch that is complete; -1 before the first."""
+        folder = self.folder / "checkpoint" / "commits"
+        return max((int(path.name) for path in folder.glob("*") if path.name.isdigit()), default=-1)
 
-    def finish(self) -> None:
-        """Let the query run to its end."""
-        self.feed.add()
-        self._finish(self.start())
+    def _await_commit(self, process: Process) -> None:
+        before, deadline_s = self._commits(), time.monotonic() + _HANGS_S
+        while process.runs and self._commits() == before:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the query hangs: no micro-batch after {before} within {_HANGS_S:g} s")
+            self._feed()
+            time.sleep(0.05)
+
+    def _feed(self) -> None:
+        """Let there be something to do."""
+        while self._fed < (self._commits() + 4) * self._config.files_per_trigger:
+            self._inputs.feed()
+            self._fed += 1
+
+    def _kill(self, process: Process, victim: str) -> Process:
+        deadline_s = time.monotonic() + _HANGS_S
+        while True:
+            self._feed()
+            assert process.runs, "the process of the query has ended"
+            if victim == "driver":
+                if process.kill():
+                    self._killed(victim)
+                self._count(process)
+                if self._random.random() < 0.5:
+                    self._inputs.publish(self._commits())
+                return self._start()
+            found = process.below(victim)
+            if found:
+                try:
+                    self._random.choice(found).kill()
+                except psutil.Error:
+                    continue
+                self._killed(victim)
+                return process
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the query hangs: no {victim} within {_HANGS_S:g} s")
+            time.sleep(0.05)
+
+    def _killed(self, victim: str) -> None:
+        self._verdict.kills[victim] += 1
+        self._report(f"{victim} killed, {self._verdict.kills.total()} in all, micro-batch {self._commits() + 1}")
 
     def _finish(self, process: Process) -> None:
-        done = process.wait_for('"done"', _MOST_RUN_S)
+        (self.folder / "finish").touch()
+        assert process.wait_for("done"), "the query did not finish"
         process.close()
-        for line in process.lines:
-            if '"waited"' in line:
-                self.verdict.waited = max(self.verdict.waited, json.loads(line)["waited"])
-        assert done, f"the query failed:\n{self.log_tail()}"
 
-    def check(self) -> Verdict:
-        """Compare what was written with the batch join."""
-        expected = expected_rows(self.folder / "stream", master_rows(self.config), self.config.how)
-        written = written_rows(self.folder / "out")
-        self.verdict.rows = written.total()
-        self.verdict.missing = (expected - written).total()
-        self.verdict.extra = (written - expected).total()
-        self._report(str(self.verdict))
-        return self.verdict
+    def _count(self, process: Process) -> None:
+        """Add what a process told before it ended."""
+        for fields in process.told:
+            self._verdict.waited = max(self._verdict.waited, fields.get("waited", 0))
+            failed = fields.get("failed")
+            if failed == "sink":
+                self._verdict.sink_failures += 1
+            elif failed is not None and ("semistream.core.errors" in failed or "AssertionError" in failed):
+                self._verdict.errors.append(failed)
+            elif failed is not None:
+                self._verdict.restarts += 1
+
+    def _compare(self) -> Verdict:
+        verdict = self._verdict
+        verdict.published, verdict.expired = self._inputs.published, self._inputs.expired
+        batches = rows_of_batches(self.folder / "out")
+        verdict.batches = self._commits() + 1
+        verdict.rows = sum(map(len, batches.values()))
+        verdict.lost, verdict.doubled = self._inputs.compare(batches)
+        self._report(("exact: " if verdict.is_exact else "WRONG: ") + json.dumps(verdict.record()))
+        return verdict

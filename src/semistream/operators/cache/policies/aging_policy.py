@@ -71,8 +71,8 @@ class AgingPolicy(CachePolicy):
         saved.put_part("least_frequent", self._least_frequent.state())
         return saved
 
-    def set_state(self, saved: SavedState) -> None:
+    def set_state(self, saved: SavedState, cache: RowCache) -> None:
         saved.fill("frequency", self._frequency)
         saved.fill("hits", self._hits)
-        self._turn_tuples, self._missed = saved.header["turn_tuples"], saved.header["missed"]
-        self._least_frequent.set_state(saved.part("least_frequent"))
+        self._turn_tuples, self._missed = saved.whole_number("turn_tuples", 1), saved.whole_number("missed")
+        self._least_frequent.set_state(saved.part("least_frequent"), cache)

@@ -47,5 +47,5 @@ class CachePolicy(Protocol):
     def state(self) -> SavedState:
         """Return everything that decides the next choices."""
 
-    def set_state(self, saved: SavedState) -> None:
-        """Choose as the saved policy would; this one is new and has its capacity."""
+    def set_state(self, saved: SavedState, cache: RowCache) -> None:
+        """Choose as the saved policy would for its cache; this one is new and has its capacity."""

@@ -123,13 +123,12 @@ class InequalityPolicy(CachePolicy):
         }
         return SavedState(header, {"hits": self._hits.values, "since_turn": self._since_turn.values})
 
-    def set_state(self, saved: SavedState) -> None:
+    def set_state(self, saved: SavedState, cache: RowCache) -> None:
         saved.fill("hits", self._hits.values)
         saved.fill("since_turn", self._since_turn.values)
-        header = saved.header
-        self._tuple_bytes, self._row_bytes = header["tuple_bytes"], header["row_bytes"]
-        self._key_bytes, self._missed = header["key_bytes"], header["missed"]
-        self.turn, self._next_eviction = header["turn"], header["next_eviction"]
+        self._tuple_bytes, self._row_bytes = saved.number("tuple_bytes"), saved.number("row_bytes")
+        self._key_bytes, self._missed = saved.number("key_bytes"), saved.whole_number("missed")
+        self.turn, self._next_eviction = saved.whole_number("turn"), saved.whole_number("next_eviction")
 
     def resize(self, capacity: int, moves: Moves) -> None:
         """Follow the cache to another capacity."""

@@ -45,6 +45,9 @@ class LeastFrequent:
     def state(self) -> SavedState:
         return SavedState({"random": self._random.bit_generator.state}, {"entries": self._entries})
 
-    def set_state(self, saved: SavedState) -> None:
-        self._entries = saved.array("entries")
+    def set_state(self, saved: SavedState, cache: RowCache) -> None:
+        self._entries = saved.array("entries", np.int32)
+        is_live = np.isin(self._entries, cache.keys.live_slots(), assume_unique=True)
+        is_sound = self._entries.ndim == 1 and np.unique(self._entries).size == self._entries.size and is_live.all()
+        saved.require(is_sound, "entries to evict that are not in the cache, each once")
         self._random.bit_generator.state = saved.header["random"]

@@ -75,8 +75,8 @@ class ThresholdPolicy(CachePolicy):
         saved.put_part("least_frequent", self._least_frequent.state())
         return saved
 
-    def set_state(self, saved: SavedState) -> None:
+    def set_state(self, saved: SavedState, cache: RowCache) -> None:
         saved.fill("frequency", self._frequency)
-        self.threshold = saved.header["threshold"]
-        self._arrived, self._evicted = saved.header["arrived"], saved.header["evicted"]
-        self._least_frequent.set_state(saved.part("least_frequent"))
+        self.threshold = saved.whole_number("threshold")
+        self._arrived, self._evicted = saved.whole_number("arrived"), saved.whole_number("evicted")
+        self._least_frequent.set_state(saved.part("least_frequent"), cache)

@@ -59,6 +59,6 @@ class TinyLfuPolicy(CachePolicy):
         saved.put_part("sketch", self._sketch.state())
         return saved
 
-    def set_state(self, saved: SavedState) -> None:
+    def set_state(self, saved: SavedState, cache: RowCache) -> None:
         self._sketch.set_state(saved.part("sketch"))
         self._random.bit_generator.state = saved.header["random"]
