@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.spark.chaos.campaign import Campaign
+from tests.runtime.spark.chaos.campaign import Campaign, is_of_a_kill
 from tests.runtime.spark.chaos.config import COMPLETIONS, RunConfig
 from tests.runtime.spark.chaos.data import Difference, Row, TableInputs
 
@@ -21,6 +21,21 @@ def test_killed_processes_lose_and_double_nothing(tmp_path: Path, completion: st
     assert verdict.is_exact, verdict
     assert verdict.kills.total() == 6
     assert verdict.rows > 0
+    assert (verdict.waited > 0) == (completion == "staggered")
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", True),
+        ("java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt", True),
+        ("java.io.EOFException ... semistream.core.errors.DamagedTable: page 3", False),
+        ("Python worker exited unexpectedly ... AssertionError: REPLAYED batch 3", False),
+        ("java.lang.NullPointerException", False),
+    ],
+)
+def test_only_failures_of_killed_processes_are_excused(failure: str, expected: bool) -> None:
+    assert is_of_a_kill(failure) is expected
 
 
 @pytest.mark.parametrize(

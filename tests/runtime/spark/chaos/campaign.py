@@ -21,10 +21,21 @@ from tests.runtime.spark.chaos.config import RunConfig
 from tests.runtime.spark.chaos.data import make_inputs
 from tests.runtime.spark.chaos.sinks import rows_of_batches
 
-__all__ = ["Campaign", "Verdict"]
+__all__ = ["Campaign", "Verdict", "is_of_a_kill"]
 
 _ROOT = Path(__file__).parents[4]
 _HANGS_S = 300.0
+_PUBLISH_SHARE = 0.5
+# What Spark says of a query whose processes were killed; any other failure is an error of the run.
+_OF_KILLS = (
+    "java.io.EOFException",
+    "Python worker failed to connect back",
+    "Python worker exited unexpectedly",
+    "ExecutorLostFailure",
+    "java.net.SocketException",
+    "java.net.ConnectException",
+    "java.nio.channels.ClosedChannelException",
+)
 _WORDS = {
     "executor": ("CoarseGrainedExecutorBackend",),
     "worker": ("daemon", "python_streaming_source_runner", "transform_with_state_driver_worker"),
@@ -72,6 +83,12 @@ class Verdict:
         if self.config.completion == "punctuated":
             del told["layout"], told["algorithm"]
         return {**told, "kills": dict(sorted(self.kills.items())), **figures, "errors": self.errors}
+
+
+def is_of_a_kill(failure: str) -> bool:
+    """Return whether the text of a failed query is that of a killed process, and of nothing else."""
+    is_ours = "semistream.core.errors" in failure or "AssertionError" in failure
+    return not is_ours and any(words in failure for words in _OF_KILLS)
 
 
 class Process:
@@ -193,7 +210,7 @@ class Campaign:
             for _ in range(kills):
                 [victim] = self._random.choices(list(victims), list(victims.values()))
                 pause_s = self._random.uniform(0.1, 3.0 if victim == "driver" else 1.5)
-                if self._random.random() < 0.2:
+                if self._random.random() < _PUBLISH_SHARE:
                     self._inputs.publish(self._commits())
                 if self._random.random() < 0.5:
                     self._await_commit(process)
@@ -279,10 +296,10 @@ class Campaign:
             failed = fields.get("failed")
             if failed == "sink":
                 self._verdict.sink_failures += 1
-            elif failed is not None and ("semistream.core.errors" in failed or "AssertionError" in failed):
-                self._verdict.errors.append(failed)
-            elif failed is not None:
+            elif failed is not None and is_of_a_kill(failed):
                 self._verdict.restarts += 1
+            elif failed is not None:
+                self._verdict.errors.append(failed)
 
     def _compare(self) -> Verdict:
         verdict = self._verdict

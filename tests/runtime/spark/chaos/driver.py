@@ -104,14 +104,15 @@ class Run:
                 while not query.awaitTermination(1):
                     if not finishes and self._is_to_finish():
                         query.stop()
+                has_failed = False
             except StreamingQueryException as error:
+                has_failed = True
                 text = str(error)
                 print(text, file=sys.stderr)
-                _tell(failed="sink" if FAILURE in text else text[:6000])
-                continue
+                _tell(failed="sink" if FAILURE in text else text[:20_000])
             found = [ss.JoinMetrics.from_progress(progress) for progress in query.recentProgress]
             _tell(waited=max((metrics.pending for metrics in found if metrics is not None), default=0))
-            if finishes:
+            if finishes and not has_failed:
                 _tell(done=True)
                 return
 
