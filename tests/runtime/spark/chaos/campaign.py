@@ -35,6 +35,9 @@ _OF_KILLS = (
     "java.net.SocketException",
     "java.net.ConnectException",
     "java.nio.channels.ClosedChannelException",
+    "java.io.IOException: Stream closed",
+    "java.io.IOException: Broken pipe",
+    "java.io.IOException: Connection reset by peer",
 )
 _WORDS = {
     "executor": ("CoarseGrainedExecutorBackend",),

@@ -107,9 +107,9 @@ class Run:
                 has_failed = False
             except StreamingQueryException as error:
                 has_failed = True
-                text = str(error)
+                text = f"{error}\n{_traces(query)}"
                 print(text, file=sys.stderr)
-                _tell(failed="sink" if FAILURE in text else text[:20_000])
+                _tell(failed="sink" if FAILURE in text else text)
             found = [ss.JoinMetrics.from_progress(progress) for progress in query.recentProgress]
             _tell(waited=max((metrics.pending for metrics in found if metrics is not None), default=0))
             if finishes and not has_failed:
@@ -118,6 +118,13 @@ class Run:
 
     def _is_to_finish(self) -> bool:
         return (self._folder / "finish").exists()
+
+
+def _traces(query: StreamingQuery) -> str:
+    """Return Spark's stack traces of the failure: what was killed is told there alone."""
+    jvm: Any = SparkSession.active()._jvm
+    failure: Any = query._jsq.exception().get()
+    return str(jvm.org.apache.spark.util.Utils.exceptionString(failure))
 
 
 def _tell(**fields: Any) -> None:
