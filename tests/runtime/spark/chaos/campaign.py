@@ -39,10 +39,7 @@ _OF_KILLS = (
     "java.io.IOException: Broken pipe",
     "java.io.IOException: Connection reset by peer",
 )
-_WORDS = {
-    "executor": ("CoarseGrainedExecutorBackend",),
-    "worker": ("daemon", "python_streaming_source_runner", "transform_with_state_driver_worker"),
-}
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 @dataclass
@@ -146,7 +143,7 @@ class Process:
         return self.has_told(name)
 
     def below(self, victim: str) -> list[psutil.Process]:
-        """Return the processes of a kind that it has started."""
+        """Return the processes of a kind that it has started: executors, or all that run Python for Spark."""
         found = []
         try:
             children = psutil.Process(self.popen.pid).children(recursive=True)
@@ -154,7 +151,7 @@ class Process:
             return []
         for child in children:
             try:
-                if any(word.rpartition(".")[2] in _WORDS[victim] for word in child.cmdline()):
+                if _EXECUTOR in child.cmdline() if victim == "executor" else child.name().startswith("python"):
                     found.append(child)
             except psutil.Error:
                 continue
