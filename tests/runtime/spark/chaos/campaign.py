@@ -39,7 +39,15 @@ _OF_KILLS = (
     "java.io.IOException: Broken pipe",
     "java.io.IOException: Connection reset by peer",
 )
-_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+# By a word of their command: executors; and processes that run the join, read the stream or keep its state.
+_VICTIMS = {
+    "executor": ("org.apache.spark.executor.CoarseGrainedExecutorBackend",),
+    "worker": (
+        "pyspark.worker",
+        "pyspark.sql.streaming.python_streaming_source_runner",
+        "pyspark.sql.streaming.transform_with_state_driver_worker",
+    ),
+}
 
 
 @dataclass
@@ -143,7 +151,7 @@ class Process:
         return self.has_told(name)
 
     def below(self, victim: str) -> list[psutil.Process]:
-        """Return the processes of a kind that it has started: executors, or all that run Python for Spark."""
+        """Return the processes of a kind that it has started."""
         found = []
         try:
             children = psutil.Process(self.popen.pid).children(recursive=True)
@@ -151,7 +159,7 @@ class Process:
             return []
         for child in children:
             try:
-                if _EXECUTOR in child.cmdline() if victim == "executor" else child.name().startswith("python"):
+                if any(word in _VICTIMS[victim] for word in child.cmdline()):
                     found.append(child)
             except psutil.Error:
                 continue
