@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -153,11 +154,7 @@ class Process:
     def below(self, victim: str) -> list[psutil.Process]:
         """Return the processes of a kind that it has started."""
         found = []
-        try:
-            children = psutil.Process(self.popen.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        for child in children:
+        for child in self._below():
             try:
                 if any(word in _VICTIMS[victim] for word in child.cmdline()):
                     found.append(child)
@@ -165,19 +162,25 @@ class Process:
                 continue
         return found
 
+    def _below(self) -> list[psutil.Process]:
+        """Return all that it has started, by their session: workers outlive the daemon that forked them."""
+        found = []
+        for pid in psutil.pids():
+            try:
+                if pid != self.popen.pid and os.getsid(pid) == self.popen.pid:
+                    found.append(psutil.Process(pid))
+            except (ProcessLookupError, psutil.Error):
+                continue
+        return found
+
     def kill(self) -> bool:
         """Kill it with all that it has started; return whether it was still running."""
         was_running = self.runs
-        try:
-            below = psutil.Process(self.popen.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            below = []
+        below = self._below()
         self.popen.send_signal(signal.SIGKILL)
         for child in below:
-            try:
+            with suppress(psutil.Error):
                 child.kill()
-            except psutil.Error:
-                continue
         self.close()
         return was_running
 
@@ -228,8 +231,7 @@ class Campaign:
         except (TimeoutError, AssertionError) as error:
             self._verdict.errors.append(f"{error}\n{self.log_tail()}")
         finally:
-            if process.runs:
-                process.kill()
+            process.kill()
         self._count(process)
         return self._compare()
 
@@ -295,7 +297,6 @@ class Campaign:
     def _finish(self, process: Process) -> None:
         (self.folder / "finish").touch()
         assert process.wait_for("done"), "the query did not finish"
-        process.close()
 
     def _count(self, process: Process) -> None:
         """Add what a process told before it ended."""
