@@ -88,8 +88,10 @@ class _Reservation:
 class ElasticArray(Generic[_Scalar]):
     """An array whose first axis can be resized in place, up to ``max_capacity``; without one it has a fixed size.
 
-    With ``columns`` the array, ``values``, has a second axis. New elements are undefined. Do not use a view taken
-    before `resize` after it.
+    With ``columns`` the array, ``values``, has a second axis. Do not use a view taken before `resize` after it.
+
+    Elements begin as zero, and after `resize` as whatever they were, but never as what other code left in memory: exact
+    states hold these arrays whole, and Spark needs the same state from each attempt of a micro-batch.
     """
 
     values: npt.NDArray[_Scalar]
@@ -105,7 +107,7 @@ class ElasticArray(Generic[_Scalar]):
         tail = () if columns is None else (columns,)
         self._reservation: _Reservation | None = None
         if max_capacity is None:
-            self.values = self._all = np.empty((capacity, *tail), dtype=dtype)
+            self.values = self._all = np.zeros((capacity, *tail), dtype=dtype)
             return
         assert capacity <= max_capacity
         size = max_capacity * math.prod(tail)
@@ -118,7 +120,7 @@ class ElasticArray(Generic[_Scalar]):
         return len(self._all)
 
     def resize(self, capacity: int) -> None:
-        """Keep the first ``capacity`` elements, or add undefined ones."""
+        """Keep the first ``capacity`` elements, or add some with any values that they had before."""
         if self._reservation is None:
             assert capacity == len(self._all), "an array without max_capacity has a fixed size"
             return

@@ -74,7 +74,7 @@ class OrderIndex:
         self.capacity = capacity
         self.oldest_number = 0
         self._next_number = 0
-        self._values = np.empty(capacity, dtype=np.int64)
+        self._values = np.zeros(capacity, dtype=np.int64)  # whole in exact states, see `ElasticArray`
         self._large = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         self._small = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         self._small_limit = self._small_capacity(capacity)
