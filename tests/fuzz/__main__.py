@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+FINDINGS = ("crashes", "hangs", "raw_errors", "foreign_memory", "over_budget", "escaped")
+
 _CASE_S = 20.0
 _START_S = 300.0  # the first use compiles kernels
 
@@ -33,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.json is not None:
         given.json.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
     print(json.dumps({name: value for name, value in result.items() if name != "cases_by_target"}))
-    return int(any(result[kind] for kind in ("crashes", "hangs", "raw_errors", "foreign_memory")))
+    return int(any(result[kind] for kind in FINDINGS))
 
 
 def fuzz(seed: int, first: int, last: int, seconds: float) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def fuzz(seed: int, first: int, last: int, seconds: float) -> dict[str, Any]:
             if "case" in said:
                 cases[said["target"]] += 1
                 found[said["outcome"]] += 1
-                if said["outcome"] in ("raw", "foreign"):
+                if said["outcome"] not in ("passed", "refused"):
                     _report(seed, case, targets, said["outcome"], said["why"])
                 case += 1
         if worker.poll() is None:
@@ -97,8 +99,10 @@ def fuzz(seed: int, first: int, last: int, seconds: float) -> dict[str, Any]:
         "cases": sum(cases.values()),
         "cases_by_target": dict(sorted(cases.items())),
         "crashes": found["crashes"],
-        "foreign_memory": found["foreign"],
+        "escaped": found["escaped"],
+        "foreign_memory": found["foreign_memory"],
         "hangs": found["hangs"],
+        "over_budget": found["over_budget"],
         "passed": found["passed"],
         "raw_errors": found["raw"],
         "refused": found["refused"],

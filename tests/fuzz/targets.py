@@ -1,46 +1,39 @@
 """What is fuzzed: each target changes one kind of file or state at random, and lets a join read it."""
 
-import gc
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import xxhash
 
 import semistream as ss
 from semistream.core.saved_state import pack_state, unpack_state
 from semistream.operators.driver import StepOperator
-from semistream.operators.registry import algorithm
-from semistream.storage import MasterTable
 from semistream.storage.files.page_index import PageIndex
 from semistream.storage.pins import pinned_version
 from semistream.stream_joins.driver import StreamJoin
 from semistream.stream_joins.mjoin import Mjoin
 from semistream.stream_joins.shj import Shj
 from semistream.stream_joins.xjoin import Xjoin
+from tests.fuzz.file_targets import FileTargets
+from tests.fuzz.findings import OverBudget, filled_heap, require_own
 from tests.fuzz.mutations import changed_bytes, changed_json, changed_state
-from tests.operators.kept_states import STREAM, begun, table_in
+from tests.fuzz.spark_targets import SparkTargets
+from tests.fuzz.variants import VARIANTS, busy_join, kinds_of, small_steps
+from tests.operators.kept_states import STREAM, table_in
 from tests.storage.test_hostile_tables import forge_index, forge_manifest, forge_page
 from tests.stream_joins.states import busy
 from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA
 
-__all__ = ["ForeignMemory", "Targets", "busy_join", "small_steps"]
+__all__ = ["Targets"]
 
-_CANARY = b"\xc3\x9fforeign-memory\xc3\x9f"
-_LONGEST_VALUE = 1 << 16  # no page or ring is larger
 _MOST_STEPS = 40
-
-
-class ForeignMemory(Exception):
-    """A result holds bytes that are in no file."""
 
 
 class Targets:
@@ -51,12 +44,15 @@ class Targets:
         self.names = ss.algorithm_names()
         self._states: dict[str, bytes] = {}
         for name in self.names:
-            with busy_join(name, table_in(folder, name)) as op:
-                self._states[f"snapshot {name}"] = op.snapshot()
-                self._states[f"exact {name}"] = pack_state(op.exact_state())
-        for kind in (Mjoin, Xjoin, Shj):
-            joined = busy(kind) if kind is not Shj else Shj(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 64 << 10)
-            self._states[f"state {kind.__name__.lower()}"] = joined.snapshot()
+            table_in(folder, name)
+        for variant in VARIANTS:
+            with busy_join(variant, self._table(variant)) as op:
+                for kind in kinds_of(variant):
+                    content = op.snapshot() if kind == "snapshot" else pack_state(op.exact_state())
+                    self._states[f"{kind} {variant}"] = content
+        for join in (Mjoin, Xjoin, Shj):
+            joined = busy(join) if join is not Shj else Shj(LEFT_SCHEMA, RIGHT_SCHEMA, "key", 64 << 10)
+            self._states[f"state {join.__name__.lower()}"] = joined.snapshot()
             joined.close()
         self.by_name: dict[str, Callable[[Random], None]] = {
             "manifest": self._manifest,
@@ -64,11 +60,15 @@ class Targets:
             "page": self._page,
             "pin": self._pin,
         }
-        for name in self.names:
-            self.by_name[f"snapshot {name}"] = partial(self._operator, name, "snapshot")
-            self.by_name[f"exact {name}"] = partial(self._operator, name, "exact")
-        for kind in (Mjoin, Xjoin, Shj):
-            self.by_name[f"state {kind.__name__.lower()}"] = partial(self._stream_join, kind)
+        for variant in VARIANTS:
+            for kind in kinds_of(variant):
+                self.by_name[f"{kind} {variant}"] = partial(self._operator, variant, kind)
+        for join in (Mjoin, Xjoin, Shj):
+            self.by_name[f"state {join.__name__.lower()}"] = partial(self._stream_join, join)
+        self.by_name |= FileTargets(folder).by_name | SparkTargets(folder).by_name
+
+    def _table(self, variant: str) -> ss.MasterTable:
+        return ss.open_table(self._folder / variant.split()[0])
 
     # --- tables -----------------------------------------------------------------------------------------------------
 
@@ -112,13 +112,13 @@ class Targets:
             path = Path(scratch) / "t"
             shutil.copytree(self._folder / name, path)
             change(path)
-            canary = _filled_heap()
+            canary = filled_heap()
             with small_steps(name, ss.open_table(path)) as op:
                 taken = 0
                 while taken < 200:
                     taken += op.offer(STREAM.slice(taken, 200 - taken))
-                    _require_own(op.step())
-                _require_own(op.drain())
+                    require_own(op.step())
+                require_own(op.drain())
             del canary
 
     def _pin(self, random: Random) -> None:
@@ -137,9 +137,9 @@ class Targets:
 
     # --- states -----------------------------------------------------------------------------------------------------
 
-    def _operator(self, name: str, kind: str, random: Random) -> None:
-        content = pack_state(changed_state(random, unpack_state(self._states[f"{kind} {name}"])))
-        with small_steps(name, ss.open_table(self._folder / name)) as op:
+    def _operator(self, variant: str, kind: str, random: Random) -> None:
+        content = pack_state(changed_state(random, unpack_state(self._states[f"{kind} {variant}"])))
+        with small_steps(variant, self._table(variant)) as op:
             if kind == "snapshot":
                 op.restore(content)
             else:
@@ -157,50 +157,17 @@ class Targets:
             op.close()
 
 
-def small_steps(name: str, table: MasterTable) -> StepOperator:
-    """Return a join that reads a page at a time where it can, so that tuples wait between its steps."""
-    options: dict[str, Any] = {"b": 1} if "b" in signature(algorithm(name).config).parameters else {}
-    return ss.operator(name, table, STREAM.schema, on="id", how="left", memory=200_000, **options)
-
-
-def busy_join(name: str, table: MasterTable) -> StepOperator:
-    """Return such a join with tuples in its buffer and, where it has one, in its window."""
-    op = small_steps(name, table)
-    begun(op)
-    list(op.step())
-    op.offer(STREAM.slice(700, 50))
-    return op
-
-
 def _go_on(op: StepOperator) -> None:
     """Offer some more tuples, and let the operator step, take its state out and drain."""
     taken = 0
     for _ in range(_MOST_STEPS):
         if taken < 200:
             taken += op.offer(STREAM.slice(700 + taken, 200 - taken))
-        _require_own(op.step())
+        require_own(op.step())
+        if op.memory().total_bytes > op.budget_bytes:
+            raise OverBudget(str(op.memory()))
     op.snapshot()
-    _require_own(op.drain())
-
-
-def _filled_heap() -> list[bytes]:
-    """Fill memory that was freed with a pattern, and return some that stays."""
-    gc.collect()
-    blocks = [_CANARY * (size // len(_CANARY) + 1) for size in (64, 512, 4096, 65536) for _ in range(16)]
-    arrays = [np.frombuffer(block, np.uint8).copy() for block in blocks]
-    del arrays
-    return blocks[::2]
-
-
-def _require_own(batches: Iterable[pa.RecordBatch]) -> None:
-    for batch in batches:
-        batch.validate()  # not in full: text of a forged page need not be UTF-8, see SECURITY.md
-        for column in batch.columns:
-            if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
-                continue
-            for value in column.cast(pa.binary()).to_pylist():
-                if value is not None and (len(value) > _LONGEST_VALUE or b"foreign-memory" in value):
-                    raise ForeignMemory(f"a value of {len(value)} bytes: {value[:80]!r}")
+    require_own(op.drain())
 
 
 def _forge_raw_index(path: Path, random: Random) -> None:

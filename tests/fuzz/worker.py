@@ -11,7 +11,8 @@ from pathlib import Path
 from random import Random
 
 from semistream.core.errors import SemistreamError
-from tests.fuzz.targets import ForeignMemory, Targets
+from tests.fuzz.findings import Finding
+from tests.fuzz.targets import Targets
 
 __all__ = ["run_case"]
 
@@ -19,15 +20,15 @@ _MOST_ADDRESSES = 8 << 30  # a giant allocation is an error, not the end of the 
 
 
 def run_case(targets: Targets, seed: int, case: int) -> tuple[str, str, str]:
-    """Return the target of a case, how it ended and why: ``refused``, ``passed``, ``raw`` or ``foreign``."""
+    """Return the target of a case, why it ended as ``refused``, ``passed``, ``raw`` or a kind of `Finding`."""
     names = list(targets.by_name)
     target = names[case % len(names)]
     try:
         targets.by_name[target](Random(f"{seed}/{case}"))
     except SemistreamError as error:
         return target, "raw" if "\n" in str(error) else "refused", str(error)
-    except ForeignMemory as error:
-        return target, "foreign", str(error)
+    except Finding as error:
+        return target, error.kind, str(error)
     except Exception:
         return target, "raw", traceback.format_exc()
     return target, "passed", ""

@@ -16,7 +16,7 @@ plain JSON, arrays are numbers, Arrow tables are IPC streams in arrays of bytes.
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ __all__ = [
     "SavedState",
     "empty_array",
     "pack_state",
+    "refusing_broken",
     "refusing_broken_state",
     "table_array",
     "unpack_state",
@@ -180,6 +181,17 @@ class SavedState:
                 raise SnapshotMismatch(f"the snapshot has columns {theirs} in {name!r}, not {ours}: {_REMEDY}")
         return table
 
+    def numbered_table(self, name: str, schema: pa.Schema) -> pa.Table:
+        """Return a table of the columns of ``schema`` and an arrival number behind them."""
+        table = self.table(name, schema)
+        types = table.schema.types[len(schema) :]
+        self.require(types == [pa.int64()], f"columns of types {types} in {name!r} where one of numbers belongs")
+        numbers = table.column(len(schema))
+        self.require(not numbers.null_count, f"rows without an arrival number in {name!r}")
+        whole: Array = numbers.to_numpy()
+        self.require(not whole.size or 0 <= whole.min() <= whole.max() < MOST, "arrival numbers out of range")
+        return table
+
     def part(self, name: str) -> "SavedState":
         """Return the state of a part; its arrays are still loaded when they are asked for."""
         header = self.header.get(name)
@@ -196,9 +208,14 @@ class SavedState:
         return np.asarray(array.view(np.uint8) != 0) if array.dtype == np.bool_ else array
 
 
-@contextmanager
-def refusing_broken_state(name: str) -> Iterator[None]:
+def refusing_broken_state(name: str) -> AbstractContextManager[None]:
     """Raise `SnapshotMismatch` in one line for whatever a state that was tampered with makes a part raise."""
+    return refusing_broken(f"{name} cannot take the snapshot over", _REMEDY)
+
+
+@contextmanager
+def refusing_broken(failed: str, remedy: str) -> Iterator[None]:
+    """Raise `SnapshotMismatch` for whatever is raised inside, in one line that begins with what ``failed``."""
     try:
         yield
     except SemistreamError:
@@ -209,14 +226,13 @@ def refusing_broken_state(name: str) -> Iterator[None]:
         AttributeError,
         LookupError,
         MemoryError,
+        RecursionError,
         TypeError,
         ValueError,
         pa.ArrowException,
     ) as error:
         line = (str(error).splitlines() or [""])[0]
-        raise SnapshotMismatch(
-            f"{name} cannot take the snapshot over ({type(error).__name__}: {line}): {_REMEDY}"
-        ) from None
+        raise SnapshotMismatch(f"{failed} ({type(error).__name__}: {line}): {remedy}") from None
 
 
 def table_array(table: pa.Table) -> Array:

@@ -56,7 +56,10 @@ class _Reservation:
 
     def __init__(self, nbytes: int) -> None:
         # A private mapping: child processes do not share it.
-        self.space = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            self.space = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise MemoryError(f"{nbytes} bytes of address space: {error.strerror}") from None
         self._address = np.frombuffer(self.space, dtype=np.uint8).ctypes.data
         self._end = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         self._used = 0

@@ -68,6 +68,8 @@ def test_foreign_files_are_refused(content: str, tmp_path: Path) -> None:
         (("measurements", 0, "points", 0, "x"), float("nan")),
         (("measurements", 0, "points", 0, "y"), [1]),
         (("measurements", 0, "points", 0, "y"), {"value": "a"}),
+        (("measurements", 0, "points", 0, "y"), {"value": 1 << 70}),
+        (("measurements", 0, "points", 0, "x"), 10**400),
         (("measurements", 0, "points", 0, "details"), None),
     ],
 )

@@ -215,6 +215,9 @@ def test_where_the_file_is_without_a_home_of_its_own(tmp_path: Path, monkeypatch
         ({"provenance": {"cpu": "abacus", "cores": 7}}, "another machine, 'abacus' with 7 cores"),
         ({"factors": {"meshjoin": {"unknown": 1}}}, "is not a calibration"),
         ({"factors": 3}, "is not a calibration"),
+        ({"factors": {"meshjoin": {"row_s": []}}}, "is not a calibration"),
+        ({"factors": {"meshjoin": {"row_s": -1}}}, "is not a calibration"),
+        ({"factors": {"meshjoin": {"row_s": float("nan")}}}, "is not a calibration"),
     ],
 )
 def test_other_files_are_refused_in_one_line_with_the_remedy(changed: dict[str, object], said: str) -> None:

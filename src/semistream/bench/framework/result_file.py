@@ -108,7 +108,7 @@ def read_result(path: str | os.PathLike[str]) -> Result:
         content = json.loads(Path(path).read_text())
         if content["format"] != _FORMAT:
             raise InvalidArgument(
-                f"{name!r} has format {content['format']}, this version reads {_FORMAT}: measure again"
+                f"{name!r} has format {content['format']!r}, this version reads {_FORMAT}: measure again"
             )
         result = Result(
             benchmark=content["benchmark"],
@@ -150,7 +150,7 @@ def _is_sound(result: Result) -> bool:
         numbers += [point.x, *point.y.values()]
     return (
         all(isinstance(text, str) for text in texts)
-        and all(isinstance(number, int | float) for number in numbers)
+        and all(isinstance(number, float) or (isinstance(number, int) and abs(number) < 1 << 63) for number in numbers)
         and all(isinstance(point.details, dict) and math.isfinite(point.x) for point in points)
         and isinstance(result.spec["parameters"], dict)
         and result.scale in SCALES

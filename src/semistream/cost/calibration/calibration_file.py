@@ -28,6 +28,7 @@ _DISKS = dict(zip(("hdd", "ssd"), PROFILES, strict=True))
 CLOCK_NAMES = ("machine", *_DISKS)
 
 _FORMAT = 3
+_FOREVER_S = 1e9
 _REMEDY = "run 'semistream advise TABLE --calibrate'"
 
 
@@ -96,12 +97,12 @@ def load_calibration() -> Calibration:
         content: dict[str, Any] = json.loads(path.read_text())
         if content["format"] != _FORMAT:
             raise NotCalibrated(
-                f"{str(path)!r} has format {content['format']}, this version reads {_FORMAT}: {_REMEDY}"
+                f"{str(path)!r} has format {content['format']!r}, this version reads {_FORMAT}: {_REMEDY}"
             )
         provenance = dict(content["provenance"])
         calibration = Calibration(
             factors=CostFactors(
-                {name: AlgorithmFactors(**given) for name, given in content["factors"].items()},
+                {name: _factors(given) for name, given in content["factors"].items()},
                 measured_on=_measured_on(provenance),
             ),
             left_out=dict(content["left_out"]),
@@ -113,7 +114,7 @@ def load_calibration() -> Calibration:
         raise NotCalibrated(f"this machine is not calibrated, there is no {str(path)!r}: {_REMEDY}") from None
     except OSError as error:
         raise NotCalibrated(f"cannot read {str(path)!r}: {error.strerror}; {_REMEDY}") from None
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, RecursionError, TypeError, ValueError, AttributeError):
         raise NotCalibrated(f"{str(path)!r} is not a calibration: {_REMEDY}") from None
     if measured_on != (cpu_model(), core_count()):
         cpu, cores = measured_on
@@ -122,6 +123,13 @@ def load_calibration() -> Calibration:
             f"{core_count()}: {_REMEDY}"
         )
     return calibration
+
+
+def _factors(given: dict[str, Any]) -> AlgorithmFactors:
+    """Return the factors of one algorithm; raise `ValueError` unless all are seconds."""
+    if not all(type(seconds) in (int, float) and 0 <= seconds < _FOREVER_S for seconds in given.values()):
+        raise ValueError(f"{given} are no cost factors")
+    return AlgorithmFactors(**given)
 
 
 def _measured_on(provenance: dict[str, Any]) -> str:

@@ -155,10 +155,15 @@ class Switching(Part):
         self.cycle = saved.whole_number("cycle")
         self._random.bit_generator.state = saved.header["random"]
         self._codes, self._row_count = saved.array("codes", np.int64), saved.array("row_count", np.int32)
+        is_watching, is_collecting = saved.flag("watches"), "collecting" in saved.header
         # Keys to collect are some of those whose rows were counted.
-        is_sound = self._codes.ndim == self._row_count.ndim == 1 and self._codes.size <= self._row_count.size
+        counted = self._row_count.size if is_collecting or not is_watching else self._codes.size
+        is_sound = self._codes.ndim == self._row_count.ndim == 1 and self._codes.size <= self._row_count.size == counted
         saved.require(is_sound, f"{self._row_count.size} row counts of {self._codes.size} keys")
-        if saved.flag("watches"):
+        phase = Phase.SWITCHING if is_collecting else Phase.INCREMENTING
+        saved.require(self.phase is phase or not (is_watching or is_collecting), f"cycle={self.cycle!r}")
+        saved.require(is_watching or not is_collecting, "keys to collect that are not watched")
+        if is_watching:
             self._watch(self._codes)
         if "collecting" in saved.header:
             self._collecting = self._front_stage.collecting_of(saved.part("collecting"))

@@ -153,6 +153,7 @@ class LoadShedding:
                 f"of the table that they would meet again: use {allowed}"
             )
         self.config = config
+        self._schema = schema
         self.is_shedding = False  # by the last decision
         self.tuples_shed = self.tuples_reloaded = self.tuples_dropped = 0  # what was dropped was also shed
         self._shed_since_decision = 0
@@ -282,7 +283,8 @@ class LoadShedding:
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        tables = {name: saved.table(name) for name in ("shed", "unplaced") if name in saved.arrays}
+        names = [name for name in ("shed", "unplaced") if name in saved.arrays]
+        tables = {name: saved.numbered_table(name, self._schema) for name in names}
         waiting = sum(table.num_rows for table in tables.values())
         if waiting and self._store is None:
             raise InvalidArgument(
@@ -294,9 +296,10 @@ class LoadShedding:
         if "unplaced" in tables:
             (rows,) = tables["unplaced"].combine_chunks().to_batches()
             self._unplaced = split_numbers(rows)
-        self.tuples_shed = saved.header["tuples_shed"]
-        self.tuples_reloaded = saved.header["tuples_reloaded"]
-        self.tuples_dropped = saved.header["tuples_dropped"]
+        self.tuples_reloaded = saved.whole_number("tuples_reloaded")
+        self.tuples_dropped = saved.whole_number("tuples_dropped")
+        shed = self.tuples_reloaded + self.tuples_dropped + self.tuples_inside
+        self.tuples_shed = saved.whole_number("tuples_shed", shed, shed)
         self._random.bit_generator.state = saved.header["random"]
 
     def close(self) -> None:

@@ -153,7 +153,7 @@ class Delivery(Part):
 
     def set_state(self, saved: SavedState) -> None:
         assert self._reorder is not None
-        self._reorder.add_table(saved.table("results"))
+        self._reorder.add_table(saved.numbered_table("results", self._spec.output_schema))
 
     def close(self) -> None:
         if self._reorder is not None:

@@ -149,6 +149,11 @@ class DiskParts(Part):
 
     def _past(self, side: Side, batch: pa.RecordBatch) -> PastTuples:
         columns = len(self._stream_schemas[side])
+        if any(column.null_count for column in batch.columns[columns:]):
+            raise SnapshotMismatch(
+                "the snapshot has tuples on disk without the times that they came and went: "
+                "restore a snapshot of the same join, written by this library"
+            )
         rows = pa.RecordBatch.from_arrays(batch.columns[:columns], schema=self._stream_schemas[side])
         arrived, departed, matched = (
             np.asarray(column.to_numpy(zero_copy_only=False)) for column in batch.columns[columns:]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,47 @@ def test_a_bucket_without_pending_tuples_begins_anew(tmp_path: Path, form: str) 
         answers += answers_of(BucketTurn(plan, 0, BucketState(store, plan.identity())).run([tick], []))
     assert answers == expected(batches)
     assert batches[0].schema == STREAM
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"5", b"[]", b"{}", b'{"identity": 5}', b"[" * 100_000])
+def test_a_header_that_is_none_is_refused_in_one_line(content: bytes) -> None:
+    store = Chunks()
+    store.head = content
+    with pytest.raises(SnapshotMismatch, match="start from a new checkpointLocation") as caught:
+        BucketState(store, IDENTITY)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("epoch", 5),
+        ("epoch", {**EPOCH.as_dict(), "cycle_batches": 0}),
+        ("epoch", {**EPOCH.as_dict(), "task_bytes": "much"}),
+        ("epoch", {**EPOCH.as_dict(), "options": 3}),
+        ("epoch", {**EPOCH.as_dict(), "options": {"b": [1]}}),
+        ("epoch", {**EPOCH.as_dict(), "unknown": 1}),
+        ("pending", None),
+        ("pending", -1),
+        ("state", None),
+        ("arrays", 7),
+        ("arrays", [["window/key"]]),
+        # The name of a chunk becomes that of a file.
+        ("arrays", [["window/key", "<i8", [1], ["8-../../../somewhere"]]]),
+        ("arrays", [["window/key", "<i8", [1], ["/somewhere"]]]),
+    ],
+)
+def test_a_changed_field_of_a_header_is_refused(field: str, value: object) -> None:
+    store = Chunks()
+    saved_in(store)
+    changed(store, lambda fields: fields.__setitem__(field, value))
+    with pytest.raises(SnapshotMismatch):
+        _ = BucketState(store, IDENTITY).header
+
+
+def test_an_epoch_with_more_memory_than_there_is_is_refused(tmp_path: Path) -> None:
+    plan = make_plan(staged(tmp_path / "master", "ssbj"), "ssbj")
+    epoch = replace(Epoch.of(plan, 1, plan.table.version_id), task_bytes=1 << 50)
+    turn = BucketTurn(plan, 0, BucketState(Chunks(), plan.identity()))
+    with pytest.raises(SnapshotMismatch, match="bytes of memory, which this executor has not"):
+        list(turn.run([Tick(number=1, epoch=epoch, marks="marks")], [stream_rows(10, 1)]))

@@ -272,3 +272,37 @@ def test_buckets_spread_evenly_over_state_partitions(spark: SparkSession, partit
     frame = spark.createDataFrame([(key,) for key in keys], "key int")
     spread = frame.repartition(partitions, "key").groupBy(F.spark_partition_id().alias("p")).count().collect()
     assert sorted(row["count"] for row in spread) == [8 // partitions] * partitions
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"5", b"{}", b'{"epoch": 5}', b'{"epoch": {"version": 1}}'])
+def test_a_tick_that_is_none_is_refused(content: bytes) -> None:
+    with pytest.raises(SnapshotMismatch, match="start from a new checkpointLocation"):
+        Tick.from_bytes(content)
+
+
+@pytest.mark.parametrize("marks", ["", "..", "../x", "/tmp", "a/b", "\0", 5, None])
+def test_marks_stay_in_their_folder(plan: JoinPlan, marks: Any) -> None:
+    with pytest.raises(SnapshotMismatch, match="the checkpoint has its marks in"):
+        PendingMarks(plan.table.store, marks)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("identity", 5),
+        ("number", "1"),
+        ("number", -1),
+        ("marks", "../x"),
+        ("epoch", 5),
+        ("epoch", {"version": 1}),
+    ],
+)
+def test_a_changed_offset_is_refused(plan: JoinPlan, field: str, value: object) -> None:
+    start = reader_of(plan).initialOffset()
+    sound = next_offset(reader_of(plan), start)
+    with pytest.raises(SnapshotMismatch):
+        next_offset(reader_of(plan), {**sound, field: value})
+    with pytest.raises(SnapshotMismatch):
+        reader_of(plan).partitions(start, {**sound, field: value})
+    with pytest.raises(SnapshotMismatch):
+        reader_of(plan).partitions(start, {name: sound[name] for name in sound if name != field})

@@ -1,8 +1,10 @@
 """The state of a bucket in a state store: written an array at a time, unchanged ones not again."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -100,3 +102,51 @@ def test_the_header_names_its_format() -> None:
     assert store.content is not None
     header = json.loads(store.content)
     assert header["format"] == FORMAT
+
+
+@pytest.mark.parametrize(
+    "change", [lambda part: part[: len(part) // 2], lambda part: b"", lambda part: b"x" * len(part)]
+)
+def test_a_part_on_disk_that_was_changed_is_refused(change: Callable[[bytes], bytes]) -> None:
+    store = _Store()
+    _micro_batch(store, range(4000), memory=64 << 10)
+    parts = [name for name in store.chunks if name.startswith("part-")]
+    store.chunks.update({name: change(store.chunks[name]) for name in parts})
+    with pytest.raises(SnapshotMismatch, match="start from a new checkpointLocation") as caught:
+        _micro_batch(store, range(4000), RIGHT, memory=64 << 10)
+    assert "\n" not in str(caught.value)
+
+
+def test_text_of_a_part_on_disk_is_checked_before_the_join_reads_it() -> None:
+    schema = pa.schema([("text", pa.string())])
+    sound = pa.RecordBatch.from_pylist([{"text": "a" * 77}], schema).serialize().to_pybytes()
+    ends, far = (np.array([0, end], dtype=np.int32).tobytes() for end in (77, 1 << 20))
+    assert sound.count(ends + b"a") == 1
+    message = pa.py_buffer(sound.replace(ends + b"a", far + b"a"))
+    store = _Store()
+    part = PunctuatedState(store, _IDENTITY, None).parts.part([])
+    part.append(message)
+    with pytest.raises(SnapshotMismatch, match="the checkpoint has no tuples in part-1-"):
+        list(part.batches(schema))
+
+
+@pytest.mark.parametrize("names", [["part-1"], ["part-1-x"], ["../part-1-1"]])
+def test_names_of_parts_that_no_join_gives_are_refused(names: list[str]) -> None:
+    store = _Store()
+    _micro_batch(store, range(4000), memory=64 << 10)
+    assert store.content is not None
+    fields = json.loads(store.content)
+    fields["state"]["disk"]["parts"]["parts"][0][3] = names
+    store.content = json.dumps(fields).encode()
+    with pytest.raises(SnapshotMismatch):
+        _micro_batch(store, range(10), RIGHT, memory=64 << 10)
+
+
+@pytest.mark.parametrize("changed", [{"part_bytes": "many"}, {"parts_made": -1}, {"state": 5}])
+def test_a_changed_header_is_refused(changed: dict[str, object]) -> None:
+    store = _Store()
+    _micro_batch(store, range(10))
+    assert store.content is not None
+    store.content = json.dumps({**json.loads(store.content), **changed}).encode()
+    with pytest.raises(SnapshotMismatch):
+        _micro_batch(store, range(10))

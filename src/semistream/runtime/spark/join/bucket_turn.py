@@ -7,6 +7,7 @@ a replayed batch returns the same rows.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
@@ -22,7 +23,12 @@ from semistream.runtime.spark.join.ticks import Epoch, Tick
 from semistream.runtime.spark.metrics.join_metrics import COUNTERS, MemoryPeak, TaskMetrics, count_null_keys
 from semistream.runtime.spark.on_executor import naming_host
 from semistream.runtime.spark.session import blob_bytes, share_of_operator
-from semistream.runtime.spark.stateful.chunks import ChunkFiles, ChunkStore, StoredState
+from semistream.runtime.spark.stateful.chunks import (
+    ChunkFiles,
+    ChunkStore,
+    StoredState,
+    refusing_broken_checkpoint,
+)
 from semistream.runtime.spark.stateful.packing import regular_batches
 from semistream.storage import MasterTable
 
@@ -59,7 +65,11 @@ class BucketState:
     def __init__(self, store: ChunkStore, identity: dict[str, Any], files: ChunkFiles | None = None) -> None:
         self._stored = StoredState(store, identity, files)
         fields = self._stored.fields
-        if fields and fields["pending"] and not self._stored.is_readable:
+        if not fields:
+            return
+        with refusing_broken_checkpoint("number of pending tuples"):
+            SavedState(fields).whole_number("pending")
+        if fields["pending"] and not self._stored.is_readable:
             form = f"of format {fields['format']}" if "format" in fields else "of an older release"
             raise SnapshotMismatch(
                 f"{fields['pending']} tuples are pending in a checkpoint with state {form}, this release reads format "
@@ -73,8 +83,9 @@ class BucketState:
         fields = self._stored.fields
         if not fields:
             return None
-        state = fields["state"] if self._stored.is_readable else None
-        return Header(Epoch(**fields["epoch"]), fields["pending"], fields["marks"], state)
+        with refusing_broken_checkpoint("state of a bucket"):
+            state = dict(fields["state"]) if self._stored.is_readable else None
+            return Header(Epoch.of_checkpoint(fields["epoch"]), fields["pending"], fields["marks"], state)
 
     def restore(self, op: ExactOperator) -> None:
         """Give an operator that has done nothing the state that was saved."""
@@ -132,12 +143,20 @@ class BucketTurn:
             yield from op.drain()
             self._count(op)
 
-    def _operator(self, epoch: Epoch) -> StepOperator:
+    @contextmanager
+    def _operator(self, epoch: Epoch) -> Iterator[StepOperator]:
         table = self._table(epoch)
         budget_bytes = share_of_operator(epoch.task_bytes)
-        return algorithm(epoch.algorithm).make(
-            table.bucket(self._bucket), self._plan.spec(table), budget_bytes, dict(epoch.options)
-        )
+        try:
+            with algorithm(epoch.algorithm).make(
+                table.bucket(self._bucket), self._plan.spec(table), budget_bytes, dict(epoch.options)
+            ) as op:
+                yield op
+        except MemoryError as error:
+            raise SnapshotMismatch(
+                f"the checkpoint asks for {budget_bytes} bytes of memory, which this executor has not ({error}): "
+                "give executors the memory that they had, or start from a new checkpoint"
+            ) from error
 
     def _table(self, epoch: Epoch) -> MasterTable:
         table = self._plan.table

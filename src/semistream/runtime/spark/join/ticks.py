@@ -34,9 +34,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from semistream.core.errors import InvalidArgument, PinFailed, TableNotFound
+from semistream.core.errors import InvalidArgument, PinFailed, SnapshotMismatch, TableNotFound
+from semistream.core.saved_state import SavedState
 from semistream.runtime.spark.join.plan import JoinPlan, require_budget
-from semistream.runtime.spark.stateful.chunks import require_same_join
+from semistream.runtime.spark.stateful.chunks import refusing_broken_checkpoint, require_same_join
 from semistream.runtime.spark.stateful.turns import state_keys
 from semistream.storage import MasterTable
 from semistream.storage.files.store import PENDING, Store
@@ -51,6 +52,7 @@ TICK_PART = -1  # sorts before all parts of the stream
 _SOURCE = "semistream_ticks"
 _POLL_S = 0.1  # an idle query asks a hundred times a second; listing the folder each time would be too often
 _KNOWN = ".known"  # keeps the folder on stores where an empty folder vanishes
+_Plain = str | int | float | bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ class Epoch:
     @classmethod
     def of(cls, plan: JoinPlan, version: int, version_id: str | None) -> "Epoch":
         for option, value in plan.options.items():
-            if not isinstance(value, str | int | float | bool | None):
+            if not isinstance(value, _Plain):
                 raise InvalidArgument(
                     f"{option}={value!r} cannot be kept in a checkpoint: completion='staggered' takes numbers and names"
                 )
@@ -79,6 +81,21 @@ class Epoch:
             task_bytes=plan.task_bytes,
             cycle_batches=plan.cycle_batches,
         )
+
+    @classmethod
+    def of_checkpoint(cls, fields: dict[str, Any]) -> "Epoch":
+        """Return the epoch that `as_dict` wrote, unless the checkpoint was changed since."""
+        with refusing_broken_checkpoint("epoch"):
+            epoch, saved = cls(**fields), SavedState(fields)
+            saved.whole_number("version")
+            saved.whole_number("task_bytes")
+            saved.whole_number("cycle_batches", 1)
+            options = epoch.options.items()
+            is_plain = all(isinstance(name, str) and isinstance(value, _Plain) for name, value in options)
+            saved.require(is_plain, f"options {epoch.options!r}")
+            saved.require(isinstance(epoch.algorithm, str), f"algorithm {epoch.algorithm!r}")
+            saved.require(isinstance(epoch.version_id, str | None), f"version_id {epoch.version_id!r}")
+        return epoch
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -97,14 +114,17 @@ class Tick:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Tick":
-        fields = json.loads(content)
-        return cls(**{**fields, "epoch": Epoch(**fields["epoch"])})
+        with refusing_broken_checkpoint("tick"):
+            fields = json.loads(content)
+            return cls(**{**fields, "epoch": Epoch.of_checkpoint(fields["epoch"])})
 
 
 class PendingMarks:
     """The marks of one query, in a folder beside the table."""
 
     def __init__(self, store: Store, query: str) -> None:
+        if not isinstance(query, str) or not query.isalnum():  # a folder here, and none elsewhere
+            raise SnapshotMismatch(f"the checkpoint has its marks in {query!r}: start from a new checkpointLocation")
         self._store = store
         self._folder = f"{PENDING}/{query}"
 
@@ -186,7 +206,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last = self._newest()  # this run has to end: later versions are for the next one
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        require_same_join(start["identity"], self._identity)
+        self._require_offset(start)
         if self._has_ticked and not self._is_time_to_look():
             return start
         epoch = self._epoch(start)
@@ -195,6 +215,15 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         self._has_ticked = True
         return {**start, "number": start["number"] + 1, "epoch": epoch}
+
+    def _require_offset(self, offset: dict[str, Any]) -> None:
+        """Raise `SnapshotMismatch` for an offset of another join, and for one that was changed."""
+        with refusing_broken_checkpoint("offset"):
+            require_same_join(offset["identity"], self._identity)
+            SavedState(offset).whole_number("number")
+            PendingMarks(self._plan.query_files(), offset["marks"])
+            if offset["epoch"] is not None:
+                Epoch.of_checkpoint(offset["epoch"])
 
     def _is_time_to_look(self) -> bool:
         now_s = time.monotonic()
@@ -229,10 +258,11 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- ticking ----------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        require_same_join(end["identity"], self._identity)
+        for offset in (start, end):
+            self._require_offset(offset)
         if start["number"] == end["number"]:
             return []
-        tick = Tick(number=end["number"], epoch=Epoch(**end["epoch"]), marks=end["marks"])
+        tick = Tick(number=end["number"], epoch=Epoch.of_checkpoint(end["epoch"]), marks=end["marks"])
         return [InputPartition((tick.number, tick.to_bytes(), state_keys(self._plan.table.buckets)))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int, bytes]]:

@@ -6,6 +6,7 @@ micro-batch, a function of the input alone: a replayed batch returns the same ro
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -23,7 +24,12 @@ from semistream.runtime.spark.on_executor import running_task
 from semistream.runtime.spark.punctuated.packing import MARK_SCHEMA, MARKS, TUPLES, kind_of
 from semistream.runtime.spark.punctuated.plan import PunctuatedPlan
 from semistream.runtime.spark.session import blob_bytes, gathered_bytes
-from semistream.runtime.spark.stateful.chunks import ChunkFiles, ChunkStore, StoredState
+from semistream.runtime.spark.stateful.chunks import (
+    ChunkFiles,
+    ChunkStore,
+    StoredState,
+    refusing_broken_checkpoint,
+)
 from semistream.runtime.spark.stateful.packing import BlobOrder, pack, unpack
 from semistream.runtime.spark.stateful.turns import Frame
 from semistream.stream_joins.mjoin import Mjoin
@@ -166,6 +172,9 @@ class AsideFiles:
             unfinished.unlink(missing_ok=True)
 
 
+_PART_NAME = re.compile("part-[0-9]{1,16}-[0-9]{1,16}")  # its number and its bytes
+
+
 # --- its state --------------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +193,9 @@ class PunctuatedState:
                 f"the checkpoint has state of format {fields.get('format')}, this release reads {FORMAT}: go on with "
                 "the release that wrote it, or start from a new checkpointLocation"
             )
-        self.parts = StoredParts(store, fields.get("parts_made", 0), fields.get("part_bytes", 0))
+        with refusing_broken_checkpoint("state of a bucket"):
+            made = SavedState({"parts_made": 0, "part_bytes": 0, **fields})
+            self.parts = StoredParts(store, made.whole_number("parts_made"), made.whole_number("part_bytes"))
 
     @property
     def nbytes(self) -> int:
@@ -210,6 +221,7 @@ class StoredParts:
         self.nbytes = nbytes  # of those that are still there
 
     def part(self, names: list[str]) -> "_StoredPart":
+        assert all(map(_PART_NAME.fullmatch, names)), names
         return _StoredPart(self, names)
 
 
@@ -226,7 +238,17 @@ class _StoredPart:
         self.names.append(name)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        return unpack(map(self._parts.store.chunk, self.names), schema)
+        for name in self.names:
+            content = self._parts.store.chunk(name)
+            try:
+                (rows,) = unpack([content], schema)
+                rows.validate(full=True)  # the join trusts the offsets of text
+            except (pa.ArrowException, EOFError, OSError) as error:
+                line = str(error).splitlines()[0]
+                raise SnapshotMismatch(
+                    f"the checkpoint has no tuples in {name} ({line}): start from a new checkpointLocation"
+                ) from None
+            yield rows
 
     def remove(self) -> None:
         for name in self.names:

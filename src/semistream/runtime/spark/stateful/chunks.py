@@ -12,8 +12,9 @@ large, because every call to the state store crosses a socket.
 
 import json
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,13 +22,22 @@ import xxhash
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from semistream.core.errors import SnapshotMismatch
-from semistream.core.saved_state import FORMAT, Array, SavedState, empty_array
+from semistream.core.saved_state import FORMAT, Array, SavedState, empty_array, refusing_broken
 from semistream.runtime.spark.on_executor import SoftFiles, executor_folder
 from semistream.state.private_files import make_private, open_private
 
-__all__ = ["ChunkFiles", "ChunkStore", "SparkChunks", "StoredState", "chunk_name", "require_same_join"]
+__all__ = [
+    "ChunkFiles",
+    "ChunkStore",
+    "SparkChunks",
+    "StoredState",
+    "chunk_name",
+    "refusing_broken_checkpoint",
+    "require_same_join",
+]
 
 _CHUNK_BYTES = 512 << 10
+_CHUNK_NAME = re.compile("[0-9a-f]{1,16}-[0-9a-f]{32}")  # it is the name of a file, too: not one elsewhere
 
 
 def chunk_name(content: bytes | memoryview) -> str:
@@ -37,6 +47,11 @@ def chunk_name(content: bytes | memoryview) -> str:
 
 def _named_bytes(name: str) -> int:
     return int(name.partition("-")[0], 16)
+
+
+def refusing_broken_checkpoint(part: str) -> AbstractContextManager[None]:
+    """Raise `SnapshotMismatch` in one line for whatever the reading of a changed part of a checkpoint raises."""
+    return refusing_broken(f"the checkpoint has no sound {part}", "start from a new checkpointLocation")
 
 
 def require_same_join(found: dict[str, Any], ours: dict[str, Any]) -> None:
@@ -76,7 +91,8 @@ class SparkChunks:
 
     def chunk(self, name: str) -> bytes:
         value = self._chunks.getValue((name,))
-        assert value is not None, f"chunk {name} is missing in the state store"
+        if value is None:
+            raise SnapshotMismatch(f"chunk {name} is missing in the state store: start from a new checkpoint")
         return bytes(value[0])
 
     def put_chunk(self, name: str, content: memoryview) -> None:
@@ -139,9 +155,12 @@ class StoredState(Mapping[str, Array]):
         self._identity = identity
         self._files = files  # where chunks are looked for first
         content = store.header()
-        self.fields: dict[str, Any] = {} if content is None else json.loads(content)
-        if self.fields:
-            require_same_join(self.fields["identity"], identity)
+        self.fields: dict[str, Any] = {}
+        if content is not None:
+            with refusing_broken_checkpoint("state of a bucket"):
+                self.fields = dict(json.loads(content))
+                require_same_join(self.fields["identity"], identity)
+                self._require_places()
 
     @property
     def is_readable(self) -> bool:
@@ -152,6 +171,11 @@ class StoredState(Mapping[str, Array]):
     def _places(self) -> list[tuple[str, str, list[int], list[str]]]:
         """Name, type, shape and chunks of each array."""
         return self.fields["arrays"] if self.is_readable else []
+
+    def _require_places(self) -> None:
+        for name, _, _, chunks in self._places:
+            if not isinstance(name, str) or not all(map(_CHUNK_NAME.fullmatch, chunks)):
+                raise ValueError(f"array {name!r} in chunks {chunks!r}"[:200])
 
     @property
     def _chunk_names(self) -> set[str]:
