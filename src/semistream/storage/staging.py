@@ -45,9 +45,8 @@ def stage(
     data
         A pyarrow Table, RecordBatch, RecordBatchReader or Dataset, a Spark DataFrame, or the path of a Parquet
         file or folder. Dictionary-encoded columns are stored decoded, as their value type, and views as plain text or
-        binary values. A Spark job with a task
-        for each bucket writes the rows of a DataFrame: the driver holds none of them, and the executors must see
-        ``path`` too.
+        binary values. A Spark job with a task for each bucket writes the rows of a DataFrame: the driver holds none of
+        them, and the executors must see ``path`` too.
     path
         A folder that does not exist yet or is empty: a local path, a URI that pyarrow knows, or a path inside
         ``filesystem``. A local path refuses a second writer; elsewhere the caller makes sure there is none.

@@ -32,6 +32,9 @@ def test_killed_processes_lose_and_double_nothing(tmp_path: Path, completion: st
         ("java.io.EOFException ... semistream.core.errors.DamagedTable: page 3", False),
         ("Python worker exited unexpectedly ... AssertionError: REPLAYED batch 3", False),
         ("java.lang.NullPointerException", False),
+        ('File "/x/src/semistream/a.py", line 1 ... KeyError: 1\nCaused by: java.net.SocketException', False),
+        ('File "/x/src/semistream/a.py", line 1 ... EOFError\nCaused by: java.io.EOFException', True),
+        ("Python worker exited unexpectedly (crashed): Fatal Python error: Segmentation fault", False),
     ],
 )
 def test_only_failures_of_killed_processes_are_excused(failure: str, expected: bool) -> None:

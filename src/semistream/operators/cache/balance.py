@@ -134,14 +134,10 @@ class Balance(Part):
 
     def set_state(self, saved: SavedState) -> None:
         if saved.exact:
-            self._pool_bytes, self._used_before = (
-                saved.whole_number("pool_bytes", 1, self._pool_bytes),
-                saved.whole_number("used_before"),
-            )
-            self._planned_turn, self._limit_tuples = (
-                saved.whole_number("planned_turn"),
-                saved.whole_number_or_none("limit_tuples", 1),
-            )
+            self._pool_bytes = saved.whole_number("pool_bytes", 1, self._pool_bytes)
+            self._used_before = saved.whole_number("used_before")
+            self._planned_turn = saved.whole_number("planned_turn")
+            self._limit_tuples = saved.whole_number_or_none("limit_tuples", 1)
             self._wanted_cache_bytes = saved.whole_number_or_none("wanted_cache_bytes", 0, self._pool_bytes)
         else:
             self._pool_bytes -= self._taken_bytes()

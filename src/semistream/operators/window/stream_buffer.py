@@ -255,11 +255,9 @@ class StreamBuffer(Part):
             message = batch.serialize()  # in memory of its own, which comes free with the piece
             nbytes, rows = message.size + batch.num_rows * _CODE_BYTES, 0
             if saved.exact:
-                piece_state = SavedState(dict(zip(("nbytes", "read_rows"), saved.header["pieces"][at], strict=True)))
-                nbytes, rows = (
-                    piece_state.whole_number("nbytes"),
-                    piece_state.whole_number("read_rows", 0, batch.num_rows - 1),
-                )
+                sizes = SavedState(dict(zip(("nbytes", "read_rows"), saved.header["pieces"][at], strict=True)))
+                nbytes = sizes.whole_number("nbytes")
+                rows = sizes.whole_number("read_rows", 0, batch.num_rows - 1)
             elif self.nbytes + nbytes > self.capacity_bytes + spare_bytes:
                 raise too_small_for_snapshot(tuples.num_rows)
             number = numbers[start : start + batch.num_rows].copy()

@@ -345,14 +345,10 @@ class StreamSide(Part):
         self._varlen = VarlenSizes.of_state(saved)
         if saved.exact:
             shares = saved.part("shares")
-            self._window_bytes, self._max_tuples = (
-                shares.whole_number("window_bytes"),
-                shares.whole_number_or_none("max_tuples"),
-            )
-            self._spare_bytes, self._entered_before = (
-                shares.whole_number("spare_bytes"),
-                shares.whole_number("entered_before"),
-            )
+            self._window_bytes = shares.whole_number("window_bytes")
+            self._max_tuples = shares.whole_number_or_none("max_tuples")
+            self._spare_bytes = shares.whole_number("spare_bytes")
+            self._entered_before = shares.whole_number("entered_before")
             self._is_within_share = shares.flag("is_within_share")
             if "window" in saved.header:
                 window = saved.part("window")

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -40,6 +41,10 @@ _OF_KILLS = (
     "java.io.IOException: Broken pipe",
     "java.io.IOException: Connection reset by peer",
 )
+# Of faults of this library: its errors, broken invariants, and crashes that nobody ordered.
+_OF_FAULTS = ("semistream.core.errors", "AssertionError", "Fatal Python error")
+_FRAME_OF_OURS = re.compile(r'File "[^"]*/src/semistream/')
+_LOST_CONNECTIONS = re.compile(r"\b(EOFError|BrokenPipeError|ConnectionResetError)\b")
 # By a word of their command: executors; and processes that run the join, read the stream or keep its state.
 _VICTIMS = {
     "executor": ("org.apache.spark.executor.CoarseGrainedExecutorBackend",),
@@ -95,8 +100,12 @@ class Verdict:
 
 
 def is_of_a_kill(failure: str) -> bool:
-    """Return whether the text of a failed query is that of a killed process, and of nothing else."""
-    is_ours = "semistream.core.errors" in failure or "AssertionError" in failure
+    """Return whether the text of a failed query is that of a killed process, and of nothing else.
+
+    An error in Python ends its worker's connection too, so that Spark tells of a lost one beside it.
+    """
+    raised_in_ours = _FRAME_OF_OURS.search(failure) and not _LOST_CONNECTIONS.search(failure)
+    is_ours = raised_in_ours or any(words in failure for words in _OF_FAULTS)
     return not is_ours and any(words in failure for words in _OF_KILLS)
 
 
@@ -244,7 +253,11 @@ class Campaign:
         self._feed()
         self._verdict.starts += 1
         process = Process(self.folder, self._verdict.starts)
-        assert process.wait_for("started"), "the query did not start"
+        try:
+            assert process.wait_for("started"), "the query did not start"
+        except BaseException:
+            process.kill()
+            raise
         return process
 
     def _commits(self) -> int:
@@ -317,5 +330,8 @@ class Campaign:
         verdict.batches = self._commits() + 1
         verdict.rows = sum(map(len, batches.values()))
         verdict.lost, verdict.doubled = self._inputs.compare(batches)
+        kills = verdict.kills.total() - verdict.kills["driver"]
+        if verdict.restarts > kills:
+            verdict.errors.append(f"{verdict.restarts} failures like those of kills, but {kills} kills within a query")
         self._report(("exact: " if verdict.is_exact else "WRONG: ") + json.dumps(verdict.record()))
         return verdict

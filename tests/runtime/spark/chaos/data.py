@@ -117,7 +117,9 @@ class TableInputs:
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self._folder = folder
         self._config = config
-        self._random = random.Random(f"inputs {config.seed}")
+        # Apart, so that the rows of a file depend on the seed alone, whatever was published before it.
+        self._random = random.Random(f"rows {config.seed}")
+        self._versions_random = random.Random(f"versions {config.seed}")
         self.files: list[list[tuple[int | None, int, str]]] = []
         (folder / "stream").mkdir()
         self._contents = _Contents(config.master_keys)
@@ -165,7 +167,7 @@ class TableInputs:
         table = ss.open_table(self._folder / "master")
         before = self._contents.generations[table.version]
         self._generation += 1
-        kind = kind or self._random.choice(["replace", "append", "rollback"])
+        kind = kind or self._versions_random.choice(["replace", "append", "rollback"])
         if kind == "replace":
             held: tuple[int, ...] = (self._generation,)
             table = table.replace(self._contents.rows(self._generation, replaced_count))
@@ -173,13 +175,13 @@ class TableInputs:
             held = (*before, self._generation)
             table = table.append(self._contents.rows(self._generation, appended_count))
         else:
-            old = self._random.choice(table.versions())
+            old = self._versions_random.choice(table.versions())
             held = self._contents.generations[old]
             table = ss.open_table(table.path, version=old).rollback()
         self._contents.generations[table.version] = held
         self._published_after[table.version] = commits
         self.published += 1
-        if self._random.random() < 0.7:
+        if self._versions_random.random() < 0.7:
             # The micro-batch that runs or is to be replayed, and the one before it, whose rows may be pending.
             recent = sum(after >= commits - 1 for after in self._published_after.values())
             self.expired += len(table.expire_versions(keep=recent + 1))

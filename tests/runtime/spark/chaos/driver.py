@@ -35,6 +35,7 @@ def session(config: RunConfig, folder: Path) -> SparkSession:
         .appName("semistream chaos")
         .config("spark.driver.memory", "768m")
         .config("spark.log.level", "ERROR")
+        .config("spark.python.worker.faulthandler.enabled", "true")  # tells a crash from a kill
         .config("spark.task.maxFailures", "100")
         .config("spark.stage.maxConsecutiveAttempts", "100")
         .config("spark.deploy.maxExecutorRetries", "-1")
