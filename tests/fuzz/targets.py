@@ -13,7 +13,7 @@ import numpy as np
 import xxhash
 
 import semistream as ss
-from semistream.core.saved_state import pack_state, unpack_state
+from semistream.core.saved_state import pack_state, unpack_state, validate_rows
 from semistream.operators.driver import StepOperator
 from semistream.storage.files.page_index import PageIndex
 from semistream.storage.pins import pinned_version
@@ -152,7 +152,7 @@ class Targets:
         try:
             op.restore(content)
             for result in op.finish():
-                result.rows.validate(full=True)
+                validate_rows(result.rows)
         finally:
             op.close()
 

@@ -52,7 +52,6 @@ def _shift(array: Array) -> None:
         ("hybridjoin", "stream/window/store/varlen/starts", _all(-(1 << 60))),
         ("hybridjoin", "stream/window/store/varlen/lengths", _all(-1)),
         ("hybridjoin", "stream/window/store/varlen/lengths", _all((1 << 31) - 1)),
-        ("hybridjoin", "stream/window/store/varlen/ring", _all(0xFF)),  # no text
         ("chybridjoin", "cache/rows/next_row", _all(0)),
         ("chybridjoin", "cache/rows/next_row", _all(1 << 30)),
         ("chybridjoin", "cache/rows/first_row", _all(0)),

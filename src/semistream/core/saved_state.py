@@ -39,6 +39,7 @@ __all__ = [
     "refusing_broken_state",
     "table_array",
     "unpack_state",
+    "validate_rows",
 ]
 
 FORMAT = 2
@@ -53,6 +54,7 @@ _MAGIC = b"SEMISNAP"
 # Numbers only: an array of objects would have to be unpickled.
 _TYPES = frozenset(np.dtype(name).str for name in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"))
 _REMEDY = "restore a snapshot of the same join, written by this library"
+_BINARY_OF_TEXT = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 
 
 class SavedState:
@@ -170,7 +172,7 @@ class SavedState:
         """
         try:
             table: pa.Table = pa.ipc.open_stream(pa.py_buffer(self._found(name))).read_all()
-            table.validate(full=True)
+            validate_rows(table)
         except (pa.ArrowException, OSError) as error:
             line = str(error).splitlines()[0]
             raise SnapshotMismatch(f"the snapshot has no table in {name!r} ({line}): {_REMEDY}") from None
@@ -233,6 +235,14 @@ def refusing_broken(failed: str, remedy: str) -> Iterator[None]:
     ) as error:
         line = (str(error).splitlines() or [""])[0]
         raise SnapshotMismatch(f"{failed} ({type(error).__name__}: {line}): {remedy}") from None
+
+
+def validate_rows(rows: pa.RecordBatch | pa.Table) -> None:
+    """Raise `pyarrow.ArrowInvalid` for values that lead out of their memory; text need not be UTF-8, as in tables."""
+    for column in rows.columns:
+        binary = _BINARY_OF_TEXT.get(column.type)
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            (chunk if binary is None else chunk.view(binary)).validate(full=True)
 
 
 def table_array(table: pa.Table) -> Array:

@@ -20,8 +20,6 @@ from semistream.state.varlen_columns import VarlenColumns, varlen_bytes
 
 __all__ = ["TupleStore"]
 
-_CHECKED_AT_ONCE = 4096
-
 
 class TupleStore:
     """Tuples of ``schema`` in ``capacity`` slots; without ``max_`` sizes they are never resized."""
@@ -200,9 +198,6 @@ class TupleStore:
         self._null_columns = set(null_columns)
         if self._varlen is not None:
             self._varlen.set_state(saved.part("varlen"), live_slots)
-        for start in range(0, live_slots.size, _CHECKED_AT_ONCE):
-            portion = live_slots[start : start + _CHECKED_AT_ONCE]
-            pa.RecordBatch.from_arrays(self.take(portion), schema=self.schema).validate(full=True)
 
     def _saved_arrays(self) -> dict[str, Array]:
         return {"nulls": self._nulls.values, **{str(index): column.values for index, column in self._columns.items()}}

@@ -47,6 +47,19 @@ def _skewed(rows: int, seed: int) -> pa.RecordBatch:
     return pa.record_batch({"id": ids, "note": [f"note {n}" for n in range(rows)]})
 
 
+def _not_utf_8(rows: int) -> pa.Array:
+    return pa.array([b"\xff%d" % number for number in range(rows)]).view(pa.string())
+
+
+def _rows_of_bytes(batches: Iterable[pa.RecordBatch]) -> list[tuple[Any, ...]]:
+    """Return each row that leaves: its key and both texts."""
+    rows: list[tuple[Any, ...]] = []
+    for batch in batches:
+        note, city = (batch[name].view(pa.binary()).to_pylist() for name in ("note", "city"))
+        rows += zip(batch["id"].to_pylist(), note, city, strict=True)
+    return rows
+
+
 def _examples(share: float) -> settings:
     """Return settings for a property: a share of the examples of the profile, and no limit of time."""
     return settings(
@@ -531,6 +544,25 @@ class OperatorConformance:
             list(op.step())
             states.append(xxhash.xxh3_128_hexdigest(pack_state(op.exact_state())))
         return states
+
+    def test_text_that_is_no_utf_8_is_taken_over_with_the_rest(self, tmp_path: Path) -> None:
+        master = LARGE_MASTER.set_column(1, "city", _not_utf_8(LARGE_MASTER.num_rows))
+        table = stage(master, tmp_path / "table", key="id", layout=self._layout, page_bytes=1024)
+        ops = [self._make_skewed(table), self._make_skewed(table)]
+        results: list[list[tuple[Any, ...]]] = [[], []]
+        for turn in range(6):
+            offered = _skewed(400, turn)
+            offered = offered.set_column(1, "note", _not_utf_8(offered.num_rows))
+            ops[1] = _taken_over(ops[1], self._make_skewed(table))
+            for op, leaving in zip(ops, results, strict=True):
+                op.offer(offered)
+                leaving += _rows_of_bytes(op.step())
+        restored = self._make_skewed(table)
+        restored.restore(ops[1].snapshot())
+        ends = [_rows_of_bytes(op.drain()) for op in (ops[0], restored)]
+        assert results[0] == results[1]
+        assert sorted(ends[0], key=repr) == sorted(ends[1], key=repr)
+        assert any(city is not None for *_, city in results[0] + ends[0])
 
     def test_the_taker_counts_from_zero(self, large_table: MasterTable) -> None:
         op = self._make_skewed(large_table)

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from semistream.core.saved_state import validate_rows
 from semistream.kernels.arrays import Int32s, Int64s, UInt8s
 from semistream.kernels.hashing.range_index import LINE_BYTES, build_ranges, find_ranges, lines_for
 from semistream.state.private_files import make_private, open_private
@@ -96,7 +97,7 @@ class HotBlock:
         if not 0 < lines <= raw.size or start > raw.size:
             return None
         rows = pa.ipc.read_record_batch(pa.py_buffer(raw[start:]), schema)
-        rows.validate(full=True)
+        validate_rows(rows)
         codes, ranges = _index(raw, lines)
         full = np.flatnonzero(ranges[:, 1] >= 0)
         full = full[np.lexsort((ranges[full, 1], ranges[full, 0]))]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.core.saved_state import SavedState
+from semistream.core.saved_state import SavedState, validate_rows
 from semistream.kernels.arrays import Bools, Int64s, UInt8s
 from semistream.kernels.hashing.frequency_sketch import FrequencySketch
 from semistream.kernels.hashing.range_index import group_by_part
@@ -373,7 +373,7 @@ class HotRows:
             codes, counts = saved.array(f"codes {at}", np.int64), saved.array(f"counts {at}", np.int64)
             message = saved.array(f"rows {at}", np.uint8)
             rows = pa.ipc.read_record_batch(pa.py_buffer(message), self.shape.message_schema)
-            rows.validate(full=True)
+            validate_rows(rows)
             saved.require(codes.ndim == 1 and codes.shape == counts.shape, f"{counts.size} counts {at}")
             is_sound = ((counts >= 0) & (counts <= rows.num_rows)).all() and counts.sum() == rows.num_rows
             saved.require(is_sound, f"other counts than the {rows.num_rows} rows {at}")
