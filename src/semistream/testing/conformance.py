@@ -48,7 +48,8 @@ def _skewed(rows: int, seed: int) -> pa.RecordBatch:
 
 
 def _not_utf_8(rows: int) -> pa.Array:
-    return pa.array([b"\xff%d" % number for number in range(rows)]).view(pa.string())
+    text: pa.Array = pa.array([b"\xff%d" % number for number in range(rows)]).view(pa.string())
+    return text
 
 
 def _rows_of_bytes(batches: Iterable[pa.RecordBatch]) -> list[tuple[Any, ...]]:

@@ -47,6 +47,8 @@ def test_only_failures_of_killed_processes_are_excused(failure: str, expected: b
         ("batch", [[1], [2, 2]], "none"),
         ("batch", [[1], [1, 2]], "wrong version"),
         ("batch", [[2], [1, 1]], "wrong version"),
+        ("batch", [[1], [1], [2]], "none"),
+        ("batch", [[1], [1], [1]], "wrong version"),  # version 2 came before the third micro-batch began
         ("staggered", [[1], [1, 2]], "none"),
         ("staggered", [[1], [2, 1]], "wrong version"),
     ],
@@ -77,7 +79,7 @@ def _written(
     """Return micro-batches whose files are joined with the versions given, and the check of them."""
     config = RunConfig.draw(1, completion=completion, how="left", rows_per_file=200, master_keys=1000)
     inputs = TableInputs(folder, config)
-    inputs.publish(0, "replace")
+    inputs.publish(lambda: 0, "replace")
     batches: dict[int, list[Row]] = {}
     for batch, files in enumerate(versions):
         batches[batch] = []

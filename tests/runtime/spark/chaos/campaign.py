@@ -28,6 +28,9 @@ __all__ = ["Campaign", "Verdict", "is_of_a_kill"]
 _ROOT = Path(__file__).parents[4]
 _HANGS_S = 300.0
 _PUBLISH_SHARE = 0.5
+_BUSY_SHARE = 0.8  # of the kills of workers that wait for one at work
+_WAITS_FOR_BUSY_S = 5.0
+_LOST_TASK = "TaskSetManager: Lost task"
 # What Spark says of a query whose processes were killed; any other failure is an error of the run.
 _OF_KILLS = (
     "java.io.EOFException",
@@ -62,8 +65,12 @@ class Verdict:
 
     Attributes
     ----------
+    interrupted
+        Tasks that were lost; most kills of workers hit one at work.
     restarts
         Failures of the query that a kill caused, after each of which it was started again.
+    versions
+        With how many versions of the table the rows were joined.
     waited
         The most rows that a micro-batch left pending.
     errors
@@ -73,10 +80,12 @@ class Verdict:
     config: RunConfig
     kills: "Counter[str]" = field(default_factory=Counter)
     starts: int = 0
+    interrupted: int = 0
     sink_failures: int = 0
     restarts: int = 0
     published: int = 0
     expired: int = 0
+    versions: int = 0
     batches: int = 0
     rows: int = 0
     lost: int = 0
@@ -107,6 +116,21 @@ def is_of_a_kill(failure: str) -> bool:
     raised_in_ours = _FRAME_OF_OURS.search(failure) and not _LOST_CONNECTIONS.search(failure)
     is_ours = raised_in_ours or any(words in failure for words in _OF_FAULTS)
     return not is_ours and any(words in failure for words in _OF_KILLS)
+
+
+def _busy(found: list[psutil.Process]) -> list[psutil.Process]:
+    """Return the processes that use a processor now."""
+    before = [_cpu_s(process) for process in found]
+    time.sleep(0.05)
+    return [process for process, then in zip(found, before, strict=True) if _cpu_s(process) > then]
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
 
 
 class Process:
@@ -227,11 +251,11 @@ class Campaign:
         victims = {"driver": 1, "worker": 6} | ({"executor": 3} if self._config.has_executors else {})
         process = self._start()
         try:
-            for _ in range(kills):
+            while self._verdict.kills.total() < kills:
                 [victim] = self._random.choices(list(victims), list(victims.values()))
                 pause_s = self._random.uniform(0.1, 3.0 if victim == "driver" else 1.5)
                 if self._random.random() < _PUBLISH_SHARE:
-                    self._inputs.publish(self._commits())
+                    self._inputs.publish(self._commits)
                 if self._random.random() < 0.5:
                     self._await_commit(process)
                 time.sleep(pause_s)
@@ -280,7 +304,10 @@ class Campaign:
             self._fed += 1
 
     def _kill(self, process: Process, victim: str) -> Process:
-        deadline_s = time.monotonic() + _HANGS_S
+        """Kill a process, or two at once; a driver goes with all that it started."""
+        most = self._random.choice([1, 1, 1, 2])
+        prefers_busy = victim == "worker" and self._random.random() < _BUSY_SHARE
+        begun_s = time.monotonic()
         while True:
             self._feed()
             assert process.runs, "the process of the query has ended"
@@ -289,17 +316,20 @@ class Campaign:
                     self._killed(victim)
                 self._count(process)
                 if self._random.random() < 0.5:
-                    self._inputs.publish(self._commits())
+                    self._inputs.publish(self._commits)
                 return self._start()
             found = process.below(victim)
-            if found:
-                try:
-                    self._random.choice(found).kill()
-                except psutil.Error:
-                    continue
-                self._killed(victim)
+            waited_s = time.monotonic() - begun_s
+            if prefers_busy and waited_s < _WAITS_FOR_BUSY_S:
+                found = _busy(found)
+            for chosen in self._random.sample(found, min(most, len(found))):
+                with suppress(psutil.Error):
+                    chosen.kill()
+                    self._killed(victim)
+                    most = 0
+            if most == 0:
                 return process
-            if time.monotonic() > deadline_s:
+            if waited_s > _HANGS_S:
                 raise TimeoutError(f"the query hangs: no {victim} within {_HANGS_S:g} s")
             time.sleep(0.05)
 
@@ -330,8 +360,10 @@ class Campaign:
         verdict.batches = self._commits() + 1
         verdict.rows = sum(map(len, batches.values()))
         verdict.lost, verdict.doubled = self._inputs.compare(batches)
-        kills = verdict.kills.total() - verdict.kills["driver"]
-        if verdict.restarts > kills:
-            verdict.errors.append(f"{verdict.restarts} failures like those of kills, but {kills} kills within a query")
+        verdict.versions = self._inputs.versions
+        log = (self.folder / "driver.log").read_text(errors="replace").splitlines()
+        verdict.interrupted = sum(_LOST_TASK in line for line in log)
+        # A retry of the task may have healed them, and then the query never failed.
+        verdict.errors += [line for line in log if any(words in line for words in _OF_FAULTS)]
         self._report(("exact: " if verdict.is_exact else "WRONG: ") + json.dumps(verdict.record()))
         return verdict

@@ -36,12 +36,13 @@ class Inputs(Protocol):
 
     published: int
     expired: int
+    versions: int  # with how many the rows of `compare` were joined
 
     def feed(self) -> None:
         """Write one more file of each stream."""
 
-    def publish(self, commits: int) -> None:
-        """Publish a version of the table, and expire those that a query with so many commits does not need."""
+    def publish(self, commits: Callable[[], int]) -> None:
+        """Publish a version of the table, and expire those that a query with these commits does not need."""
 
     def compare(self, batches: dict[int, list[Row]]) -> Difference:
         """Hold the rows of each micro-batch against the join."""
@@ -57,6 +58,7 @@ class PunctuatedInputs:
 
     published = 0
     expired = 0
+    versions = 0
 
     def __init__(self, folder: Path, config: RunConfig) -> None:
         self._files = PunctuatedFiles(folder, rows=config.rows_per_file // 2)
@@ -66,7 +68,7 @@ class PunctuatedInputs:
         """Write one more file of each stream."""
         self._files.write(self._config.seed)
 
-    def publish(self, commits: int) -> None:
+    def publish(self, commits: Callable[[], int]) -> None:
         """There is no table."""
 
     def compare(self, batches: dict[int, list[Row]]) -> Difference:
@@ -125,8 +127,7 @@ class TableInputs:
         self._contents = _Contents(config.master_keys)
         self._generation = 0
         self._published_after: dict[int, int] = {}  # version -> commits of the query before it
-        self.published = 0
-        self.expired = 0
+        self.published = self.expired = self.versions = 0
         table = ss.stage(
             self._contents.rows(0, replaced_count),
             folder / "master",
@@ -162,7 +163,7 @@ class TableInputs:
 
     # --- the table ----------------------------------------------------------------------------------------------------
 
-    def publish(self, commits: int, kind: str | None = None) -> None:
+    def publish(self, commits: Callable[[], int], kind: str | None = None) -> None:
         """Replace the table, append to it, or roll it back; then expire versions as the documentation allows."""
         table = ss.open_table(self._folder / "master")
         before = self._contents.generations[table.version]
@@ -179,11 +180,11 @@ class TableInputs:
             held = self._contents.generations[old]
             table = ss.open_table(table.path, version=old).rollback()
         self._contents.generations[table.version] = held
-        self._published_after[table.version] = commits
+        done = self._published_after[table.version] = commits()  # asked now that the query can see the version
         self.published += 1
         if self._versions_random.random() < 0.7:
             # The micro-batch that runs or is to be replayed, and the one before it, whose rows may be pending.
-            recent = sum(after >= commits - 1 for after in self._published_after.values())
+            recent = sum(after >= done - 1 for after in self._published_after.values())
             self.expired += len(table.expire_versions(keep=recent + 1))
 
     # --- the join -----------------------------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ class TableInputs:
     def compare(self, batches: dict[int, list[Row]]) -> Difference:
         """Hold the rows of each file against its join with one version; versions never go backwards.
 
-        With batch completion all files of a micro-batch have one version.
+        With batch completion all files of a micro-batch have one version, and it is no older than it may be.
         """
         written: dict[int, Counter[Row]] = defaultdict(Counter)
         for rows in batches.values():
@@ -199,28 +200,35 @@ class TableInputs:
                 written[row[1] // self._config.rows_per_file][row] += 1
         lost = doubled = 0
         newest = 1
-        for group in self._micro_batches(batches):
+        found_versions = set()
+        for batch, group in self._micro_batches(batches):
             found = sum((written.pop(file, Counter()) for file in group), Counter())
-            missing, extra, version = min(
-                self._difference(group, found, version) for version in self._contents.generations if version >= newest
+            # A micro-batch that began after a version had come takes that one or a newer one.
+            least = max([newest, *(version for version, done in self._published_after.items() if done + 2 <= batch)])
+            missing, extra, newest = min(
+                self._difference(group, found, version) for version in self._contents.generations if version >= least
             )
             lost, doubled = lost + missing, doubled + extra
-            newest = version
+            found_versions.add(newest)
+        self.versions = len(found_versions)
         doubled += sum(rows.total() for rows in written.values())
         return lost, doubled
 
-    def _micro_batches(self, batches: dict[int, list[Row]]) -> Iterator[list[int]]:
-        """Yield the files in order, those of one version together."""
+    def _micro_batches(self, batches: dict[int, list[Row]]) -> Iterator[tuple[int, list[int]]]:
+        """Yield the files in order, those of one version together, and the micro-batch where it is known, or -1."""
         group_of = list(range(len(self.files)))
+        batch_of: dict[int, int] = {}
         if self._config.completion == "batch":
-            for rows in batches.values():
+            for batch, rows in batches.items():
                 files = {row[1] // self._config.rows_per_file for row in rows}
                 for file in files:
                     group_of[file] = min(files)
+                    batch_of[min(files)] = batch
         groups: dict[int, list[int]] = defaultdict(list)
         for file, group in enumerate(group_of):
             groups[group].append(file)
-        yield from groups.values()
+        for group, files_of_group in groups.items():
+            yield batch_of.get(group, -1), files_of_group
 
     def _difference(self, group: list[int], found: "Counter[Row]", version: int) -> tuple[int, int, int]:
         expected = Counter(row for file in group for row in self.joined(file, version))

@@ -34,7 +34,7 @@ def session(config: RunConfig, folder: Path) -> SparkSession:
         quick_builder(folder, config.master)
         .appName("semistream chaos")
         .config("spark.driver.memory", "768m")
-        .config("spark.log.level", "ERROR")
+        .config("spark.log.level", "WARN")  # which tells of lost tasks
         .config("spark.python.worker.faulthandler.enabled", "true")  # tells a crash from a kill
         .config("spark.task.maxFailures", "100")
         .config("spark.stage.maxConsecutiveAttempts", "100")

@@ -11,7 +11,18 @@ from tests.runtime.spark.chaos.campaign import Verdict
 
 __all__ = ["SoakResult"]
 
-_SUMMED = ("starts", "sink_failures", "restarts", "published", "expired", "batches", "rows", "lost", "doubled")
+_SUMMED = (
+    "starts",
+    "interrupted",
+    "sink_failures",
+    "restarts",
+    "published",
+    "expired",
+    "batches",
+    "rows",
+    "lost",
+    "doubled",
+)
 
 
 class SoakResult:
