@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from semistream.core.errors import BudgetTooSmall, MissingExtra
 from semistream.core.sizes import format_bytes
+from semistream.kernels.arrow_views import with_own_items
 from semistream.storage.files.row_sizes import row_bits
 
 __all__ = ["RowSorter"]
@@ -117,7 +118,7 @@ class _Arrivals:
         self._rows_per_bucket = np.zeros(1, dtype=np.int64)
 
     def write(self, rows: pa.RecordBatch, keys: pa.RecordBatch) -> None:
-        self._writers[0].write_batch(rows)
+        self._writers[0].write_batch(with_own_items(rows))
         self._writers[1].write_batch(keys)
         counts = np.bincount(keys.column("bucket").to_numpy(), minlength=self._rows_per_bucket.size)
         counts[: self._rows_per_bucket.size] += self._rows_per_bucket
@@ -190,7 +191,7 @@ class _PartitionFiles:
             # A file opened again gets another Arrow stream at its end.
             file = pa.OSFile(self._path(partition), "ab")
             self._open[partition] = file, pa.ipc.new_stream(file, self._schema)
-        self._open[partition][1].write_batch(rows)
+        self._open[partition][1].write_batch(with_own_items(rows))
 
     def _close(self, output: tuple[pa.OSFile, pa.RecordBatchStreamWriter]) -> None:
         file, writer = output
