@@ -313,6 +313,25 @@ def _with_arrival(keys_path: str) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(pa.schema([arrival, *_KEY_SCHEMA]), numbered())
 
 
+class _Interrupts:
+    """Keeps what ends the process while DuckDB reads rows, such as Ctrl-C: it would turn it into an error of its own."""
+
+    def __init__(self) -> None:
+        self.met: BaseException | None = None
+
+    def watch(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from rows
+            except GeneratorExit:
+                raise
+            except BaseException as interrupt:
+                self.met = interrupt
+                raise
+
+        return pa.RecordBatchReader.from_batches(rows.schema, batches())
+
+
 def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: int) -> Iterator[pa.RecordBatch]:
     try:
         import duckdb
@@ -321,6 +340,7 @@ def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: 
             "sorting a table larger than a quarter of memory= needs DuckDB: "
             "pip install 'semistream[clustered]', or raise memory="
         ) from None
+    interrupts = _Interrupts()
     limit_bytes = max(_LEAST_BYTES, memory_bytes)
     connection = duckdb.connect(
         config={
@@ -332,10 +352,14 @@ def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: 
     )
     try:
         with connection:
-            connection.register("rows", rows)
+            connection.register("rows", interrupts.watch(rows))
             yield from connection.sql(query).to_arrow_reader(_ROWS_PER_BATCH)
     except duckdb.OutOfMemoryException as error:
         reason = str(error).splitlines()[0]
         raise BudgetTooSmall(
             f"memory={format_bytes(memory_bytes)} is too small to sort this table ({reason}): raise memory="
         ) from None
+    except duckdb.Error:
+        if interrupts.met is None:
+            raise
+        raise interrupts.met from None
