@@ -314,7 +314,7 @@ def _with_arrival(keys_path: str) -> pa.RecordBatchReader:
 
 
 class _Interrupts:
-    """Keeps what ends the process while DuckDB reads rows, such as Ctrl-C: it would turn it into an error of its own."""
+    """Keeps what ends the process while DuckDB reads rows, such as Ctrl-C; DuckDB makes it an error of its own."""
 
     def __init__(self) -> None:
         self.met: BaseException | None = None
