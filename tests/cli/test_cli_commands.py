@@ -311,3 +311,15 @@ def test_join_replaces_regular_files_only_and_follows_links(files: Path) -> None
     assert result.exit_code == 0, result.stderr
     assert link.is_symlink()
     assert pq.read_table(target).num_rows > 0
+
+
+def test_names_that_are_not_utf_8_are_refused_in_one_line(files: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9.parquet")
+    os.link(files / "customers.parquet", files / odd)
+    assert_one_error_line(
+        invoke("stage", files / odd, files / "t", "--key", "custkey"), "data=", "is not UTF-8: rename"
+    )
+    table = stage(files)
+    on = ("--table", table, "--on", "buyer=custkey", "--out")
+    assert_one_error_line(invoke("join", files / "orders-1.parquet", *on, files / odd), "out=", "is not UTF-8: rename")
+    assert_one_error_line(invoke("join", files / odd, *on, files / "o.parquet"), "data=", "is not UTF-8: rename")

@@ -76,12 +76,25 @@ def test_nested_stream_columns_pass_through(tmp_path: Path) -> None:
     assert join(table, stream)[0] == [(2, ["a", "b"])]
 
 
-@pytest.mark.parametrize("dtype", [pa.dictionary(pa.int8(), pa.string()), pa.string_view()])
-def test_stream_columns_that_cannot_wait_are_refused_with_a_remedy(tmp_path: Path, dtype: pa.DataType) -> None:
+@pytest.mark.parametrize("name", ["inlj", "cinlj", "sweepjoin"])
+@pytest.mark.parametrize(
+    ("dtype", "part"),
+    [
+        (pa.dictionary(pa.int8(), pa.string()), "it"),
+        (pa.string_view(), "it"),
+        (pa.list_view(pa.int64()), "it"),
+        (pa.list_(pa.string_view()), "string_view"),
+        (pa.struct([("x", pa.list_(pa.binary_view()))]), "binary_view"),
+        (pa.map_(pa.string(), pa.dictionary(pa.int8(), pa.string())), "dictionary<.*>"),
+    ],
+)
+def test_stream_columns_that_cannot_wait_are_refused_with_a_remedy(
+    tmp_path: Path, name: str, dtype: pa.DataType, part: str
+) -> None:
     table = ss.stage(pa.table({"id": [1, 2]}), tmp_path / "r", key="id")
     schema = pa.schema([("id", pa.int64()), ("note", dtype)])
-    with pytest.raises(UnsupportedType, match=r"'note' has type .* cast it to its plain value type"):
-        ss.operator("inlj", table, schema, on="id")
+    with pytest.raises(UnsupportedType, match=rf"'note' has type .* cast {part} to its plain value type"):
+        ss.operator(name, table, schema, on="id")
 
 
 def test_a_heap_or_another_column_than_the_key_is_refused_with_a_remedy(tmp_path: Path) -> None:

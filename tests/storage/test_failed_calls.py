@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from semistream.core.errors import SemistreamError
+from semistream.core.errors import InvalidArgument, SemistreamError
 from semistream.storage import MasterTable, open_table, stage
 from semistream.storage.files.random_file import RandomFile
 from semistream.storage.files.store import LocalStore, OutputFile
@@ -122,3 +122,14 @@ def test_a_failed_call_leaves_a_whole_version(tmp_path: Path, writer: str, lasti
         shutil.rmtree(path)
         at += 1
     assert at > 5, "the writer makes calls"
+
+
+def test_sorting_on_disk_in_a_folder_whose_name_is_not_utf_8_is_refused_in_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    few = pa.table({"k": [1, 2]})
+    assert stage(few, folder / "few", key="k").num_rows == 2
+    many = pa.table({"k": range(100_000)})
+    with pytest.raises(InvalidArgument, match=r"path=.* is not UTF-8: rename the file or folder"):
+        stage(many, folder / "many", key="k", memory="1MB")
+    with pytest.raises(InvalidArgument, match=r"data=.* is not UTF-8: rename the file or folder"):
+        stage(os.fspath(folder / "data.parquet"), tmp_path / "t", key="k")

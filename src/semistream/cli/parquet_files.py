@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semistream.cli.arguments import require_output_path
+from semistream.core.arguments import require_utf8_path
 from semistream.core.errors import InvalidArgument, SchemaMismatch
 from semistream.storage.writing.sources import open_parquet, open_source, parquet_batches
 
@@ -21,6 +22,7 @@ _SUFFIXES = ("", ".parquet", ".pq")
 def _open(path: Path) -> pq.ParquetFile:
     if not path.is_file():
         raise InvalidArgument(f"{os.fspath(path)!r} does not exist: give Parquet files or folders")
+    require_utf8_path("data", path)
     try:
         return open_parquet(path)
     except (OSError, pa.ArrowInvalid) as error:
@@ -93,6 +95,7 @@ def require_parquet_output(path: Path, *, overwrite: bool) -> None:
     if path.suffix.lower() not in _SUFFIXES:
         named = path.with_suffix(".parquet").name
         raise InvalidArgument(f"out={os.fspath(path)!r}: the output is Parquet only, name it {named!r}")
+    require_utf8_path("out", path)
     require_output_path(path, overwrite=overwrite)
 
 

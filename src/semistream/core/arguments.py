@@ -1,11 +1,12 @@
-"""Checks of numeric settings, before any work; the error names the setting."""
+"""Checks of settings, before any work; the error names the setting."""
 
+import os
 from operator import index
 from typing import SupportsFloat, SupportsIndex
 
 from semistream.core.errors import InvalidArgument
 
-__all__ = ["require_count", "require_number"]
+__all__ = ["require_count", "require_number", "require_utf8_path"]
 
 _LARGEST_COUNT = 2**31 - 1
 
@@ -39,3 +40,11 @@ def require_number(name: str, value: object) -> None:
     """Raise `InvalidArgument` unless ``value`` is a number."""
     if not isinstance(value, SupportsFloat) or isinstance(value, bool):
         raise InvalidArgument(f"{name}={value!r} is not a number: give one")
+
+
+def require_utf8_path(name: str, path: str | os.PathLike[str]) -> None:
+    """Raise `InvalidArgument` for the path of a file whose name is no UTF-8, which Arrow and DuckDB do not open."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{name}={os.fspath(path)!r} is not UTF-8: rename the file or folder") from None

@@ -9,7 +9,16 @@ import pyarrow.types as pt
 
 from semistream.kernels.arrays import Bools, Int64s, UInt8s
 
-__all__ = ["fixed_bytes", "float_bits", "integers", "is_integer_like", "is_varlen", "valid_mask", "varlen_parts"]
+__all__ = [
+    "fixed_bytes",
+    "float_bits",
+    "integers",
+    "is_integer_like",
+    "is_varlen",
+    "valid_mask",
+    "varlen_parts",
+    "with_own_items",
+]
 
 
 def is_varlen(dtype: pa.DataType) -> bool:
@@ -60,3 +69,16 @@ def varlen_parts(array: pa.Array) -> tuple[Int64s, UInt8s]:
     ).astype(np.int64)
     data = np.empty(0, dtype=np.uint8) if data_buffer is None else np.frombuffer(data_buffer, dtype=np.uint8)
     return offsets, data
+
+
+def with_own_items(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a slice of a batch with nested columns copied; Arrow writes items of the whole batch for empty lists."""
+    nested = [column.storage.type if isinstance(column, pa.ExtensionArray) else column.type for column in rows.columns]
+    if not any(map(pt.is_nested, nested)):
+        return rows
+    every = pa.array(np.arange(rows.num_rows))
+    columns = [
+        column.take(every) if pt.is_nested(dtype) else column
+        for column, dtype in zip(rows.columns, nested, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

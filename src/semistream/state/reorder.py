@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.kernels.arrays import Int64s
+from semistream.kernels.arrow_views import with_own_items
 from semistream.state.spill_file import SpillFile
 
 __all__ = ["ReorderBuffer"]
@@ -51,7 +52,7 @@ class _Run:
         run._file = SpillFile("results that wait for older tuples")
         try:
             for page in pages:
-                run._pages.append((int(_numbers(page)[0]), run._file.append(page.serialize())))
+                run._pages.append((int(_numbers(page)[0]), run._file.append(with_own_items(page).serialize())))
                 run._num_rows += page.num_rows
                 run.widest_page_bytes = max(run.widest_page_bytes, page.nbytes)
         except BaseException:

@@ -11,6 +11,7 @@ import pyarrow.types as pt
 
 from semistream.core.errors import BudgetTooSmall, TupleTooLarge, UnsupportedType
 from semistream.core.saved_state import MOST, SavedState
+from semistream.kernels.arrow_views import with_own_items
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.join import Part
 
@@ -71,6 +72,23 @@ def too_small_for_snapshot(tuples: int) -> BudgetTooSmall:
     )
 
 
+def _part_without_copy(dtype: pa.DataType) -> pa.DataType | None:
+    """Return the type itself or the first inside it of which Arrow takes no rows, or writes all for every slice."""
+    if isinstance(dtype, pa.BaseExtensionType):
+        dtype = dtype.storage_type
+    is_view = pt.is_string_view(dtype) or pt.is_binary_view(dtype) or pt.is_list_view(dtype)
+    if (
+        is_view
+        or pt.is_large_list_view(dtype)
+        or pt.is_dictionary(dtype)
+        or pt.is_run_end_encoded(dtype)
+        or pt.is_union(dtype)
+    ):
+        return dtype
+    parts = (_part_without_copy(dtype.field(i).type) for i in range(dtype.num_fields))
+    return next((part for part in parts if part is not None), None)
+
+
 @dataclass
 class _Piece:
     tuples: Arrivals
@@ -104,17 +122,11 @@ class StreamBuffer(Part):
     def require_supported(schema: pa.Schema) -> None:
         """Raise `UnsupportedType` when a column cannot be copied into the buffer."""
         for field in schema:
-            dtype = field.type
-            if (
-                pt.is_dictionary(dtype)
-                or pt.is_run_end_encoded(dtype)
-                or pt.is_union(dtype)
-                or pt.is_string_view(dtype)
-                or pt.is_binary_view(dtype)
-            ):
+            part = _part_without_copy(field.type)
+            if part is not None:
                 raise UnsupportedType(
-                    f"stream column {field.name!r} has type {dtype}, which cannot wait in memory: "
-                    "cast it to its plain value type before the join"
+                    f"stream column {field.name!r} has type {field.type}, which cannot wait in memory: "
+                    f"cast {'it' if part == field.type else part} to its plain value type before the join"
                 )
 
     @staticmethod
@@ -157,7 +169,7 @@ class StreamBuffer(Part):
         rows = min(batch.num_rows, max(1, min(free, piece_bytes) // bytes_per_row))
         while True:
             # Serialising copies just these rows; what else the caller's batch holds is not ours to keep alive.
-            message = batch.slice(0, rows).serialize()
+            message = with_own_items(batch.slice(0, rows)).serialize()
             nbytes = message.size + rows * _CODE_BYTES
             if nbytes <= free:
                 number = np.arange(first_number, first_number + rows) if numbers is None else numbers[:rows].copy()

@@ -61,28 +61,51 @@ def fixed_row_bits(schema: pa.Schema) -> int | None:
 
 
 def row_bits(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Return the bits that each row takes: exact for flat columns, the column's average for nested ones."""
+    """Return the bits that each row takes."""
     constant = 0
     varying: npt.NDArray[np.int64] = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
-        if isinstance(column, pa.ExtensionArray):
-            column = column.storage
-        dtype = column.type
-        if column.null_count and not pt.is_null(dtype):
-            constant += 1
-        if pt.is_null(dtype):
-            continue
-        if pt.is_string(dtype) or pt.is_binary(dtype):
-            constant += 32
-            varying += 8 * np.diff(varlen_parts(column)[0])
-        elif pt.is_large_string(dtype) or pt.is_large_binary(dtype):
-            constant += 64
-            varying += 8 * np.diff(varlen_parts(column)[0])
-        elif pt.is_string_view(dtype) or pt.is_binary_view(dtype):
-            constant += _VIEW_BITS
-            varying += 8 * np.diff(varlen_parts(column.cast(pa.large_binary()))[0])
-        elif dtype.num_fields == 0:
-            constant += dtype.bit_width
-        elif batch.num_rows:
-            constant += -(-8 * column.nbytes // batch.num_rows)
+        fixed, more = _value_bits(column)
+        constant += fixed
+        if more is not None:
+            varying += more
     return varying + constant
+
+
+def _value_bits(column: pa.Array) -> tuple[int, npt.NDArray[np.int64] | None]:
+    """Return the bits that every value takes, and those that each takes beside them; None when no value does."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    dtype = column.type
+    if pt.is_null(dtype):
+        return 0, None
+    marks = 1 if column.null_count else 0
+    if pt.is_string(dtype) or pt.is_binary(dtype):
+        return marks + 32, 8 * np.diff(varlen_parts(column)[0])
+    if pt.is_large_string(dtype) or pt.is_large_binary(dtype):
+        return marks + 64, 8 * np.diff(varlen_parts(column)[0])
+    if pt.is_string_view(dtype) or pt.is_binary_view(dtype):
+        return marks + _VIEW_BITS, 8 * np.diff(varlen_parts(column.cast(pa.large_binary()))[0])
+    if dtype.num_fields == 0:
+        return marks + dtype.bit_width, None
+    if pt.is_struct(dtype):
+        parts = [_value_bits(column.field(i)) for i in range(dtype.num_fields)]
+        varying = [more for _, more in parts if more is not None]
+        return marks + sum(fixed for fixed, _ in parts), np.sum(varying, axis=0) if varying else None
+    if pt.is_fixed_size_list(dtype):
+        size = dtype.list_size
+        fixed, more = _value_bits(column.values.slice(column.offset * size, len(column) * size))
+        return marks + size * fixed, None if more is None else more.reshape(len(column), size).sum(axis=1)
+    if pt.is_list(dtype) or pt.is_large_list(dtype) or pt.is_map(dtype):
+        # Also the items below a NULL, as they are written too.
+        offsets = column.offsets.to_numpy().astype(np.int64)
+        items = (column.keys, column.items) if pt.is_map(dtype) else (column.values,)
+        bits: npt.NDArray[np.int64] = np.zeros(len(column), dtype=np.int64)
+        for values in items:
+            fixed, more = _value_bits(values.slice(offsets[0], offsets[-1] - offsets[0]))
+            bits += fixed * np.diff(offsets)
+            if more is not None:
+                bits += np.diff(np.concatenate([[0], np.cumsum(more)])[offsets - offsets[0]])
+        return marks + (64 if pt.is_large_list(dtype) else 32), bits
+    # Not storable, and shared by the rows in part: the average.
+    return marks + -(-8 * column.nbytes // max(1, len(column))), None

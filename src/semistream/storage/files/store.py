@@ -20,6 +20,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from semistream.core.arguments import require_utf8_path
 from semistream.core.errors import ConcurrentWrite, DamagedTable, InvalidArgument
 from semistream.storage.files.random_file import LocalFile, RandomFile, RemoteFile, open_regular
 
@@ -189,6 +190,7 @@ class LocalStore:
                 os.unlink(path)
 
     def make_scratch(self) -> str:
+        require_utf8_path("path", self.root)
         scratch = self._path(f"{WRITER_PREFIX}{uuid.uuid4().hex}")
         os.mkdir(scratch, mode=0o700)
         return scratch

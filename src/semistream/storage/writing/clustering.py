@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from semistream.core.errors import BudgetTooSmall, MissingExtra
 from semistream.core.sizes import format_bytes
+from semistream.kernels.arrow_views import with_own_items
 from semistream.storage.files.row_sizes import row_bits
 
 __all__ = ["RowSorter"]
@@ -117,7 +118,7 @@ class _Arrivals:
         self._rows_per_bucket = np.zeros(1, dtype=np.int64)
 
     def write(self, rows: pa.RecordBatch, keys: pa.RecordBatch) -> None:
-        self._writers[0].write_batch(rows)
+        self._writers[0].write_batch(with_own_items(rows))
         self._writers[1].write_batch(keys)
         counts = np.bincount(keys.column("bucket").to_numpy(), minlength=self._rows_per_bucket.size)
         counts[: self._rows_per_bucket.size] += self._rows_per_bucket
@@ -190,7 +191,7 @@ class _PartitionFiles:
             # A file opened again gets another Arrow stream at its end.
             file = pa.OSFile(self._path(partition), "ab")
             self._open[partition] = file, pa.ipc.new_stream(file, self._schema)
-        self._open[partition][1].write_batch(rows)
+        self._open[partition][1].write_batch(with_own_items(rows))
 
     def _close(self, output: tuple[pa.OSFile, pa.RecordBatchStreamWriter]) -> None:
         file, writer = output
@@ -312,6 +313,25 @@ def _with_arrival(keys_path: str) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(pa.schema([arrival, *_KEY_SCHEMA]), numbered())
 
 
+class _Interrupts:
+    """Keeps what ends the process while DuckDB reads rows, such as Ctrl-C; DuckDB makes it an error of its own."""
+
+    def __init__(self) -> None:
+        self.met: BaseException | None = None
+
+    def watch(self, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from rows
+            except GeneratorExit:
+                raise
+            except BaseException as interrupt:
+                self.met = interrupt
+                raise
+
+        return pa.RecordBatchReader.from_batches(rows.schema, batches())
+
+
 def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: int) -> Iterator[pa.RecordBatch]:
     try:
         import duckdb
@@ -320,6 +340,7 @@ def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: 
             "sorting a table larger than a quarter of memory= needs DuckDB: "
             "pip install 'semistream[clustered]', or raise memory="
         ) from None
+    interrupts = _Interrupts()
     limit_bytes = max(_LEAST_BYTES, memory_bytes)
     connection = duckdb.connect(
         config={
@@ -331,10 +352,14 @@ def _sorted(rows: pa.RecordBatchReader, query: str, scratch: str, memory_bytes: 
     )
     try:
         with connection:
-            connection.register("rows", rows)
+            connection.register("rows", interrupts.watch(rows))
             yield from connection.sql(query).to_arrow_reader(_ROWS_PER_BATCH)
     except duckdb.OutOfMemoryException as error:
         reason = str(error).splitlines()[0]
         raise BudgetTooSmall(
             f"memory={format_bytes(memory_bytes)} is too small to sort this table ({reason}): raise memory="
         ) from None
+    except duckdb.Error:
+        if interrupts.met is None:
+            raise
+        raise interrupts.met from None

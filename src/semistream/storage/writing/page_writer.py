@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from semistream.kernels.arrow_views import with_own_items
 from semistream.kernels.keys.key_codes import KeyCoder
 from semistream.storage.files.manifest import DataFile, TableForm
 from semistream.storage.files.page_index import PageIndex
@@ -186,6 +187,6 @@ def _cut_batches(batches: Iterable[pa.RecordBatch], target_bytes: int) -> Iterat
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
-        return batches[0]
+        return with_own_items(batches[0])
     (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     return joined

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from semistream.core.arguments import require_utf8_path
 from semistream.core.errors import InvalidArgument
 from semistream.storage.files.manifest import DataFile, TableForm
 from semistream.storage.writing.write_job import WriteJob
@@ -97,6 +98,7 @@ def open_source(data: object) -> Source | DistributedSource:
 def _parquet_dataset(path: str) -> "ds.Dataset":
     import pyarrow.dataset as ds
 
+    require_utf8_path("data", path)
     filesystem: pafs.FileSystem | None = None
     if "://" in path:
         filesystem, path = pafs.FileSystem.from_uri(path)
