@@ -8,9 +8,11 @@ import pytest
 
 import semistream as ss
 from semistream.bench.measurements.peak_rss import PeakRss
+from semistream.core.resident_memory import resident_bytes
+from semistream.operators import driver
 from semistream.operators.phases import lookup_phase
 from semistream.operators.phases.buffer_pool import BufferPool
-from semistream.storage import PageReader
+from semistream.storage import PageReader, ReadAhead
 
 _STREAM = pa.schema([("key", pa.int64())])
 
@@ -19,13 +21,19 @@ def _stream(keys: int, tuples: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(np.arange(tuples) * 7 % keys)], schema=_STREAM)
 
 
+@pytest.mark.parametrize(
+    ("growth_bytes", "is_returned"),
+    [(3 << 20, False), (4 << 20, True), (None, True)],
+    ids=["small", "large", "unknown"],
+)
 @pytest.mark.parametrize("algorithm", ["meshjoin", "hybridjoin", "inlj", "sweepjoin"])
-def test_memory_of_results_is_returned_to_the_system(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str
+def test_memory_of_results_is_returned_to_the_system_when_the_process_has_grown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, growth_bytes: int | None, is_returned: bool
 ) -> None:
-    keys, budget_bytes = 2_000, 4 << 20
+    keys, budget_bytes, before_bytes = 2_000, 4 << 20, 100 << 20
     rows = pa.table({"key": pa.array(range(keys)), "text": ["x" * 2_000] * keys})
     table = ss.stage(rows, tmp_path / "r", key="key", layout="clustered", page_bytes=8 << 10)
+    resident: int | None = before_bytes
     returned = 0
 
     class Counting:
@@ -34,13 +42,39 @@ def test_memory_of_results_is_returned_to_the_system(
             returned += 1
 
     monkeypatch.setattr(pa, "default_memory_pool", Counting)
+    monkeypatch.setattr(driver, "resident_bytes", lambda: resident)
     result_bytes = 0
     with ss.operator(algorithm, table, _STREAM, on="key", memory=budget_bytes) as operator:
+        resident = None if growth_bytes is None else before_bytes + growth_bytes
         for batch in ss.run(operator, [_stream(keys, 3_000)]):
             result_bytes += batch.nbytes
+            assert operator.memory().total_bytes <= budget_bytes
     largest_batch_bytes = budget_bytes // 16
     assert result_bytes > 16 * largest_batch_bytes
-    assert returned >= result_bytes // (2 * largest_batch_bytes) - 1
+    if is_returned:
+        assert returned >= result_bytes // (2 * largest_batch_bytes) - 1
+    else:
+        assert returned == 0
+
+
+def test_resident_memory_follows_what_is_allocated() -> None:
+    before = resident_bytes()
+    if before is None:
+        pytest.skip("the system does not tell")
+    held = np.ones(64 << 20, dtype=np.uint8)
+    after = resident_bytes()
+    assert after is not None
+    assert after - before > held.nbytes // 2
+
+
+def test_runs_that_were_read_ahead_are_not_in_the_pool_of_arrow(tmp_path: Path) -> None:
+    rows = pa.table({"key": pa.array(range(2_000)), "text": [str(number) * 100 for number in range(2_000)]})
+    table = ss.stage(rows, tmp_path / "r", key="key", layout="clustered", page_bytes=8 << 10)
+    with PageReader(table) as reader, ReadAhead(reader, reader.pages.max_run_bytes(8)) as ahead:
+        before = pa.total_allocated_bytes()
+        run = ahead.read(0, 8)
+        assert pa.total_allocated_bytes() - before < run.nbytes // 10
+        assert run.equals(reader.read(0, 8).combine_chunks().to_batches()[0])
 
 
 @pytest.mark.parametrize("dtype", [pa.int64(), pa.string()])

@@ -20,6 +20,7 @@ import pyarrow as pa
 from semistream.core.budget import MemoryReport
 from semistream.core.errors import InvalidArgument, OperatorMisuse, SchemaMismatch, SnapshotMismatch
 from semistream.core.metrics import Metrics
+from semistream.core.resident_memory import resident_bytes
 from semistream.core.saved_state import SavedState, pack_state, refusing_broken_state, unpack_state
 from semistream.core.semantics import JoinSpec
 from semistream.operators.join import Join, JoinInputs
@@ -27,7 +28,10 @@ from semistream.storage import MasterTable
 
 __all__ = ["StepOperator"]
 
-_UNRETURNED_SHARE = 1 / 16  # of the budget
+# Shares of the budget: results that leave between two looks at the process, and its growth from which on memory of
+# results is returned. Returning it costs time, as new results have to ask the system for it again.
+_UNRETURNED_SHARE = 1 / 32
+_RESIDENT_SHARE = 7 / 8
 
 
 class StepOperator:
@@ -49,6 +53,7 @@ class StepOperator:
         self._next_table: MasterTable | None = None
         self._draining = self._has_unread = self._failed = self._closed = False
         self._unreturned_bytes = 0
+        self._resident_before_bytes = resident_bytes()
         self._open(table)
 
     def _open(self, table: MasterTable) -> None:
@@ -112,10 +117,13 @@ class StepOperator:
         self._move_if_idle()
 
     def _return_memory(self) -> None:
-        """Return memory of results that have left to the system now and then: Arrow keeps it, outside of the budget."""
-        if self._unreturned_bytes > self.budget_bytes * _UNRETURNED_SHARE:
+        """Return memory of results that have left to the system: Arrow keeps it, outside of the budget."""
+        if self._unreturned_bytes <= self.budget_bytes * _UNRETURNED_SHARE:
+            return
+        self._unreturned_bytes = 0
+        before, now = self._resident_before_bytes, resident_bytes()
+        if before is None or now is None or now - before > self.budget_bytes * _RESIDENT_SHARE:
             pa.default_memory_pool().release_unused()
-            self._unreturned_bytes = 0
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         self._require_ready("drain")

@@ -102,7 +102,8 @@ class ReadAhead:
             placed = self._reader.place(first, count, self._buffer)
             self._reader.read_into(first, count, placed[len(self._reader.header) :])
             pages = self._reader.decode(first, count, placed)
-        return pages.combine_chunks().to_batches()[0]
+        # Arrow's own pool would keep what one thread allocates and another frees, and may not return it to the system.
+        return pages.combine_chunks(memory_pool=pa.system_memory_pool()).to_batches()[0]
 
     def _require_readable(self, first: int, count: int) -> None:
         if self._closed:
