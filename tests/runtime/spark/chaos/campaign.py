@@ -28,9 +28,9 @@ __all__ = ["Campaign", "Verdict", "is_of_a_kill"]
 _ROOT = Path(__file__).parents[4]
 _HANGS_S = 300.0
 _PUBLISH_SHARE = 0.5
-_BUSY_SHARE = 0.8  # of the kills of workers that wait for one at work
-_WAITS_FOR_BUSY_S = 5.0
-_LOST_TASK = "TaskSetManager: Lost task"
+_SPARED_SHARE = 0.8  # of the kills of workers that leave their daemons alive
+_WAITS_FOR_WORKERS_S = 5.0
+_LOST_TASK = re.compile(r"TaskSetManager: .*Lost task .*(exited unexpectedly|ExecutorLostFailure|EOFException)")
 # What Spark says of a query whose processes were killed; any other failure is an error of the run.
 _OF_KILLS = (
     "java.io.EOFException",
@@ -66,7 +66,7 @@ class Verdict:
     Attributes
     ----------
     interrupted
-        Tasks that were lost; most kills of workers hit one at work.
+        Tasks that were lost to kills.
     restarts
         Failures of the query that a kill caused, after each of which it was started again.
     versions
@@ -118,19 +118,15 @@ def is_of_a_kill(failure: str) -> bool:
     return not is_ours and any(words in failure for words in _OF_KILLS)
 
 
-def _busy(found: list[psutil.Process]) -> list[psutil.Process]:
-    """Return the processes that use a processor now."""
-    before = [_cpu_s(process) for process in found]
-    time.sleep(0.05)
-    return [process for process, then in zip(found, before, strict=True) if _cpu_s(process) > then]
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    try:
-        times = process.cpu_times()
-    except psutil.Error:
-        return 0.0
-    return float(times.user + times.system)
+def _forked(found: list[psutil.Process]) -> list[psutil.Process]:
+    """Return the processes that others of them forked: workers, and not the daemons behind them."""
+    pids = {process.pid for process in found}
+    forked = []
+    for process in found:
+        with suppress(psutil.Error):
+            if process.ppid() in pids:
+                forked.append(process)
+    return forked
 
 
 class Process:
@@ -253,7 +249,7 @@ class Campaign:
         try:
             while self._verdict.kills.total() < kills:
                 [victim] = self._random.choices(list(victims), list(victims.values()))
-                pause_s = self._random.uniform(0.1, 3.0 if victim == "driver" else 1.5)
+                pause_s = self._random.uniform(0.1, 3.0 if victim == "driver" else 1.0)
                 if self._random.random() < _PUBLISH_SHARE:
                     self._inputs.publish(self._commits)
                 if self._random.random() < 0.5:
@@ -306,7 +302,7 @@ class Campaign:
     def _kill(self, process: Process, victim: str) -> Process:
         """Kill a process, or two at once; a driver goes with all that it started."""
         most = self._random.choice([1, 1, 1, 2])
-        prefers_busy = victim == "worker" and self._random.random() < _BUSY_SHARE
+        spares_daemons = victim == "worker" and self._random.random() < _SPARED_SHARE
         begun_s = time.monotonic()
         while True:
             self._feed()
@@ -320,8 +316,8 @@ class Campaign:
                 return self._start()
             found = process.below(victim)
             waited_s = time.monotonic() - begun_s
-            if prefers_busy and waited_s < _WAITS_FOR_BUSY_S:
-                found = _busy(found)
+            if spares_daemons and waited_s < _WAITS_FOR_WORKERS_S:
+                found = _forked(found)
             for chosen in self._random.sample(found, min(most, len(found))):
                 with suppress(psutil.Error):
                     chosen.kill()
@@ -362,7 +358,7 @@ class Campaign:
         verdict.lost, verdict.doubled = self._inputs.compare(batches)
         verdict.versions = self._inputs.versions
         log = (self.folder / "driver.log").read_text(errors="replace").splitlines()
-        verdict.interrupted = sum(_LOST_TASK in line for line in log)
+        verdict.interrupted = sum(_LOST_TASK.search(line) is not None for line in log)
         # A retry of the task may have healed them, and then the query never failed.
         verdict.errors += [line for line in log if any(words in line for words in _OF_FAULTS)]
         self._report(("exact: " if verdict.is_exact else "WRONG: ") + json.dumps(verdict.record()))

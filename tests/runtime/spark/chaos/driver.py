@@ -34,6 +34,7 @@ def session(config: RunConfig, folder: Path) -> SparkSession:
         quick_builder(folder, config.master)
         .appName("semistream chaos")
         .config("spark.driver.memory", "768m")
+        .config("spark.python.daemon.module", "tests.runtime.spark.chaos.slow_daemon")
         .config("spark.log.level", "WARN")  # which tells of lost tasks
         .config("spark.python.worker.faulthandler.enabled", "true")  # tells a crash from a kill
         .config("spark.task.maxFailures", "100")
