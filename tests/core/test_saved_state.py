@@ -225,3 +225,16 @@ def test_what_is_not_there_is_said_in_one_line(ask: Callable[[SavedState], objec
     with pytest.raises(SnapshotMismatch, match=part_of_message) as caught:
         ask(unpack_state(pack_state(_small())))
     assert "\n" not in str(caught.value)
+
+
+def test_columns_are_declared_as_the_join_declares_them() -> None:
+    # Arrow does not put batches together that say otherwise of NULLs.
+    declared = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
+    rows = pa.Table.from_pydict({"id": [1], "note": ["x"], "": [7]}, schema=declared.append(pa.field("", pa.int64())))
+    saved = SavedState()
+    saved.put_table("tuples", rows)
+    ours = pa.schema([("id", pa.int64()), pa.field("note", pa.string(), nullable=False)])
+    table = saved.table("tuples", ours)
+    assert table.schema.field("id").nullable
+    assert not table.schema.field("note").nullable
+    assert table.to_pylist() == rows.to_pylist()

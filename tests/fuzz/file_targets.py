@@ -1,6 +1,7 @@
 """What the tools read: the calibration of a machine, and result files of benchmarks."""
 
 import json
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -68,7 +69,9 @@ class FileTargets:
         targets_table(result).as_markdown()
         origin(result.provenance)
         if random.random() < 0.1:
-            plot_result(result, self._folder / "result.svg")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of figures that no picture has room for
+                plot_result(result, self._folder / "result.svg")
 
 
 def _changed(random: Random, content: bytes) -> bytes:

@@ -129,7 +129,8 @@ def changed_state(random: Random, saved: SavedState) -> SavedState:
     if action < 0.45 or not arrays:
         names = [name for name in header if name != "join"]
         if random.random() < 0.95:
-            header = header | changed_json(random, {name: header[name] for name in names})
+            changed = changed_json(random, {name: header[name] for name in names})
+            header = {**header, **changed} if isinstance(changed, dict) else changed
         else:
             header = changed_json(random, header)
     if action >= 0.4 and arrays:

@@ -181,6 +181,8 @@ class SavedState:
             theirs = list(zip(table.schema.names, table.schema.types, strict=True))[: len(ours)]
             if ours != theirs:
                 raise SnapshotMismatch(f"the snapshot has columns {theirs} in {name!r}, not {ours}: {_REMEDY}")
+            fields = [*schema, *list(table.schema)[len(schema) :]]  # whatever it says of NULLs
+            table = pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
         return table
 
     def numbered_table(self, name: str, schema: pa.Schema) -> pa.Table:

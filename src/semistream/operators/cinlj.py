@@ -61,7 +61,6 @@ from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
 __all__ = ["DEFAULT_W", "Cinlj", "CinljConfig", "cinlj_split", "recent_keys_for"]
 
 _STREAM_BUFFER_SHARE = 1 / 16
-_LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _RECENT_SHARE = 1 / 32
 DEFAULT_W = 4096
 
@@ -92,10 +91,10 @@ def cinlj_split(lookup: LookupMemory, what: str, cache_share: float, other_bytes
             f"cache_share={cache_share} leaves nothing for pages: cinlj takes less than {1 - _STREAM_BUFFER_SHARE}"
         )
     fixed = lookup.fixed_bytes + other_bytes
-    least_rest = int((lookup.least_pages_bytes + _LEAST_STREAM_BUFFER_BYTES) / pages_share) + 2
+    least_rest = int((lookup.least_pages_bytes + lookup.least_buffer_bytes) / pages_share) + 2
     require_at_least(lookup.budget_bytes, fixed + least_rest, what)
     rest = lookup.budget_bytes - fixed
-    buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
+    buffer_bytes = max(lookup.least_buffer_bytes, int(rest * _STREAM_BUFFER_SHARE))
     cache_bytes = int(rest * cache_share)
     return LookupSplit(buffer_bytes, cache_bytes, rest - buffer_bytes - cache_bytes)
 

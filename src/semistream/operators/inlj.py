@@ -53,7 +53,6 @@ from semistream.operators.window.stream_buffer import StreamBuffer
 __all__ = ["DEFAULT_W", "Inlj", "InljConfig", "inlj_split"]
 
 _STREAM_BUFFER_SHARE = 1 / 16
-_LEAST_STREAM_BUFFER_BYTES = 16 << 10
 DEFAULT_W = 1024
 
 
@@ -72,10 +71,10 @@ class InljConfig(JoinConfig):
 
 def inlj_split(lookup: LookupMemory, what: str) -> LookupSplit:
     """Return how the budget is shared out; raise `BudgetTooSmall`, naming the least that would do."""
-    least_rest = int(lookup.least_pages_bytes / (1 - _STREAM_BUFFER_SHARE)) + _LEAST_STREAM_BUFFER_BYTES + 1
+    least_rest = int(lookup.least_pages_bytes / (1 - _STREAM_BUFFER_SHARE)) + lookup.least_buffer_bytes + 1
     require_at_least(lookup.budget_bytes, lookup.fixed_bytes + least_rest, what)
     rest = lookup.budget_bytes - lookup.fixed_bytes
-    buffer_bytes = max(_LEAST_STREAM_BUFFER_BYTES, int(rest * _STREAM_BUFFER_SHARE))
+    buffer_bytes = max(lookup.least_buffer_bytes, int(rest * _STREAM_BUFFER_SHARE))
     return LookupSplit(buffer_bytes, 0, rest - buffer_bytes)
 
 

@@ -124,6 +124,7 @@ class Sweepjoin(Join):
             str(inputs),
             index_bytes=self.disk.index_bytes,
             least_disk_bytes=self.disk.least_disk_bytes,
+            least_buffer_bytes=StreamBuffer.least_bytes(spec.stream_schema),
             results_bytes=self._delivery.results_bytes,
             files_per_bucket=self.disk.files_per_bucket,
             cache_share=config.cache_share,

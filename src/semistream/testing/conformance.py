@@ -383,6 +383,16 @@ class OperatorConformance:
         op = operator(self.algorithm, table, orders.schema, on="k", how="left", memory=least)
         assert _count(run(op, [orders])) == 50
 
+    def test_the_least_memory_that_is_named_does_for_a_stream_of_many_columns(self, table: MasterTable) -> None:
+        columns = {f"column {number}": [f"t{n}" for n in range(5)] for number in range(300)}
+        stream = pa.record_batch({"id": range(5), **columns})
+        with pytest.raises(BudgetTooSmall) as caught:
+            self._make(table, memory=1000, schema=stream.schema)
+        least = caught.value.least_bytes
+        assert least is not None
+        op = self._make(table, memory=least, schema=stream.schema)
+        assert _count(run(op, [stream])) == 5
+
     @pytest.mark.parametrize("order", ["any", "stream"])
     @pytest.mark.parametrize("how", ["inner", "semi"])
     def test_long_rows_among_short_ones_do_not_break_the_budget(self, tmp_path: Path, order: Order, how: How) -> None:

@@ -12,6 +12,7 @@ from semistream.cost.models.part_rates import PartRates, pool_misses
 from semistream.cost.models.scans import page_sizes
 from semistream.operators.phases.buffer_pool import BufferPool
 from semistream.operators.phases.lookup_phase import LookupMemory, LookupSplit
+from semistream.operators.window.stream_buffer import StreamBuffer
 
 __all__ = ["lookup_memory", "lookup_plan", "times_of_lookups"]
 
@@ -30,6 +31,7 @@ def lookup_memory(name: str, case: JoinCase, memory_bytes: int) -> LookupMemory:
         largest_page_bytes=int(
             BufferPool.bytes_for(case.spec.master_schema, float(pages.run_bytes(1)), float(pages.rows_per_page))
         ),
+        least_buffer_bytes=StreamBuffer.least_bytes(case.spec.stream_schema),
     )
 
 

@@ -45,6 +45,7 @@ from semistream.cost.models.scans import page_sizes
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.phases.sweep_phase import SweepMemory, SweepPhase
 from semistream.operators.sweepjoin import SweepDelivery, next_w, row_bytes_of
+from semistream.operators.window.stream_buffer import StreamBuffer
 
 __all__ = ["plan", "settings_to_try"]
 
@@ -116,6 +117,7 @@ def plan(case: JoinCase, memory_bytes: int, w: int | None = None, cache_share: f
         f"sweepjoin on {table.pages} pages",
         index_bytes=pages.index_bytes,
         least_disk_bytes=pages.run_bytes(1) + _ALIGNMENT,
+        least_buffer_bytes=StreamBuffer.least_bytes(spec.stream_schema),
         results_bytes=results_bytes,
         files_per_bucket=-(-table.files // table.buckets),
         cache_share=cache_share,

@@ -14,6 +14,7 @@ from semistream.operators.join import JoinInputs, Part
 from semistream.operators.phases.buffer_pool import BufferPool, PooledPage
 from semistream.operators.phases.read_counts import ReadCounts
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
+from semistream.operators.window.stream_buffer import StreamBuffer
 from semistream.state.results import batch_bytes_for, byte_portions
 from semistream.storage import Io, fixed_row_bits, row_bits
 
@@ -47,6 +48,7 @@ class LookupMemory:
     index_bytes: int  # of the directory of where pages lie, and their first keys
     num_pages: int
     largest_page_bytes: int  # in the pool
+    least_buffer_bytes: int  # of the stream
 
     @property
     def pair_rows(self) -> int:
@@ -154,6 +156,7 @@ class LookupPhase(Part):
             index_bytes=self._pages.nbytes,
             num_pages=self._pages.num_pages,
             largest_page_bytes=int(self.pool.page_bytes.max()),
+            least_buffer_bytes=StreamBuffer.least_bytes(self._spec.stream_schema),
         )
         self._pair_access = np.empty(self.memory.pair_rows, dtype=np.int32)
         self._pair_row = np.empty(self.memory.pair_rows, dtype=np.int64)

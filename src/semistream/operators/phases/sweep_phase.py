@@ -29,7 +29,6 @@ _WINDOW_SHARE = 1 / 12
 _TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
 _RESULTS_SHARE = 0.1
 _FILE_BYTES = 50  # of a window: a tuple may ask for a page of every file
-_LEAST_STREAM_BUFFER_BYTES = 16 << 10
 _LEAST_WINDOW_BYTES = 16 << 10
 _MOST_DISK_BYTES = 4 << 20
 _MOST_W = 1 << 17
@@ -59,6 +58,7 @@ class SweepMemory:
         *,
         index_bytes: int,
         least_disk_bytes: int,
+        least_buffer_bytes: int,
         results_bytes: int,
         files_per_bucket: int,
         cache_share: float,
@@ -67,7 +67,7 @@ class SweepMemory:
         """Share out a budget; raise `BudgetTooSmall`, naming the least that would do."""
         fixed = index_bytes + results_bytes + SweepPhase.bytes_beside(budget_bytes)
         least_found_bytes = (1 + _COPIES_OF_FOUND) * least_disk_bytes
-        least_parts = least_found_bytes + _LEAST_WINDOW_BYTES + _LEAST_STREAM_BUFFER_BYTES + HotRows.least_bytes()
+        least_parts = least_found_bytes + _LEAST_WINDOW_BYTES + least_buffer_bytes + HotRows.least_bytes()
         # The results take a share of the budget too, so that a larger budget has to be larger still.
         least = (fixed + least_parts - _RESULTS_SHARE * budget_bytes) / (1 - _RESULTS_SHARE)
         require_at_least(budget_bytes, max(fixed + least_parts, int(least) + 1), what)
@@ -75,7 +75,7 @@ class SweepMemory:
         disk_bytes = least_disk_bytes + min(int(spare * _DISK_SHARE), _MOST_DISK_BYTES)
         found_bytes = least_disk_bytes + min(int(spare * _FOUND_SHARE), _MOST_DISK_BYTES)
         window_bytes = _LEAST_WINDOW_BYTES + int(spare * _WINDOW_SHARE)
-        buffer_bytes = _LEAST_STREAM_BUFFER_BYTES + int(spare * _STREAM_BUFFER_SHARE)
+        buffer_bytes = least_buffer_bytes + int(spare * _STREAM_BUFFER_SHARE)
         left = budget_bytes - fixed - disk_bytes - _COPIES_OF_FOUND * found_bytes - window_bytes - buffer_bytes
         tuple_bytes = _TUPLE_BYTES + _FILE_BYTES * files_per_bucket
         most_w = max(1, min(w or _MOST_W, window_bytes // tuple_bytes))

@@ -14,11 +14,13 @@ from semistream.core.saved_state import MOST, SavedState
 from semistream.kernels.arrow_views import with_own_items
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.operators.join import Part
+from semistream.storage.files.row_sizes import batch_overhead_bytes
 
 __all__ = ["Arrivals", "StreamBuffer", "too_small_for_snapshot"]
 
 # An offered batch is kept in pieces, so that its memory comes free while it is being read.
 _PIECES = 8
+_LEAST_BYTES = 16 << 10
 _CODE_BYTES = 17  # a key's code, whether it is NULL, and the arrival number
 
 _Int64s = npt.NDArray[np.int64]
@@ -128,6 +130,11 @@ class StreamBuffer(Part):
                     f"stream column {field.name!r} has type {field.type}, which cannot wait in memory: "
                     f"cast {'it' if part == field.type else part} to its plain value type before the join"
                 )
+
+    @staticmethod
+    def least_bytes(schema: pa.Schema) -> int:
+        """Return the least that a buffer should have: of hundreds of columns the smallest tuple takes tens of KB."""
+        return max(_LEAST_BYTES, 2 * batch_overhead_bytes(schema))
 
     @staticmethod
     def tuples_in(capacity_bytes: int, tuple_bytes: float) -> int:

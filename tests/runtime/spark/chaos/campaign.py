@@ -238,7 +238,7 @@ class Campaign:
         self._config = config
         self._inputs = make_inputs(folder, config)
         self._verdict = Verdict(config)
-        self._random = random.Random(f"kills {config.seed}")
+        self._random = random.Random(f"kills {config.seed} {config.completion}")
         self._report = report
         self._fed = 0
 
