@@ -230,7 +230,7 @@ def test_what_is_not_there_is_said_in_one_line(ask: Callable[[SavedState], objec
 def test_columns_are_declared_as_the_join_declares_them() -> None:
     # Arrow does not put batches together that say otherwise of NULLs.
     declared = pa.schema([pa.field("id", pa.int64(), nullable=False), ("note", pa.string())])
-    rows = pa.Table.from_pydict({"id": [1], "note": ["x"], "": [7]}, schema=declared.append(pa.field("", pa.int64())))
+    rows = pa.table({"id": [1], "note": ["x"], "": [7]}, schema=declared.append(pa.field("", pa.int64())))
     saved = SavedState()
     saved.put_table("tuples", rows)
     ours = pa.schema([("id", pa.int64()), pa.field("note", pa.string(), nullable=False)])
