@@ -55,14 +55,16 @@ soak: env ## Kill drivers, executors and Python workers at random moments, a tho
 	$(BIN)/python -m tests.runtime.spark.chaos --kills $(KILLS) --runs $(RUNS) --seed $(SEED) --jobs $(JOBS) --out $(OUT)
 
 SECONDS ?= 3600
+FUZZ_OUT ?=
 
 fuzz: env ## Let joins read files and states that were changed at random, for SECONDS: an hour.
-	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(FUZZ_OUT),--json $(FUZZ_OUT))
 
 HOURS ?= 6
+LONG_OUT ?=
 
 long-run: env ## Join hours of stream in simulated time while the table changes; memory, open files and folders stay flat.
-	$(BIN)/python -m tests.runtime.long_run --hours $(HOURS) --seed $(SEED)
+	$(BIN)/python -m tests.runtime.long_run --hours $(HOURS) --seed $(SEED) $(if $(LONG_OUT),--out $(LONG_OUT))
 
 bench: env ## Run the micro-benchmark; result file and picture go to bench-data/results.
 	$(BIN)/semistream bench micro --overwrite

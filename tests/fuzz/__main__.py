@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream.bench.framework.provenance import collect_provenance
+
 FINDINGS = ("crashes", "hangs", "raw_errors", "foreign_memory", "over_budget", "escaped")
 
 _CASE_S = 20.0
@@ -33,6 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     first, last = (given.first, 1 << 60) if given.case is None else (given.case, given.case + 1)
     result = fuzz(given.seed, first, last, given.seconds)
     if given.json is not None:
+        origin = collect_provenance(given.seed)
+        result |= {"date": origin.date, "commit": origin.commit, "changes": origin.changes}
         given.json.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
     print(json.dumps({name: value for name, value in result.items() if name != "cases_by_target"}))
     return int(any(result[kind] for kind in FINDINGS))

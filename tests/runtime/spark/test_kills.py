@@ -9,6 +9,7 @@ import pytest
 from tests.runtime.spark.chaos.campaign import Campaign, is_of_a_kill
 from tests.runtime.spark.chaos.config import COMPLETIONS, RunConfig
 from tests.runtime.spark.chaos.data import Difference, Row, TableInputs
+from tests.runtime.spark.chaos.result import as_markdown
 
 ROOT = Path(__file__).parents[3]
 
@@ -92,8 +93,9 @@ def _written(
 def test_the_campaign_in_the_docs_lost_and_doubled_nothing() -> None:
     result = json.loads((ROOT / "docs/results/soak.json").read_text())
     totals, runs = result["totals"], result["runs"]
-    assert {run["completion"] for run in runs} <= set(COMPLETIONS)
-    assert totals["kills"]["all"] == sum(sum(run["kills"].values()) for run in runs)
-    page = (ROOT / "docs/benchmarks.md").read_text()
-    assert f"{totals['kills']['all']:,} kills in {totals['runs']} runs" in page
+    assert {run["completion"] for run in runs} == set(COMPLETIONS)
+    assert totals["kills"]["all"] == sum(sum(run["kills"].values()) for run in runs) >= 1000
+    assert min(totals["kills"].values()) > 0
+    assert min(totals["interrupted"], totals["sink_failures"], totals["published"], totals["expired"]) > 0
     assert not any(run["lost"] or run["doubled"] or run["errors"] for run in runs)
+    assert as_markdown(result) in (ROOT / "docs/benchmarks.md").read_text()

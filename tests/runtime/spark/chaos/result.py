@@ -1,6 +1,10 @@
-"""The result file of the campaign: a record of each run, and their sums."""
+"""The result file of the campaign: a record of each run, and their sums.
+
+``python -m tests.runtime.spark.chaos.result docs/results/soak.json`` prints its table for the docs.
+"""
 
 import json
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -8,8 +12,9 @@ from typing import Any
 
 from semistream.bench.framework.provenance import collect_provenance
 from tests.runtime.spark.chaos.campaign import Verdict
+from tests.runtime.spark.chaos.config import COMPLETIONS
 
-__all__ = ["SoakResult"]
+__all__ = ["SoakResult", "as_markdown"]
 
 _SUMMED = (
     "starts",
@@ -19,6 +24,23 @@ _SUMMED = (
     "published",
     "expired",
     "batches",
+    "rows",
+    "lost",
+    "doubled",
+)
+
+
+_COLUMNS = (
+    "completion",
+    "runs",
+    "kills",
+    "of drivers",
+    "of executors",
+    "of Python workers",
+    "tasks lost",
+    "sink failures",
+    "versions published",
+    "expired",
     "rows",
     "lost",
     "doubled",
@@ -59,3 +81,22 @@ def _totals(runs: list[dict[str, Any]]) -> dict[str, Any]:
         kills.update(run["kills"])
     sums = {name: sum(run[name] for run in runs) for name in _SUMMED}
     return {"runs": len(runs), "kills": {"all": kills.total(), **dict(sorted(kills.items()))}, **sums}
+
+
+def as_markdown(result: dict[str, Any]) -> str:
+    """Return a table of the runs, a line for each completion and one for all."""
+    runs = result["runs"]
+    groups = {name: [run for run in runs if run["completion"] == name] for name in COMPLETIONS} | {"all": runs}
+    lines = [_COLUMNS, ("---", *["--:"] * (len(_COLUMNS) - 1))]
+    lines += [(name, *map("{:,}".format, _row(_totals(group)))) for name, group in groups.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _row(totals: dict[str, Any]) -> list[int]:
+    kills = [totals["kills"].get(name, 0) for name in ("all", "driver", "executor", "worker")]
+    names = ("interrupted", "sink_failures", "published", "expired", "rows", "lost", "doubled")
+    return [totals["runs"], *kills, *(totals[name] for name in names)]
+
+
+if __name__ == "__main__":
+    print(as_markdown(json.loads(Path(sys.argv[1]).read_text())))
