@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from semistream.core.errors import InvalidArgument, SemistreamError
-from semistream.storage import MasterTable, open_table, stage
+from semistream.core.errors import InvalidArgument, SemistreamError, TableNotFound
+from semistream.storage import MasterTable, open_table, stage, staging
 from semistream.storage.files.random_file import RandomFile
 from semistream.storage.files.store import LocalStore, OutputFile
 from tests.storage.cases import by_arrival, make_rows, read_all
@@ -120,6 +120,37 @@ def test_a_failed_call_leaves_a_whole_version(tmp_path: Path, writer: str, lasti
         assert len(list((path / "data").iterdir())) == 4
         assert sorted(name.name for name in path.iterdir()) == [".lock", "data", "versions"]
         shutil.rmtree(path)
+        at += 1
+    assert at > 5, "the writer makes calls"
+
+
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+def test_a_failed_call_of_the_first_version_leaves_a_folder_to_stage_in_again(
+    tmp_path: Path, lasting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, failed = 1, True
+    while failed:
+        path = tmp_path / f"call-{at}"
+        store = FailingStore(str(path))
+        object.__setattr__(store, "faults", Faults(at, lasting=lasting))
+        with monkeypatch.context() as patch:
+            patch.setattr(staging, "open_store", lambda *_, given=store: given)
+            try:
+                stage(BEFORE, path, key="k", buckets=2, page_bytes="2KB", memory=60_000)
+            except (OSError, SemistreamError):
+                failed = True
+            else:
+                failed = store.faults.calls >= at
+        try:
+            table = open_table(path)
+        except TableNotFound:
+            table = stage(BEFORE, path, key="k", buckets=2, page_bytes="2KB")
+        table.verify()
+        assert by_arrival(read_all(table)).equals(by_arrival(BEFORE))
+        final = table.replace(BEFORE)
+        final.expire_versions()
+        assert len(list((path / "data").iterdir())) == 4
+        assert sorted(name.name for name in path.iterdir()) == [".lock", "data", "versions"]
         at += 1
     assert at > 5, "the writer makes calls"
 

@@ -79,7 +79,7 @@ def _totals(runs: list[dict[str, Any]]) -> dict[str, Any]:
     kills: Counter[str] = Counter()
     for run in runs:
         kills.update(run["kills"])
-    sums = {name: sum(run[name] for run in runs) for name in _SUMMED}
+    sums = {name: sum(run.get(name, 0) for run in runs) for name in _SUMMED}  # older runs lack some
     return {"runs": len(runs), "kills": {"all": kills.total(), **dict(sorted(kills.items()))}, **sums}
 
 
