@@ -150,7 +150,8 @@ class ContradictedPunctuation(SemistreamError, ValueError):
 class StateTooLarge(SemistreamError, MemoryError):
     """State that cannot go to disk does not fit the memory.
 
-    It is all tuples of a join without a disk, punctuated ranges, or a single tuple.
+    It is all tuples of a join without a disk, punctuated ranges, or a single tuple; or the budget itself is more than
+    the machine has.
     """
 
 

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from semistream.core.errors import StateTooLarge
 from semistream.kernels.arrays import Int32s
 
 __all__ = ["ElasticArray", "Moves"]
@@ -59,7 +60,7 @@ class _Reservation:
         try:
             self.space = mmap.mmap(-1, max(nbytes, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
-            raise MemoryError(f"{nbytes} bytes of address space: {error.strerror}") from None
+            raise StateTooLarge(f"{nbytes} bytes cannot be had here ({error.strerror}): lower memory=") from None
         self._address = np.frombuffer(self.space, dtype=np.uint8).ctypes.data
         self._end = -(-max(nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         self._used = 0

@@ -126,9 +126,9 @@ def load_calibration() -> Calibration:
 
 
 def _factors(given: dict[str, Any]) -> AlgorithmFactors:
-    """Return the factors of one algorithm; raise `ValueError` unless all are seconds."""
+    """Return the factors of one algorithm; raise `InvalidArgument` unless all are seconds."""
     if not all(type(seconds) in (int, float) and 0 <= seconds < _FOREVER_S for seconds in given.values()):
-        raise ValueError(f"{given} are no cost factors")
+        raise InvalidArgument(f"factors={given} must be seconds: calibrate again")
     return AlgorithmFactors(**given)
 
 

@@ -175,7 +175,8 @@ class StoredState(Mapping[str, Array]):
     def _require_places(self) -> None:
         for name, _, _, chunks in self._places:
             if not isinstance(name, str) or not all(map(_CHUNK_NAME.fullmatch, chunks)):
-                raise ValueError(f"array {name!r} in chunks {chunks!r}"[:200])
+                places = f"array {name!r} in chunks {chunks!r}"[:200]
+                raise SnapshotMismatch(f"the checkpoint has {places}: start from a new checkpointLocation")
 
     @property
     def _chunk_names(self) -> set[str]:
