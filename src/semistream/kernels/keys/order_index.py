@@ -153,17 +153,17 @@ class OrderIndex:
         saved.fill("values", self._values)
         self.oldest_number = saved.whole_number("oldest_number")
         self._next_number = saved.whole_number("next_number", self.oldest_number, self.oldest_number + self.capacity)
-        self._large, self._small = self._sorted_part(saved, "large"), self._sorted_part(saved, "small")
-        saved.require(self._small[0].size <= self._small_limit, f"{self._small[0].size} values in the small part")
+        self._large = self._sorted_part(saved, "large", self.capacity)
+        self._small = self._sorted_part(saved, "small", self._small_limit)
         live = np.concatenate([self._large[1], self._small[1]])
         live = np.sort(live[live >= self.oldest_number])
         is_whole = np.array_equal(live, np.arange(self.oldest_number, self._next_number))
         saved.require(is_whole, "entries in order that are not those of the window, each once")
 
-    def _sorted_part(self, saved: SavedState, name: str) -> tuple[Int64s, Int64s]:
+    def _sorted_part(self, saved: SavedState, name: str, most: int) -> tuple[Int64s, Int64s]:
         values, numbers = saved.array(f"{name} values", np.int64), saved.array(f"{name} numbers", np.int64)
         saved.require(values.ndim == 1 and values.shape == numbers.shape, f"{numbers.size} {name} numbers")
-        saved.require(values.size <= self.capacity, f"{values.size} {name} values")
+        saved.require(values.size <= most, f"{values.size} {name} values")
         saved.require((values[1:] >= values[:-1]).all(), f"{name} values out of order")
         if numbers.size:
             saved.require(numbers.min() >= 0 and numbers.max() < self._next_number, f"{name} numbers out of range")
