@@ -59,7 +59,8 @@ from semistream.core.arguments import require_count, require_number
 from semistream.core.errors import InvalidArgument
 from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
-from semistream.kernels.arrays import Bools, Int64s
+from semistream.kernels.arrays import Int64s
+from semistream.kernels.pages.in_place import NOT_READY
 from semistream.operators.cache.hot_blocks import PrivateBlocks, SharedBlocks
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.config import JoinConfig
@@ -136,7 +137,7 @@ class Sweepjoin(Join):
         self.stream = StreamBuffer(
             self._memory.stream_buffer_bytes, self.disk.matching.stream_codes, inputs.spec.stream_schema
         )
-        self._results = SweepResults(spec, PairFilter(spec), self._delivery)
+        self._results = SweepResults(spec, self.cache.shape, PairFilter(spec), self._delivery)
         self._window_size = _WindowSize(self._memory)
         self.parts = {
             "window": self._window_size,
@@ -151,14 +152,23 @@ class Sweepjoin(Join):
     def step(self) -> Iterator[pa.RecordBatch]:
         window = self.stream.peek(self._window_size.w)  # Alg. 3, ll. 2-3
         assert window is not None
-        self.cache.refresh()
-        self.cache.record(window.code if window.valid is None else window.code[window.valid])  # for Alg. 1, l. 16 (D6)
-        cached = self.cache.find(window.code, window.valid)  # Alg. 3, l. 4
-        is_missing = cached.count < 0  # Alg. 3, ll. 7-9
-        if window.valid is not None:
-            is_missing &= window.valid  # D4
-        distinct, key_of = np.unique(window.code[is_missing], return_inverse=True)  # Alg. 1, l. 7, for all keys
-        self._results.begin(window, self.cache, cached, is_missing, key_of)
+        in_place = self.disk.find_in_place(window.code, window.valid)  # D4, D8
+        asked = np.flatnonzero(in_place.count == NOT_READY)
+        codes = window.code[asked]
+        self._results.begin(window, self.disk, in_place)
+        if asked.size:
+            self.cache.refresh()
+            self.cache.record(codes)  # for Alg. 1, l. 16 (D6)
+            cached = self.cache.find(codes, None)  # Alg. 3, l. 4
+            self._results.add_cached(self.cache, asked, cached)
+            asked = asked[cached.count < 0]  # Alg. 3, ll. 7-9
+            codes = window.code[asked]
+            self.disk.admit(codes)
+            more = self.disk.find_in_place(codes, None)
+            self._results.add_in_place(asked, more)
+            asked, codes = asked[more.count == NOT_READY], codes[more.count == NOT_READY]
+        distinct, key_of = np.unique(codes, return_inverse=True)  # Alg. 1, l. 7, for all keys
+        self._results.ask(asked, key_of)
         portions = 0
         for found in self.disk.look_up(distinct) if distinct.size else ():  # Alg. 1, l. 12 (D2, D3)
             portions += 1
@@ -166,7 +176,7 @@ class Sweepjoin(Join):
                 self._offer_to_cache(distinct, found)  # Alg. 1, l. 19 (D6, D7)
             yield from self._results.add(found)  # Alg. 1, ll. 13-15; with the first portion Alg. 3, l. 5
         yield from self._results.end()  # Alg. 1, ll. 8-11: keys without a row
-        self._count(window, is_missing)
+        self._count(window, asked.size)
         self._window_size.adapt(portions)
         self.stream.consume(len(window))  # Alg. 1, ll. 17-18
         yield from self._delivery.release(lambda: int(window.number[-1]) + 1)
@@ -181,8 +191,7 @@ class Sweepjoin(Join):
         firsts, ends = np.searchsorted(found.keys, worth), np.searchsorted(found.keys, worth + 1)
         self.cache.offer(distinct[worth], firsts, ends - firsts, found.rows)
 
-    def _count(self, window: Arrivals, is_missing: Bools) -> None:
-        missing = int(is_missing.sum())
+    def _count(self, window: Arrivals, missing: int) -> None:
         with_key = len(window) if window.valid is None else int(window.valid.sum())
         self._metrics.tuples_answered += len(window)
         self._metrics.tuples_through_disk += missing

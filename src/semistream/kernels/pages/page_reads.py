@@ -1,4 +1,4 @@
-"""Reads many stretches of a file in one call from Python, and verifies the checksums of many pages in another.
+"""Reads many stretches of a file in one call from Python, and verifies many pages, or asks for them, in another.
 
 Functions of C libraries are called by their addresses, so nothing of one process is compiled into the kernels.
 """
@@ -13,7 +13,7 @@ from numba.core import types
 from semistream.kernels.arrays import Bools, Int64s, UInt64s
 from semistream.kernels.compile import kernel
 
-__all__ = ["first_altered", "read_stretches"]
+__all__ = ["are_resident", "first_altered", "read_stretches"]
 
 _INT = ir.IntType(32)
 _WORD = ir.IntType(64)
@@ -44,6 +44,33 @@ def _call_digest(_: Any, function: Any, address: Any, count: Any) -> Any:
         return builder.call(pointer, [builder.inttoptr(address, _POINTER), count])
 
     return types.uint64(types.uint64, types.uint64, types.uint64), generate
+
+
+@numba.extending.intrinsic
+def _call_mincore(_: Any, function: Any, address: Any, count: Any, flags: Any) -> Any:
+    """Call ``mincore(address, count, flags)`` of the C library, which lies at ``function``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        function, address, count, flags = arguments
+        kind = ir.FunctionType(_INT, [_POINTER, _WORD, _POINTER])
+        pointer = builder.inttoptr(function, kind.as_pointer())
+        return builder.call(pointer, [builder.inttoptr(address, _POINTER), count, builder.inttoptr(flags, _POINTER)])
+
+    return types.int32(types.uint64, types.uint64, types.uint64, types.uint64), generate
+
+
+@kernel
+def are_resident(mincore: np.uint64, base: np.uint64, unit: int, offsets: Int64s, lengths: Int64s, out: Bools) -> None:
+    """Tell of each stretch of a mapped file whether all its memory pages of ``unit`` bytes are resident."""
+    flags = np.empty(lengths.max() // unit + 2 if lengths.size else 1, dtype=np.uint8)
+    for at in range(offsets.size):
+        begin = offsets[at] // unit * unit
+        stop = offsets[at] + lengths[at]
+        units = (stop - begin + unit - 1) // unit
+        address = base + np.uint64(begin)
+        out[at] = _call_mincore(mincore, address, np.uint64(stop - begin), np.uint64(flags.ctypes.data)) == 0
+        for number in range(units):
+            out[at] &= flags[number] & 1 == 1
 
 
 @kernel

@@ -12,14 +12,23 @@ import numpy as np
 
 from semistream.kernels.arrays import Bools, Int64s, UInt8s, UInt64s
 from semistream.kernels.compile import kernel
-from semistream.kernels.pages.addresses import byte_at, copy_bytes, word_at
+from semistream.kernels.pages.addresses import byte_at, copy_bytes, prefetch, word_at
 
-__all__ = ["find_buffers", "gather_bits", "gather_bytes", "gather_fixed", "gather_ranges", "gather_words"]
+__all__ = [
+    "find_buffers",
+    "find_lists",
+    "gather_bits",
+    "gather_bytes",
+    "gather_fixed",
+    "gather_ranges",
+    "gather_words",
+]
 
 _PREFIX_BYTES = 8  # the marker and the size of the metadata
 _HEADER_FIELD = 2  # of Message
 _BUFFERS_FIELD = 2  # of RecordBatch
 _STRUCT_BYTES = 16  # of Buffer: offset and length
+_AHEAD = 16  # rows whose memory is asked for before it is used
 
 
 @kernel
@@ -42,6 +51,29 @@ def _field(raw: UInt8s, table: int | np.int64, number: int) -> np.int64:
 
 
 @kernel
+def _list_of_buffers(raw: UInt8s, start: np.int64, count: int) -> np.int64:
+    """Return where the ``count`` buffers of the message at ``start`` are listed, -1 if it has another number of them."""
+    metadata = start + _PREFIX_BYTES
+    root = metadata + _unsigned(raw, metadata, 4)
+    header = _field(raw, root, _HEADER_FIELD)
+    if header < 0:
+        return np.int64(-1)
+    listed = _field(raw, header + _unsigned(raw, header, 4), _BUFFERS_FIELD)
+    if listed < 0:
+        return np.int64(-1)
+    vector = listed + _unsigned(raw, listed, 4)
+    return vector + 4 if _unsigned(raw, vector, 4) == count else np.int64(-1)
+
+
+@kernel
+def find_lists(raw: UInt8s, starts: Int64s, count: int, out: Int64s) -> None:
+    """Write how far behind its start each message lists its ``count`` buffers, -1 if it has another number of them."""
+    for message in range(starts.size):
+        first = _list_of_buffers(raw, starts[message], count)
+        out[message] = first - starts[message] if first >= 0 else np.int64(-1)
+
+
+@kernel
 def find_buffers(raw: UInt8s, starts: Int64s, buffers: UInt64s) -> int:
     """Write the address of buffer ``b`` of the message at ``starts[m]`` into ``buffers[m, b]``, 0 for an empty one.
 
@@ -49,20 +81,12 @@ def find_buffers(raw: UInt8s, starts: Int64s, buffers: UInt64s) -> int:
     """
     address = np.uint64(raw.ctypes.data)
     for message in range(starts.size):
-        metadata = starts[message] + _PREFIX_BYTES
-        body = metadata + _unsigned(raw, starts[message] + 4, 4)
-        root = metadata + _unsigned(raw, metadata, 4)
-        header = _field(raw, root, _HEADER_FIELD)
-        if header < 0:
-            return message
-        listed = _field(raw, header + _unsigned(raw, header, 4), _BUFFERS_FIELD)
-        if listed < 0:
-            return message
-        vector = listed + _unsigned(raw, listed, 4)
-        if _unsigned(raw, vector, 4) != buffers.shape[1]:
+        body = starts[message] + _PREFIX_BYTES + _unsigned(raw, starts[message] + 4, 4)
+        first = _list_of_buffers(raw, starts[message], buffers.shape[1])
+        if first < 0:
             return message
         for number in range(buffers.shape[1]):
-            struct = vector + 4 + number * _STRUCT_BYTES
+            struct = first + number * _STRUCT_BYTES
             length = _unsigned(raw, struct + 8, 8)
             begin = np.uint64(body + _unsigned(raw, struct, 8))
             buffers[message, number] = address + begin if length > 0 else np.uint64(0)
@@ -73,6 +97,8 @@ def find_buffers(raw: UInt8s, starts: Int64s, buffers: UInt64s) -> int:
 def gather_words(begins: UInt64s, pages: Int64s, rows: Int64s, places: Int64s, out: Int64s) -> None:
     """Copy values of 8 bytes."""
     for at in range(rows.size):
+        if at + _AHEAD < rows.size:
+            prefetch(begins[pages[at + _AHEAD]] + np.uint64(rows[at + _AHEAD]) * np.uint64(8))
         begin = begins[pages[at]]
         if begin:
             out[places[at]] = word_at(begin + np.uint64(rows[at]) * np.uint64(8))
@@ -84,6 +110,8 @@ def gather_fixed(begins: UInt64s, pages: Int64s, rows: Int64s, places: Int64s, w
     target = np.uint64(out.ctypes.data)
     size = np.uint64(width)
     for at in range(rows.size):
+        if at + _AHEAD < rows.size:
+            prefetch(begins[pages[at + _AHEAD]] + np.uint64(rows[at + _AHEAD]) * size)
         begin = begins[pages[at]]
         if begin:
             copy_bytes(target + np.uint64(places[at]) * size, begin + np.uint64(rows[at]) * size, size)
@@ -114,31 +142,48 @@ def _offset(at: np.uint64, width: int) -> np.int64:
 def gather_ranges(
     offsets: UInt64s,
     data: UInt64s,
+    ends: UInt64s,
     pages: Int64s,
     rows: Int64s,
     places: Int64s,
     width: int,
     sources: UInt64s,
     lengths: Int64s,
-) -> None:
-    """Find the text of every row: its address and length; an offset has ``width`` bytes."""
+) -> int:
+    """Find the text of every row: its address and length; an offset has ``width`` bytes.
+
+    Stop at a page whose text does not lie between ``data`` and ``ends``, and return its position, otherwise -1.
+    """
     size = np.uint64(width)
     for at in range(rows.size):
+        if at + _AHEAD < rows.size:
+            prefetch(offsets[pages[at + _AHEAD]] + np.uint64(rows[at + _AHEAD]) * size)
         listed = offsets[pages[at]]
         place = places[at]
         lengths[place] = 0
         if listed == 0:
             continue
         low = _offset(listed + np.uint64(rows[at]) * size, width)
-        lengths[place] = _offset(listed + np.uint64(rows[at] + 1) * size, width) - low
-        sources[place] = data[pages[at]] + np.uint64(low)
+        length = _offset(listed + np.uint64(rows[at] + 1) * size, width) - low
+        if length == 0:
+            continue
+        page = pages[at]
+        if low < 0 or length < 0 or low + length > np.int64(ends[page] - data[page]):
+            return at
+        lengths[place] = length
+        sources[place] = data[page] + np.uint64(low)
+        prefetch(sources[place])
+    return -1
 
 
 @kernel
 def gather_bytes(places: Int64s, sources: UInt64s, offsets: Int64s, out: UInt8s) -> None:
     """Copy the texts of the rows at ``places``; text i lies between ``offsets[i]`` and ``offsets[i + 1]``."""
     target = np.uint64(out.ctypes.data)
-    for place in places:
+    for at in range(places.size):
+        if at + _AHEAD < places.size:
+            prefetch(sources[places[at + _AHEAD]])
+        place = places[at]
         begin = offsets[place]
         count = offsets[place + 1] - begin
         if count:

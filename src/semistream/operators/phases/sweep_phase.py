@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from semistream.core.budget import require_at_least
 from semistream.kernels.keys.key_codes import NULL_CODE, KeyCodes, bucket_ids
+from semistream.kernels.pages.in_place import NOT_READY
 from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges, search_pages, search_words
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.join import JoinInputs, Part
@@ -17,6 +18,7 @@ from semistream.operators.window.matching import EqualityMatching, keys_are_vali
 from semistream.state.results import byte_portions
 from semistream.storage import Io, PageReader
 from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
+from semistream.storage.reading.resident_pages import PageRows, ResidentPages, RowsInPlace
 
 __all__ = ["Found", "SweepMemory", "SweepPhase"]
 
@@ -111,6 +113,11 @@ class SweepPhase(Part):
         inputs.opened.callback(self._reader.close)
         self._shape = PageShape(table.schema, columns)
         self._key_shape = PageShape(table.schema, table.key)
+        self._resident: ResidentPages | None = None
+        key_type = table.schema.field(table.key[0]).type
+        is_flat = not any(column.is_nested for column in self._shape.columns)
+        if io == "buffered" and is_flat and self.matching.coder.exact and key_type.bit_width == 64:
+            self._resident = ResidentPages(self._reader, self._shape, table.key[0])
         self._read_pages = PageReads(self._pages)
         self._reads = ReadCounts(inputs.metrics)
         self._buffer = np.empty(0, dtype=np.uint8)
@@ -118,7 +125,7 @@ class SweepPhase(Part):
 
     @property
     def index_bytes(self) -> int:
-        return self._pages.nbytes
+        return self._pages.nbytes + (0 if self._resident is None else self._resident.nbytes)
 
     @property
     def files_per_bucket(self) -> int:
@@ -146,6 +153,38 @@ class SweepPhase(Part):
     def bytes_beside(budget_bytes: int) -> int:
         """Return what `nbytes` counts beside the disk buffer."""
         return int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 1 << 16)) * _PAIR_BYTES
+
+    def find_in_place(self, codes: _Int64s, valid: npt.NDArray[np.bool_] | None) -> PageRows:
+        """Find keys, NULL ones aside, in pages that are resident; the count of others is `NOT_READY`."""
+        found = PageRows(*np.zeros((3, codes.size), dtype=np.int64))
+        places = np.arange(codes.size) if valid is None else np.flatnonzero(valid)
+        if self._resident is None:
+            found.count[places] = NOT_READY
+            return found
+        self._resident.notice_evictions(codes[places])
+        buckets = bucket_ids(self.matching.coder, KeyCodes(codes[places], None), self._buckets)
+        for bucket in range(self._buckets):
+            here = places[buckets == bucket] if self._buckets > 1 else places
+            files = range(*np.searchsorted(self._pages.file_bounds, self._pages.bucket_bounds[bucket : bucket + 2]))
+            self._resident.find(codes, here, files, found)
+        found.count[codes == NULL_CODE] = NOT_READY
+        if valid is not None:
+            found.count[~valid] = 0
+        return found
+
+    def admit(self, codes: _Int64s) -> None:
+        """Let pages of these keys be found in place from now on, as far as they are resident."""
+        if self._resident is not None and codes.size:
+            self._resident.admit(np.unique(self._locate(np.unique(codes))[1]))
+
+    def rows_in_place(self, pages: _Int64s) -> RowsInPlace:
+        assert self._resident is not None
+        return self._resident.rows(pages)
+
+    def require_whole(self) -> None:
+        """Raise `DamagedTable` unless all that was used in place was there."""
+        if self._resident is not None:
+            self._resident.require_whole()
 
     def look_up(self, codes: _Int64s) -> Iterator[Found]:
         """Yield the rows of different keys, ascending, in one portion or more; the last one may be empty."""
@@ -278,4 +317,6 @@ class SweepPhase(Part):
         return {"index": self.index_bytes, "disk buffer": self.nbytes}
 
     def close(self) -> None:
+        if self._resident is not None:
+            self._resident.close()
         self._reader.close()

@@ -10,18 +10,16 @@ from typing import Any
 
 import xxhash
 
-__all__ = ["DIGEST", "PREADV2", "READ_IF_CACHED"]
+__all__ = ["DIGEST", "MINCORE", "PREADV2", "READ_IF_CACHED"]
 
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _preadv2() -> int:
-    if not hasattr(os, "RWF_NOWAIT"):
-        return 0
+def _c_function(name: str) -> int:
     try:
-        return _address(ctypes.CDLL(None).preadv2)
+        return _address(getattr(ctypes.CDLL(None), name))
     except (AttributeError, OSError):
         return 0
 
@@ -40,8 +38,11 @@ def _digest() -> int:
     return 0
 
 
-PREADV2 = _preadv2()
+PREADV2 = _c_function("preadv2") if hasattr(os, "RWF_NOWAIT") else 0
 """``ssize_t preadv2(int, const struct iovec *, int, off_t, int)``."""
+
+MINCORE = _c_function("mincore")
+"""``int mincore(void *, size_t, unsigned char *)``."""
 
 DIGEST = _digest()
 """xxh3_64 of (address, bytes)."""

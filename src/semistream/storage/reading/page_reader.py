@@ -18,6 +18,7 @@ import xxhash
 from semistream.core.errors import DamagedTable, InvalidArgument, UnknownColumn
 from semistream.kernels.pages.page_reads import first_altered
 from semistream.storage.files.c_functions import DIGEST
+from semistream.storage.files.mapped_file import MappedFile
 from semistream.storage.files.random_file import Access, RandomFile
 from semistream.storage.files.store import LocalStore
 from semistream.storage.reading.page_check import PageCheck
@@ -144,7 +145,7 @@ class PageReader:
             if not self._check.is_complete:
                 rows.validate(full=True)
         except (pa.ArrowException, OSError) as error:
-            raise self._damaged_page(page, f"does not decode ({str(error).splitlines()[0]})") from None
+            raise self.damaged_page(page, f"does not decode ({str(error).splitlines()[0]})") from None
         if self.schema is not self._page_schema:
             rows = rows.select(self.schema.names)
         return rows
@@ -183,7 +184,7 @@ class PageReader:
             raise InvalidArgument(f"a buffer of {len(view)} bytes cannot hold a run of {length}: give a larger one")
         file = self._files.get(file_number) or self._open(file_number)
         if file.read_into(start, view[:length]) < length:
-            raise self._damaged(file_number, "is truncated")
+            raise self.damaged(file_number, "is truncated")
         if self._drop_behind:
             file.drop(start, length)
         return length
@@ -197,7 +198,7 @@ class PageReader:
         digest = xxhash.xxh3_64_intdigest
         for at, (begin, end, checksum) in enumerate(zip(begins, ends, self.pages.checksum[run].tolist(), strict=True)):
             if digest(view[begin:end]) != checksum:
-                raise self._damaged_page(first + at, "has been altered (its checksum does not match)")
+                raise self.damaged_page(first + at, "has been altered (its checksum does not match)")
         self._require_sound(np.arange(first, first + count), np.frombuffer(view, dtype=np.uint8), starts)
 
     def _require_sound(
@@ -205,7 +206,7 @@ class PageReader:
     ) -> None:
         wrong = self._check.first_malformed(raw, starts, self.pages.length[pages], self.pages.rows[pages])
         if wrong >= 0:
-            raise self._damaged_page(int(pages[wrong]), "is not a record batch of the table's schema")
+            raise self.damaged_page(int(pages[wrong]), "is not a record batch of the table's schema")
 
     def read_scattered(self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
         """Read and verify distinct pages in ascending order into ``memory``, and return where each begins.
@@ -222,6 +223,14 @@ class PageReader:
         self._verify_scattered(pages, memory, starts, lengths)
         return starts
 
+    def map_file(self, number: int) -> MappedFile | None:
+        """Return a file in memory, for `verify_in_place`; None where it cannot be mapped or its pages are dropped."""
+        return None if self._drop_behind else (self._files.get(number) or self._open(number)).map()
+
+    def verify_in_place(self, pages: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]) -> None:
+        """Raise unless these pages of one file are as they were written, in the content of the file."""
+        self._verify_scattered(pages, content, self.pages.offset[pages], self.pages.length[pages])
+
     def _read_stretches(self, stretches: "_Stretches", memory: npt.NDArray[np.uint8]) -> None:
         sizes = stretches.ends - stretches.begins
         targets = stretches.begins.astype(np.uint64) + np.uint64(memory.ctypes.data)
@@ -236,7 +245,7 @@ class PageReader:
             number, offset = int(stretches.files[at]), int(stretches.offsets[at])
             file = self._files.get(number) or self._open(number)
             if file.read_into(offset, view[int(stretches.begins[at]) : int(stretches.ends[at])]) < sizes[at]:
-                raise self._damaged(number, "is truncated")
+                raise self.damaged(number, "is truncated")
             if self._drop_behind:
                 file.drop(offset, int(sizes[at]))
 
@@ -259,7 +268,7 @@ class PageReader:
             wrong = (at for at, pair in enumerate(zip(digests, checksums.tolist(), strict=True)) if pair[0] != pair[1])
             altered = next(wrong, -1)
         if altered >= 0:
-            raise self._damaged_page(int(pages[altered]), "has been altered (its checksum does not match)")
+            raise self.damaged_page(int(pages[altered]), "has been altered (its checksum does not match)")
         self._require_sound(pages, memory, starts)
 
     def decode(self, first: int, count: int, view: memoryview) -> pa.Table:
@@ -270,7 +279,7 @@ class PageReader:
                 table.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
-            raise self._damaged_page(first, f"or one of the {count - 1} after it does not decode ({reason})") from None
+            raise self.damaged_page(first, f"or one of the {count - 1} after it does not decode ({reason})") from None
         return table if self._select is None else table.select(self._select)
 
     def _open(self, file_number: int) -> RandomFile:
@@ -283,7 +292,7 @@ class PageReader:
                 raise DamagedTable(f"{where} is missing: {_REMEDY}") from None
             if file.size != known.file_bytes:
                 problem = "is truncated" if file.size < known.file_bytes else "has grown"
-                raise self._damaged(file_number, f"{problem}: {file.size} bytes instead of {known.file_bytes}")
+                raise self.damaged(file_number, f"{problem}: {file.size} bytes instead of {known.file_bytes}")
             self._verify_ends(file, file_number)
             file.advise(self._access)
             self._files[file_number] = file
@@ -304,19 +313,19 @@ class PageReader:
             for at in range(start, stop, _PIECE_BYTES):
                 content = bytearray(min(_PIECE_BYTES, stop - at))
                 if file.read_into(at, memoryview(content)) < len(content):
-                    raise self._damaged(file_number, "is truncated")
+                    raise self.damaged(file_number, "is truncated")
                 digest.update(content)
             if digest.hexdigest() != checksum:
                 part = "header" if start == 0 else "footer"
-                raise self._damaged(file_number, f"has been altered in its {part} (its checksum does not match)")
+                raise self.damaged(file_number, f"has been altered in its {part} (its checksum does not match)")
 
-    def _damaged_page(self, page: int, problem: str) -> DamagedTable:
+    def damaged_page(self, page: int, problem: str) -> DamagedTable:
         file_number = int(self.pages.file[page])
         position = page - int(self.pages.file_bounds[file_number])
         where = self._store.locate(self.pages.files[file_number].path)
         return DamagedTable(f"page {position} of {where} {problem}: {_REMEDY}")
 
-    def _damaged(self, file_number: int, problem: str) -> DamagedTable:
+    def damaged(self, file_number: int, problem: str) -> DamagedTable:
         return DamagedTable(f"{self._store.locate(self.pages.files[file_number].path)} {problem}: {_REMEDY}")
 
     def close(self) -> None:

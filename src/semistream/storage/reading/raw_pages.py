@@ -7,6 +7,7 @@ copied straight from the buffers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from semistream.kernels.pages.row_gather import (
     gather_words,
 )
 
-__all__ = ["JoinedPages", "PageShape", "RawPages", "RowGather"]
+__all__ = ["JoinedPages", "PageShape", "RawPages", "RowGather", "RowSource"]
 
 _ALIGNMENT = 8
 
@@ -38,6 +39,19 @@ class _Column:
     def is_nested(self) -> bool:
         dtype = self.field.type
         return dtype.num_fields > 0 or isinstance(dtype, pa.BaseExtensionType) or pt.is_null(dtype)
+
+    @property
+    def has_offsets(self) -> bool:
+        return _offset_bytes(self.field.type) is not None
+
+    def bits(self, number: int) -> int:
+        """Return the least bits of a row, or of an offset, in a buffer of a flat column."""
+        if number == 0:
+            return 1
+        width = _offset_bytes(self.field.type)
+        if width is not None:
+            return 8 * width if number == 1 else 0
+        return int(self.field.type.bit_width)
 
 
 def _offset_bytes(dtype: pa.DataType) -> int | None:
@@ -94,6 +108,20 @@ class PageShape:
         return self.pages(np.frombuffer(memoryview(rows.serialize()), dtype=np.uint8), [0])
 
 
+class RowSource(Protocol):
+    """Messages of one shape to copy rows from."""
+
+    @property
+    def shape(self) -> PageShape: ...
+    @property
+    def ends(self) -> UInt64s: ...  # an address behind each message
+    def begins(self, column: int, number: int) -> UInt64s:
+        """Return where a buffer of a column begins in every message, 0 for an empty one."""
+
+    def batch(self, page: int) -> pa.RecordBatch:
+        """Return a message decoded."""
+
+
 class RawPages:
     """Messages of one shape in one piece of memory, already verified.
 
@@ -116,6 +144,11 @@ class RawPages:
         """Return where a buffer of a column begins in every message."""
         return _begins(self, column, number)
 
+    @property
+    def ends(self) -> UInt64s:
+        """An address behind the last byte of each message."""
+        return np.full(self.starts.size, self.raw.ctypes.data + self.raw.size, dtype=np.uint64)
+
     def batch(self, page: int) -> pa.RecordBatch:
         """Return a message decoded."""
         begin = int(self.starts[page])
@@ -131,6 +164,7 @@ class JoinedPages:
         self._parts = parts
         self._first = np.cumsum([0, *(part.starts.size for part in parts)])
         self.buffers = np.concatenate([np.empty((0, shape.num_buffers), np.uint64), *(part.buffers for part in parts)])
+        self.ends = np.concatenate([np.empty(0, np.uint64), *(part.ends for part in parts)])
 
     def begins(self, column: int, number: int) -> UInt64s:
         """Return where a buffer of a column begins in every message."""
@@ -156,11 +190,11 @@ class RowGather:
     def __init__(self, shape: PageShape, num_rows: int) -> None:
         self._schema = shape.schema
         self._num_rows = num_rows
-        self._parts: list[tuple[RawPages | JoinedPages, Int64s, Int64s, Int64s]] = []
+        self._parts: list[tuple[RowSource, Int64s, Int64s, Int64s]] = []
         self._placed = 0
         self._known_ranges: dict[int, tuple[UInt64s, Int64s]] = {}
 
-    def add(self, source: RawPages | JoinedPages, pages: Int64s, rows: Int64s, places: Int64s) -> None:
+    def add(self, source: "RowSource", pages: Int64s, rows: Int64s, places: Int64s) -> None:
         """Let row ``rows[i]`` of page ``pages[i]`` be row ``places[i]`` of the result. Places must be distinct."""
         assert not self._known_ranges, "all rows are added before they are looked at"
         if rows.size:
@@ -241,7 +275,9 @@ class RowGather:
         sources = np.zeros(self._num_rows, dtype=np.uint64)
         lengths = np.zeros(self._num_rows, dtype=np.int64)
         for source, pages, rows, places in self._parts:
-            gather_ranges(source.begins(at, 1), source.begins(at, 2), pages, rows, places, width, sources, lengths)
+            begins, data = source.begins(at, 1), source.begins(at, 2)
+            if gather_ranges(begins, data, source.ends, pages, rows, places, width, sources, lengths) >= 0:
+                raise DamagedTable("a page has text outside of it: it was changed while it was read")
         self._known_ranges[at] = sources, lengths
         return sources, lengths
 
