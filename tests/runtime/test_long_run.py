@@ -23,6 +23,12 @@ def test_growth_is_seen(name: str, step: float, is_flat: bool) -> None:
     assert growth(samples)[name]["is_flat"] is is_flat
 
 
+@pytest.mark.parametrize(("step", "is_flat"), [(0.0, True), (1e6, False)])
+def test_growth_of_a_sawtooth_is_that_of_its_peaks(step: float, is_flat: bool) -> None:
+    samples = [{"state_bytes": 1e7 + 1e6 * (at * 7 % 5) + step * at} for at in range(15)]
+    assert growth(samples)["state_bytes"]["is_flat"] is is_flat
+
+
 def test_growth_in_the_first_third_is_warming_up() -> None:
     samples = [{"open_files": float(min(at, 3))} for at in range(9)]
     assert growth(samples)["open_files"]["is_flat"]
