@@ -49,7 +49,7 @@ def _answer(op: StepOperator, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]
 
 def test_each_page_is_read_at_most_once_a_window(table: MasterTable) -> None:
     random = np.random.default_rng(1)
-    with _make(table, cache_share=0) as op:
+    with _make(table, cache_share=0, io="drop_behind") as op:
         for _ in range(5):
             assert op.offer(_batch(random.integers(0, 2000, 1500))) == 1500
             while op.pending:
@@ -72,7 +72,7 @@ def test_results_are_the_same_with_and_without_a_cache(table: MasterTable, how: 
     batches = [_batch((random.zipf(1.2, 1500) % 2100).astype(np.int64), 1500 * at) for at in range(12)]
     outputs = []
     for share in (0.0, 1.0):
-        with _make(table, how=how, cache_share=share) as op:
+        with _make(table, how=how, cache_share=share, io="drop_behind") as op:
             outputs.append(Counter(row for batch in batches for out in _answer(op, batch) for row in _tuples(out)))
             assert (op.metrics.tuples_through_cache > 0) == (share > 0)
     assert outputs[0] == outputs[1]
@@ -88,7 +88,7 @@ def _tuples(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 
 def test_frequent_keys_soon_need_no_page(table: MasterTable) -> None:
-    with _make(table) as op:
+    with _make(table, io="drop_behind") as op:
         for at in range(10):
             list(_answer(op, _batch(list(range(0, 400, 3)) * 4, 400 * at)))
         before = op.metrics.pages_read
@@ -114,10 +114,11 @@ def test_a_key_with_more_rows_than_fit_leaves_in_portions(tmp_path: Path) -> Non
 def test_another_process_finds_the_cache_warm(table: MasterTable, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     keys = _batch(list(range(0, 300, 3)) * 3)
-    with _make(table, cache_folder=folder, cache_processes=2) as first:
+    shared: dict[str, Any] = {"cache_folder": folder, "cache_processes": 2, "io": "drop_behind"}
+    with _make(table, **shared) as first:
         for _ in range(10):
             list(_answer(first, keys))
-    with _make(table, cache_folder=folder, cache_processes=2) as second:
+    with _make(table, **shared) as second:
         list(_answer(second, keys))
         assert second.metrics.pages_read == 0
 
@@ -187,13 +188,13 @@ def test_a_shared_folder_never_gives_rows_of_another_version_or_of_other_columns
     table = ss.stage(pa.table({"id": ids, "a": ids, "b": [-key for key in ids]}), tmp_path / "master", key="id")
     folder = str(tmp_path / "cache")
     keys = _batch(ids * 3)
-    with _make(table, cache_folder=folder, columns=["a"]) as op:
+    with _make(table, cache_folder=folder, columns=["a"], io="drop_behind") as op:
         for _ in range(6):
             list(_answer(op, keys))
         assert op.metrics.tuples_through_cache > 0
         op.move_to(table.replace(pa.table({"id": ids, "a": [key + 1000 for key in ids], "b": ids})))
         assert all((out["a"].to_numpy() == out["id"].to_numpy() + 1000).all() for out in _answer(op, keys))
-    with _make(table, cache_folder=folder, columns=["b"]) as other:
+    with _make(table, cache_folder=folder, columns=["b"], io="drop_behind") as other:
         assert all((out["b"].to_numpy() == -out["id"].to_numpy()).all() for out in _answer(other, keys))
 
 
@@ -209,7 +210,7 @@ def test_a_key_with_too_many_rows_does_not_make_windows_tiny(tmp_path: Path) -> 
 
 def test_keys_are_counted_in_windows_that_need_no_page_too(table: MasterTable) -> None:
     keys = list(range(0, 300, 3))
-    with _make(table) as op:
+    with _make(table, io="drop_behind") as op:
         for _ in range(6):
             list(_answer(op, _batch(keys)))
         pages, seen = op.metrics.pages_read, inside(op).cache._sketch.estimate(np.array(keys))

@@ -9,17 +9,19 @@ __all__ = ["Metrics"]
 class Metrics:
     """Counters of one operator since it was made or restored.
 
-    All results of an ``answered`` tuple are out. ``pages_read`` and ``bytes_read`` include pages that were read ahead
-    and not used. ``reads`` counts runs of pages read in one go, and ``seeks`` those that did not begin where the one
-    before ended: a scan seeks once per file. ``tuples_shed`` and ``tuples_reloaded`` stay zero for operators that never
-    shed load. ``tuples_dropped`` were shed for good: the result leaves them out. ``shed_strategy`` is the rule that
-    chooses them, or ``"none"``.
+    All results of an ``answered`` tuple are out. Of those with a key, the cache answered some, pages that were in
+    memory anyway (``tuples_in_place``) others, and the disk phase the rest. ``pages_read`` and ``bytes_read`` include
+    pages that were read ahead and not used. ``reads`` counts runs of pages read in one go, and ``seeks`` those that did
+    not begin where the one before ended: a scan seeks once per file. ``tuples_shed`` and ``tuples_reloaded`` stay zero
+    for operators that never shed load. ``tuples_dropped`` were shed for good: the result leaves them out.
+    ``shed_strategy`` is the rule that chooses them, or ``"none"``.
     """
 
     tuples_in: int = 0
     tuples_answered: int = 0
     rows_out: int = 0
     tuples_through_cache: int = 0
+    tuples_in_place: int = 0
     tuples_through_disk: int = 0
     tuples_without_match: int = 0
     tuples_shed: int = 0

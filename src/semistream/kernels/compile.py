@@ -10,14 +10,15 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numba
 import xxhash
 
-__all__ = ["kernel"]
+__all__ = ["callback", "kernel"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
+_T = TypeVar("_T")
 
 
 def _cache_folder() -> str | None:
@@ -65,11 +66,20 @@ _CACHE_FOLDER = _cache_folder()
 
 def kernel(function: _F) -> _F:
     """Compile ``function`` with numba."""
+    return _cached(lambda cache: numba.njit(cache=cache, nogil=True)(function))
+
+
+def callback(signature: object) -> Callable[[Callable[..., object]], Any]:
+    """Compile a function that C code calls, when its module is imported."""
+    return lambda function: _cached(lambda cache: numba.cfunc(signature, cache=cache)(function))
+
+
+def _cached(compile_function: Callable[[bool], _T]) -> _T:
     if _CACHE_FOLDER is None:
-        return numba.njit(nogil=True)(function)
+        return compile_function(False)
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _CACHE_FOLDER
     try:
-        return numba.njit(cache=True, nogil=True)(function)
+        return compile_function(True)
     finally:
         numba.config.CACHE_DIR = before

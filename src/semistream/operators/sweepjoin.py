@@ -61,15 +61,16 @@ from semistream.core.saved_state import SavedState
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.arrays import Bools, Int64s
 from semistream.operators.cache.hot_blocks import PrivateBlocks, SharedBlocks
-from semistream.operators.cache.hot_rows import HotRows
+from semistream.operators.cache.hot_rows import HotRows, RowRanges
 from semistream.operators.config import JoinConfig
 from semistream.operators.join import Join, JoinInputs, Part
 from semistream.operators.phases.sweep_phase import Found, SweepMemory, SweepPhase
-from semistream.operators.phases.sweep_results import SweepResults
+from semistream.operators.phases.sweep_results import RowsInMemory, SweepResults
 from semistream.operators.registry import register
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter
 from semistream.operators.window.stream_buffer import Arrivals, StreamBuffer
+from semistream.storage.reading.resident_pages import PageRows
 
 __all__ = ["SweepDelivery", "Sweepjoin", "SweepjoinConfig", "next_w", "row_bytes_of"]
 
@@ -151,25 +152,59 @@ class Sweepjoin(Join):
     def step(self) -> Iterator[pa.RecordBatch]:
         window = self.stream.peek(self._window_size.w)  # Alg. 3, ll. 2-3
         assert window is not None
+        self._results.begin(window)
+        asked = np.arange(len(window)) if window.valid is None else np.flatnonzero(window.valid)  # D4
+        with_key = asked.size
+        hits = None
+        if self.disk.memory_is_short:
+            hits, asked = self._find_cached(window, asked)
+        pages, in_place, left = self.disk.find_in_place(window.code, asked)  # D8
+        in_memory = asked.size - left.size
+        if hits is None and left.size:
+            hits, left = self._find_cached(window, left)
+        is_done = hits is None or (not left.size and not hits.has_any)
+        for number, found in enumerate(in_place):
+            assert pages is not None
+            yield from self._results.add(found, pages, is_last=is_done and number == len(in_place) - 1)
+        if hits is not None and not is_done:
+            yield from self._sweep(window, left, hits)
+        yield from self._results.end()  # Alg. 1, ll. 8-11: keys without a row
+        self._count(len(window), with_key, in_memory, left.size)
+        self.stream.consume(len(window))  # Alg. 1, ll. 17-18
+        yield from self._delivery.release(lambda: int(window.number[-1]) + 1)
+
+    def _find_cached(self, window: Arrivals, asked: Int64s) -> tuple["_Hits", Int64s]:
+        """Look for hot rows, and return the tuples that have none."""
+        codes = window.code[asked]
         self.cache.refresh()
-        self.cache.record(window.code if window.valid is None else window.code[window.valid])  # for Alg. 1, l. 16 (D6)
-        cached = self.cache.find(window.code, window.valid)  # Alg. 3, l. 4
-        is_missing = cached.count < 0  # Alg. 3, ll. 7-9
-        if window.valid is not None:
-            is_missing &= window.valid  # D4
-        distinct, key_of = np.unique(window.code[is_missing], return_inverse=True)  # Alg. 1, l. 7, for all keys
-        self._results.begin(window, self.cache, cached, is_missing, key_of)
+        self.cache.record(codes)  # for Alg. 1, l. 16 (D6)
+        cached = self.cache.find(codes, None)  # Alg. 3, l. 4
+        is_hit = cached.count >= 0
+        return _Hits(asked[is_hit], cached, is_hit), asked[~is_hit]  # Alg. 3, ll. 7-9
+
+    def _sweep(self, window: Arrivals, left: Int64s, hits: "_Hits") -> Iterator[pa.RecordBatch]:
+        """Answer tuples with hot rows, and those that are ``left``."""
+        distinct, key_of = np.unique(window.code[left], return_inverse=True)  # Alg. 1, l. 7, for all keys
+        blocks = self.cache.pages()
+        row_counts = self.cache.block_rows()
+        rows = hits.of_window(len(window))
         portions = 0
-        for found in self.disk.look_up(distinct) if distinct.size else ():  # Alg. 1, l. 12 (D2, D3)
+        for found in self.disk.look_up(distinct):  # Alg. 1, l. 12 (D2, D3)
             portions += 1
             if portions == 1 and found.is_last:
                 self._offer_to_cache(distinct, found)  # Alg. 1, l. 19 (D6, D7)
-            yield from self._results.add(found)  # Alg. 1, ll. 13-15; with the first portion Alg. 3, l. 5
-        yield from self._results.end()  # Alg. 1, ll. 8-11: keys without a row
-        self._count(window, is_missing)
+            bounds = np.searchsorted(found.keys, np.arange(distinct.size + 1))
+            rows.page[left], rows.row[left] = len(blocks), bounds[key_of]
+            rows.rows[left] = bounds[key_of + 1] - bounds[key_of]
+            source = RowsInMemory(
+                self.cache.shape,
+                [*blocks, self.cache.shape.serialised(found.rows)],
+                [*row_counts, found.rows.num_rows],
+            )
+            # Alg. 1, ll. 13-15; with the first portion Alg. 3, l. 5
+            yield from self._results.add(rows, source, is_last=found.is_last)
+            rows.rows[:] = 0  # what was delivered is not delivered again
         self._window_size.adapt(portions)
-        self.stream.consume(len(window))  # Alg. 1, ll. 17-18
-        yield from self._delivery.release(lambda: int(window.number[-1]) + 1)
         self.cache.learn()  # Alg. 1, ll. 20-21 (D6)
 
     @property
@@ -178,16 +213,34 @@ class Sweepjoin(Join):
 
     def _offer_to_cache(self, distinct: Int64s, found: Found) -> None:
         worth = self.cache.worth_caching(distinct)
+        worth = worth[found.from_disk[worth]]  # the other pages are used in place from now on (D8)
         firsts, ends = np.searchsorted(found.keys, worth), np.searchsorted(found.keys, worth + 1)
         self.cache.offer(distinct[worth], firsts, ends - firsts, found.rows)
 
-    def _count(self, window: Arrivals, is_missing: Bools) -> None:
-        missing = int(is_missing.sum())
-        with_key = len(window) if window.valid is None else int(window.valid.sum())
-        self._metrics.tuples_answered += len(window)
-        self._metrics.tuples_through_disk += missing
-        self._metrics.tuples_through_cache += with_key - missing
+    def _count(self, tuples: int, with_key: int, in_memory: int, from_pages: int) -> None:
+        self._metrics.tuples_answered += tuples
+        self._metrics.tuples_in_place += in_memory
+        self._metrics.tuples_through_disk += from_pages
+        self._metrics.tuples_through_cache += with_key - in_memory - from_pages
         self._metrics.tuples_without_match += self._results.unmatched
+
+
+class _Hits:
+    """Tuples of a window whose rows are cached."""
+
+    def __init__(self, tuples: Int64s, cached: RowRanges, is_hit: Bools) -> None:
+        self._tuples = tuples
+        self._cached = cached
+        self._is_hit = is_hit
+        self.has_any = tuples.size > 0
+
+    def of_window(self, tuples: int) -> PageRows:
+        """Return the rows of every tuple of the window: none for the others."""
+        rows = PageRows(*np.zeros((3, tuples), dtype=np.int32))
+        rows.page[self._tuples] = self._cached.block[self._is_hit]
+        rows.row[self._tuples] = self._cached.first[self._is_hit]
+        rows.rows[self._tuples] = self._cached.count[self._is_hit]
+        return rows
 
 
 class _HotRowsPart(Part):

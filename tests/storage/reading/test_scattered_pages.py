@@ -33,7 +33,7 @@ def test_they_are_those_that_are_read_one_by_one(table: MasterTable, io: str) ->
     with PageReader(table, io=io, access="lookup") as reader:
         for share in (0.0, 0.1, 0.5, 1.0):
             pages = np.flatnonzero(random.random(table.pages.num_pages) < share)
-            starts = reader.read_scattered(pages, memory)
+            starts, _ = reader.read_scattered(pages, memory)
             for page, start in zip(pages.tolist(), starts.tolist(), strict=True):
                 content = bytes(reader.read_page(page))
                 assert memory[start : start + len(content)].tobytes() == content

@@ -10,7 +10,7 @@ import numba
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 
-__all__ = ["byte_at", "copy_bytes", "int32_at", "uint16_at", "word_at"]
+__all__ = ["byte_at", "copy_bytes", "int32_at", "prefetch", "uint16_at", "word_at"]
 
 _BYTE = ir.IntType(8)
 _INT16 = ir.IntType(16)
@@ -74,3 +74,18 @@ def copy_bytes(_: Any, target: Any, source: Any, count: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.uint64, types.uint64, types.uint64), generate
+
+
+@numba.extending.intrinsic
+def prefetch(_: Any, address: Any) -> Any:
+    """Ask the processor to fetch the line of memory at an address; it need not be readable."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        name = "llvm.prefetch.p0"
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _INT32, _INT32, _INT32])
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        for_reading, stays, is_data = _INT32(0), _INT32(3), _INT32(1)
+        builder.call(function, [builder.inttoptr(arguments[0], _BYTE.as_pointer()), for_reading, stays, is_data])
+        return context.get_dummy_value()
+
+    return types.void(types.uint64), generate

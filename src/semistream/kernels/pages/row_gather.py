@@ -14,7 +14,15 @@ from semistream.kernels.arrays import Bools, Int64s, UInt8s, UInt64s
 from semistream.kernels.compile import kernel
 from semistream.kernels.pages.addresses import byte_at, copy_bytes, word_at
 
-__all__ = ["find_buffers", "gather_bits", "gather_bytes", "gather_fixed", "gather_ranges", "gather_words"]
+__all__ = [
+    "find_buffers",
+    "find_lists",
+    "gather_bits",
+    "gather_bytes",
+    "gather_fixed",
+    "gather_ranges",
+    "gather_words",
+]
 
 _PREFIX_BYTES = 8  # the marker and the size of the metadata
 _HEADER_FIELD = 2  # of Message
@@ -42,6 +50,29 @@ def _field(raw: UInt8s, table: int | np.int64, number: int) -> np.int64:
 
 
 @kernel
+def _list_of_buffers(raw: UInt8s, start: np.int64, count: int) -> np.int64:
+    """Return where the ``count`` buffers of the message at ``start`` are listed; -1 if it has another number."""
+    metadata = start + _PREFIX_BYTES
+    root = metadata + _unsigned(raw, metadata, 4)
+    header = _field(raw, root, _HEADER_FIELD)
+    if header < 0:
+        return np.int64(-1)
+    listed = _field(raw, header + _unsigned(raw, header, 4), _BUFFERS_FIELD)
+    if listed < 0:
+        return np.int64(-1)
+    vector = listed + _unsigned(raw, listed, 4)
+    return vector + 4 if _unsigned(raw, vector, 4) == count else np.int64(-1)
+
+
+@kernel
+def find_lists(raw: UInt8s, starts: Int64s, count: int, out: Int64s) -> None:
+    """Write how far behind its start each message lists its ``count`` buffers, -1 if it has another number of them."""
+    for message in range(starts.size):
+        first = _list_of_buffers(raw, starts[message], count)
+        out[message] = first - starts[message] if first >= 0 else np.int64(-1)
+
+
+@kernel
 def find_buffers(raw: UInt8s, starts: Int64s, buffers: UInt64s) -> int:
     """Write the address of buffer ``b`` of the message at ``starts[m]`` into ``buffers[m, b]``, 0 for an empty one.
 
@@ -49,20 +80,12 @@ def find_buffers(raw: UInt8s, starts: Int64s, buffers: UInt64s) -> int:
     """
     address = np.uint64(raw.ctypes.data)
     for message in range(starts.size):
-        metadata = starts[message] + _PREFIX_BYTES
-        body = metadata + _unsigned(raw, starts[message] + 4, 4)
-        root = metadata + _unsigned(raw, metadata, 4)
-        header = _field(raw, root, _HEADER_FIELD)
-        if header < 0:
-            return message
-        listed = _field(raw, header + _unsigned(raw, header, 4), _BUFFERS_FIELD)
-        if listed < 0:
-            return message
-        vector = listed + _unsigned(raw, listed, 4)
-        if _unsigned(raw, vector, 4) != buffers.shape[1]:
+        body = starts[message] + _PREFIX_BYTES + _unsigned(raw, starts[message] + 4, 4)
+        first = _list_of_buffers(raw, starts[message], buffers.shape[1])
+        if first < 0:
             return message
         for number in range(buffers.shape[1]):
-            struct = vector + 4 + number * _STRUCT_BYTES
+            struct = first + number * _STRUCT_BYTES
             length = _unsigned(raw, struct + 8, 8)
             begin = np.uint64(body + _unsigned(raw, struct, 8))
             buffers[message, number] = address + begin if length > 0 else np.uint64(0)

@@ -188,9 +188,9 @@ class HotRows:
         """Return the rows of every block."""
         return [block.pages for block in self._blocks]
 
-    def row_bases(self) -> Int64s:
-        """Return the first row of each block when all rows are numbered through, and their total."""
-        return np.concatenate([[0], np.cumsum([block.num_rows for block in self._blocks], dtype=np.int64)])
+    def block_rows(self) -> list[int]:
+        """Return how many rows each block has."""
+        return [block.num_rows for block in self._blocks]
 
     def record(self, codes: Int64s) -> None:
         """Count keys that came, cached or not."""

@@ -8,15 +8,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.budget import require_at_least
+from semistream.core.semantics import JoinSpec
 from semistream.kernels.keys.key_codes import NULL_CODE, KeyCodes, bucket_ids
 from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges, search_pages, search_words
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.join import JoinInputs, Part
 from semistream.operators.phases.read_counts import PageReads, ReadCounts
-from semistream.operators.window.matching import EqualityMatching, keys_are_valid, require_key_join
+from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.state.results import byte_portions
 from semistream.storage import Io, PageReader
 from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
+from semistream.storage.reading.resident_pages import PageRows, ResidentPages
 
 __all__ = ["Found", "SweepMemory", "SweepPhase"]
 
@@ -94,6 +96,7 @@ class Found:
     keys: _Int64s  # positions among the keys that were looked up, ascending
     rows: pa.RecordBatch  # one for each
     is_last: bool  # whether nothing more will be found
+    from_disk: npt.NDArray[np.bool_]  # which keys' pages were not in memory, so far
 
 
 class SweepPhase(Part):
@@ -111,6 +114,11 @@ class SweepPhase(Part):
         inputs.opened.callback(self._reader.close)
         self._shape = PageShape(table.schema, columns)
         self._key_shape = PageShape(table.schema, table.key)
+        self._resident: ResidentPages | None = None
+        if io == "buffered" and self._has_key_words:
+            self._resident = ResidentPages.of(self._reader, _delivered_columns(spec), table.key[0])
+        if self._resident is not None:
+            inputs.opened.callback(self._resident.close)
         self._read_pages = PageReads(self._pages)
         self._reads = ReadCounts(inputs.metrics)
         self._buffer = np.empty(0, dtype=np.uint8)
@@ -118,7 +126,17 @@ class SweepPhase(Part):
 
     @property
     def index_bytes(self) -> int:
-        return self._pages.nbytes
+        return self._pages.nbytes + (0 if self._resident is None else self._resident.nbytes)
+
+    @property
+    def _has_key_words(self) -> bool:
+        """Whether pages have the codes of their keys, in words."""
+        return self.matching.coder.exact and self._key_shape.columns[0].field.type.bit_width == 64
+
+    @property
+    def memory_is_short(self) -> bool:
+        """Whether many of the pages wanted lately had been evicted from the page cache."""
+        return self._resident is None or self._resident.is_short
 
     @property
     def files_per_bucket(self) -> int:
@@ -147,33 +165,51 @@ class SweepPhase(Part):
         """Return what `nbytes` counts beside the disk buffer."""
         return int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 1 << 16)) * _PAIR_BYTES
 
+    def find_in_place(self, codes: _Int64s, places: _Int64s) -> tuple[ResidentPages | None, list[PageRows], _Int64s]:
+        """Find the rows with ``codes[place]`` in pages that were read before and are still in memory.
+
+        Returns where to copy them from, where they lie, and the places of keys that have to be looked up.
+        """
+        if self._resident is None or not self._resident.num_known:
+            return None, [], places
+        bucket_of = np.zeros(codes.size, dtype=np.int32)
+        if self._buckets > 1:
+            bucket_of = bucket_ids(self.matching.coder, KeyCodes(codes, None), self._buckets)
+        found, left = self._resident.find(codes, places, bucket_of)
+        return self._resident, found, left
+
     def look_up(self, codes: _Int64s) -> Iterator[Found]:
         """Yield the rows of different keys, ascending, in one portion or more; the last one may be empty."""
         keys, pages = self._locate(codes)
         distinct, which = np.unique(pages, return_inverse=True)
         parts: list[tuple[_Int64s, pa.RecordBatch]] = []
         held_bytes = 0
+        from_disk = np.zeros(codes.size, dtype=np.bool_)
         for first, stop in self._portions(distinct):
             low, high = np.searchsorted(which, (first, stop))
-            raw = self._read(distinct[first:stop])
-            for found in self._search(raw, distinct[first:stop], which[low:high] - first, codes, keys[low:high]):
+            raw, is_in_place = self._read(distinct[first:stop])
+            page_of, asking = which[low:high] - first, keys[low:high]
+            from_disk[asking[~is_in_place[page_of]]] = True
+            for found in self._search(raw, distinct[first:stop], page_of, codes, asking):
                 if parts and held_bytes + found[1].nbytes > self._found_bytes:
-                    yield self._collected(parts, is_last=False)
+                    yield self._collected(parts, from_disk, is_last=False)
                     parts, held_bytes = [], 0
                 parts.append(found)
                 held_bytes += found[1].nbytes
         self._reads.update(self._read_pages)
-        yield self._collected(parts, is_last=True)
+        yield self._collected(parts, from_disk, is_last=True)
 
-    def _collected(self, parts: list[tuple[_Int64s, pa.RecordBatch]], *, is_last: bool) -> Found:
+    def _collected(
+        self, parts: list[tuple[_Int64s, pa.RecordBatch]], from_disk: npt.NDArray[np.bool_], *, is_last: bool
+    ) -> Found:
         if not parts:
-            return Found(np.empty(0, dtype=np.int64), RowGather(self._shape, 0).finish(), is_last)
+            return Found(np.empty(0, dtype=np.int64), RowGather(self._shape, 0).finish(), is_last, from_disk)
         keys = np.concatenate([part[0] for part in parts])
         rows = pa.concat_batches([part[1] for part in parts])
         if (keys[1:] < keys[:-1]).any():  # the table has more than one file
             order = np.argsort(keys, kind="stable")
             keys, rows = keys[order], rows.take(pa.array(order))
-        return Found(keys, rows, is_last)
+        return Found(keys, rows, is_last, from_disk)
 
     def _locate(self, codes: _Int64s) -> tuple[_Int64s, _Int64s]:
         """Return (position of the key, page) for every page that can hold a key, in the order of the pages."""
@@ -202,13 +238,16 @@ class SweepPhase(Part):
             yield first, stop
             first = stop
 
-    def _read(self, pages: _Int64s) -> RawPages:
-        """Read pages into the disk buffer, neighbours in one go."""
-        starts = self._reader.read_scattered(pages, self._buffer)
+    def _read(self, pages: _Int64s) -> tuple[RawPages, npt.NDArray[np.bool_]]:
+        """Read pages into the disk buffer, neighbours in one go; tell which were in memory and can be used in place."""
+        starts, was_cached = self._reader.read_scattered(pages, self._buffer)
         self._read_pages.read_all(pages)
         self._read_pages.pages_read += pages.size
         self._read_pages.bytes_read += int(self._pages.length[pages].sum())
-        return self._shape.pages(self._buffer, starts)
+        raw = self._shape.pages(self._buffer, starts)
+        if self._resident is None:
+            return raw, np.zeros(pages.size, dtype=np.bool_)
+        return raw, was_cached & self._resident.add(pages, raw)
 
     def _search(
         self, raw: RawPages, pages: _Int64s, page_of: _Int64s, codes: _Int64s, keys: _Int64s
@@ -248,7 +287,7 @@ class SweepPhase(Part):
         column = self._key_shape.columns[0]
         begins = np.ascontiguousarray(raw.buffers[:, column.first_buffer + 1])
         has_nulls = raw.buffers[:, column.first_buffer].any()
-        if self.matching.coder.exact and column.field.type.bit_width == 64 and not has_nulls:
+        if self._has_key_words and not has_nulls:
             search_words(begins, rows_of, bounds, page_of, wanted, lows, highs)
             return lows, highs
         key_pages = RawPages(self._key_shape, raw.raw, raw.starts)
@@ -278,4 +317,11 @@ class SweepPhase(Part):
         return {"index": self.index_bytes, "disk buffer": self.nbytes}
 
     def close(self) -> None:
+        if self._resident is not None:
+            self._resident.close()
         self._reader.close()
+
+
+def _delivered_columns(spec: JoinSpec) -> list[str]:
+    """Return the master columns that leave the join, or are compared."""
+    return list(dict.fromkeys((*spec.master_columns, *PairFilter(spec).master_columns)))

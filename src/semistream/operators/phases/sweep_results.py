@@ -1,34 +1,60 @@
-"""Joined rows of a window of stream tuples: cached rows and rows found beside them, in the order of the stream."""
+"""Joined rows of a window of stream tuples, wherever their master rows lie, in the order of the stream."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.core.semantics import JoinSpec
-from semistream.kernels.pages.page_search import expand_ranges
-from semistream.operators.cache.hot_rows import HotRows, RowRanges
-from semistream.operators.phases.sweep_phase import Found
+from semistream.kernels.arrays import Bools, Int32s, Int64s
+from semistream.kernels.pages.in_place import NO_PAGE, NOT_IN_PLACE, expand_rows
 from semistream.operators.window.delivery import Delivery
 from semistream.operators.window.matching import PairFilter
 from semistream.operators.window.stream_buffer import Arrivals
 from semistream.state.results import byte_portions
-from semistream.storage.reading.raw_pages import JoinedPages, RowGather
+from semistream.storage.reading.raw_pages import JoinedPages, PageShape, RawPages, RowGather
+from semistream.storage.reading.resident_pages import PageRows
 
-__all__ = ["SweepResults"]
+__all__ = ["RowsInMemory", "SweepResults"]
 
-_NO_ROW = -1
 
-_Int64s = npt.NDArray[np.int64]
+class _Rows(Protocol):
+    """Master rows to be copied."""
+
+    def row_bytes(self) -> Int64s:
+        """Return the bytes of each."""
+
+    def finish(self) -> pa.RecordBatch:
+        """Return them."""
+
+
+class _RowSource(Protocol):
+    """Pages with master rows."""
+
+    @property
+    def row_counts(self) -> Int32s: ...  # of each page
+    def gather(self, pages: Int32s, rows: Int32s) -> _Rows:
+        """Return rows to be copied; one of `NO_PAGE` is NULL."""
+
+
+class RowsInMemory:
+    """Cached rows and rows found, as pages: one for each block, the last one with what was found."""
+
+    def __init__(self, shape: PageShape, pages: Sequence[RawPages], row_counts: Sequence[int]) -> None:
+        self._shape = shape
+        self._pages = JoinedPages(shape, pages)
+        self.row_counts: Int32s = np.array(row_counts, dtype=np.int32)
+
+    def gather(self, pages: Int32s, rows: Int32s) -> RowGather:
+        gather = RowGather(self._shape, pages.size)
+        places = np.flatnonzero(pages != NO_PAGE)
+        gather.add(self._pages, pages[places].astype(np.int64), rows[places].astype(np.int64), places)
+        return gather
 
 
 class SweepResults:
-    """What leaves the join for a window: `begin`, `add` for every portion of rows found, `end`.
-
-    The rows that a tuple matches are a range of numbers. Cached rows are numbered block by block, and rows found
-    follow; so a tuple's rows need not be listed one by one, and mostly there is one row for every tuple.
-    """
+    """What leaves the join for a window: `begin`, `add` wherever tuples have their rows, `end`."""
 
     def __init__(self, spec: JoinSpec, pair_filter: PairFilter, delivery: Delivery) -> None:
         self._spec = spec
@@ -36,96 +62,72 @@ class SweepResults:
         self._delivery = delivery
         self._max_rows = delivery.pair_rows.size
         self._max_bytes = delivery.max_bytes
-        self._pair_tuple = delivery.pair_slots
-        self._pair_row = np.empty(self._max_rows, dtype=np.int64)
+        self._pair_tuple, self._pair_page = delivery.pair_slots, delivery.pair_rows
+        self._pair_row = np.empty(self._max_rows, dtype=np.int32)
         self.unmatched = 0  # tuples of the window that matched nothing, after `end`
 
-    def begin(
-        self,
-        window: Arrivals,
-        cache: HotRows,
-        cached: RowRanges,
-        is_missing: npt.NDArray[np.bool_],
-        key_of: _Int64s,
-    ) -> None:
-        """Begin a window: where its cached tuples have their rows, and which key each of the others has."""
-        self._cache = cache
+    def begin(self, window: Arrivals) -> None:
         self._window = window
         self._window_tuple_bytes = self._delivery.tuple_bytes(window.batch)
-        self._missing = np.flatnonzero(is_missing)
-        self._key_of = key_of
-        self._bases = self._cache.row_bases()
-        is_cached = cached.count >= 0
-        self._lows = np.where(is_cached, self._bases[cached.block] + cached.first, 0)
-        self._highs = self._lows + np.where(is_cached, cached.count, 0)
-        self._pages = JoinedPages(cache.shape, cache.pages())
         self._matched = np.zeros(len(window), dtype=np.bool_)
-        self._delivered = False
+        self._is_first = True
+        self._left_is_out = False
 
-    def add(self, found: Found) -> Iterator[pa.RecordBatch]:
-        """Deliver tuples beside rows found; with the first portion, also those beside cached rows."""
-        bounds = np.searchsorted(found.keys, np.arange(self._key_of.max() + 2))
-        base = int(self._bases[-1])
-        self._lows[self._missing] = base + bounds[self._key_of]
-        self._highs[self._missing] = base + bounds[self._key_of + 1]
-        if not self._only_counts:
-            rows = self._cache.shape.serialised(found.rows)
-            self._pages = JoinedPages(rows.shape, [*self._cache.pages(), rows])
-        yield from self._deliver(is_last=found.is_last)
-
-    def end(self) -> Iterator[pa.RecordBatch]:
-        """Deliver what is decided once everything was found."""
-        if not self._delivered:
-            yield from self._deliver(is_last=True)
-        self.unmatched = int(self._matched.size - self._matched.sum())
-        how = self._spec.how
-        if how in ("semi", "anti"):
-            yield from self._alone(self._matched if how == "semi" else ~self._matched)
-        elif how == "left" and not self._left_is_out:
-            yield from self._alone(~self._matched)
-
-    @property
-    def _only_counts(self) -> bool:
-        """Whether it is enough to know that a tuple has rows, without looking at them."""
-        return self._filter.is_trivial and self._spec.how in ("semi", "anti")
-
-    def _deliver(self, *, is_last: bool) -> Iterator[pa.RecordBatch]:
-        lows, highs = self._lows, self._highs
+    def add(self, found: PageRows, source: _RowSource, *, is_last: bool) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples beside rows of a source, where ``found`` tells of each tuple of the window which these are."""
         if self._filter.is_trivial:
-            self._matched |= highs > lows
-        # A tuple that matches nothing leaves among the others when everything was found in one portion.
-        self._left_is_out = self._spec.how == "left" and is_last and not self._delivered and self._filter.is_trivial
-        self._delivered = True
-        if not self._only_counts:
-            if self._left_is_out:
-                alone = highs == lows
-                lows, highs = np.where(alone, _NO_ROW, lows), np.where(alone, _NO_ROW + 1, highs)
-            if (highs - lows == 1).all():
-                for start in range(0, lows.size, self._max_rows):
-                    yield from self._pairs(np.arange(start, min(start + self._max_rows, lows.size)), lows, start)
-            else:
-                at = offset = 0
-                while at < lows.size:
-                    at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_tuple, self._pair_row)
-                    yield from self._pairs(self._pair_tuple[:filled].astype(np.int64), self._pair_row[:filled], None)
-        # What was delivered is not delivered again with the next portion.
-        self._lows = np.zeros_like(self._lows)
-        self._highs = np.zeros_like(self._highs)
+            self._matched |= found.rows > 0
+            if self._spec.how in ("semi", "anti"):  # it is enough to know that a tuple has rows
+                return
+        # A tuple that matches nothing leaves among the others when everything was found at once.
+        self._left_is_out = self._spec.how == "left" and self._is_first and is_last and self._filter.is_trivial
+        self._is_first = False
+        if found.rows.size and int(found.rows.max()) <= 1 and int(found.rows.min()) != NOT_IN_PLACE:
+            yield from self._add_single(found, source)
+            return
+        at = offset = 0
+        while at < found.rows.size:
+            at, offset, filled = expand_rows(
+                *found,
+                source.row_counts,
+                self._left_is_out,
+                at,
+                offset,
+                self._pair_tuple,
+                self._pair_page,
+                self._pair_row,
+            )
+            yield from self._pairs(
+                source, self._pair_tuple[:filled].astype(np.int64), self._pair_page[:filled], self._pair_row[:filled]
+            )
 
-    def _pairs(self, tuples: _Int64s, rows: _Int64s, start: int | None) -> Iterator[pa.RecordBatch]:
-        """Deliver tuples beside rows; from ``start`` on every tuple of the window stands once, if that is given."""
-        if start is not None:
-            rows = rows[start : start + tuples.size]
-        gather = self._gather(rows)
-        row_bytes = gather.row_bytes() + self._tuple_bytes(tuples)
-        portions = byte_portions(row_bytes, self._max_bytes)
-        for portion in portions:
-            master = (gather if len(portions) == 1 else self._gather(rows[portion])).finish()
-            chosen = tuples[portion]
-            if start is None:
-                stream = self._window.batch.take(pa.array(chosen))
+    def _add_single(self, found: PageRows, source: _RowSource) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples with at most one row each."""
+        is_matched = found.rows == 1
+        tuples = None
+        pages, rows = found.page, found.row
+        if not is_matched.all():
+            if self._left_is_out:
+                pages = np.where(is_matched, pages, NO_PAGE)
             else:
+                tuples = np.flatnonzero(is_matched)
+                pages, rows = pages[tuples], rows[tuples]
+        for start in range(0, pages.size, self._max_rows):
+            part = slice(start, min(start + self._max_rows, pages.size))
+            chosen = np.arange(part.start, part.stop) if tuples is None else tuples[part]
+            yield from self._pairs(source, chosen, pages[part], rows[part])
+
+    def _pairs(self, source: _RowSource, tuples: Int64s, pages: Int32s, rows: Int32s) -> Iterator[pa.RecordBatch]:
+        """Deliver tuples beside rows, where the filter lets them match."""
+        whole = source.gather(pages, rows)
+        portions = byte_portions(whole.row_bytes() + self._tuple_bytes(tuples), self._max_bytes)
+        for portion in portions:
+            master = (whole if len(portions) == 1 else source.gather(pages[portion], rows[portion])).finish()
+            chosen = tuples[portion]
+            if chosen[-1] - chosen[0] == chosen.size - 1 and (chosen[1:] > chosen[:-1]).all():
                 stream = self._window.batch.slice(int(chosen[0]), chosen.size)
+            else:
+                stream = self._window.batch.take(pa.array(chosen))
             if not self._filter.is_trivial:
                 keep = self._filter.matches(master, pa.array(np.arange(chosen.size)), stream.column)
                 self._matched[chosen[keep]] = True
@@ -135,20 +137,21 @@ class SweepResults:
             if self._spec.how in ("inner", "left") and chosen.size:
                 yield from self._delivery.beside(stream, master, self._window.number[chosen])
 
-    def _gather(self, rows: _Int64s) -> RowGather:
-        gather = RowGather(self._cache.shape, rows.size)
-        places = np.flatnonzero(rows != _NO_ROW)
-        wanted = rows[places]
-        block = np.searchsorted(self._bases, wanted, side="right") - 1
-        gather.add(self._pages, block, wanted - self._bases[block], places)
-        return gather
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """Deliver what is decided once everything was found."""
+        self.unmatched = int(self._matched.size - self._matched.sum())
+        how = self._spec.how
+        if how in ("semi", "anti"):
+            yield from self._alone(self._matched if how == "semi" else ~self._matched)
+        elif how == "left" and not self._left_is_out:
+            yield from self._alone(~self._matched)
 
-    def _tuple_bytes(self, tuples: _Int64s) -> int | _Int64s:
+    def _tuple_bytes(self, tuples: Int64s) -> int | Int64s:
         sizes = self._window_tuple_bytes
         return sizes if isinstance(sizes, int) else sizes[tuples]
 
-    def _alone(self, chosen: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
-        tuples = np.flatnonzero(chosen)
+    def _alone(self, is_chosen: Bools) -> Iterator[pa.RecordBatch]:
+        tuples = np.flatnonzero(is_chosen)
         sizes = np.broadcast_to(self._tuple_bytes(tuples), tuples.shape)
         for portion in byte_portions(sizes, self._max_bytes):
             part = tuples[portion]

@@ -10,18 +10,17 @@ from typing import Any
 
 import xxhash
 
-__all__ = ["DIGEST", "PREADV2", "READ_IF_CACHED"]
+__all__ = ["DIGEST", "PREADV2", "READ_IF_CACHED", "c_function"]
 
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _preadv2() -> int:
-    if not hasattr(os, "RWF_NOWAIT"):
-        return 0
+def c_function(name: str) -> int:
+    """Return the address of a function of the C library."""
     try:
-        return _address(ctypes.CDLL(None).preadv2)
+        return _address(getattr(ctypes.CDLL(None), name))
     except (AttributeError, OSError):
         return 0
 
@@ -40,7 +39,7 @@ def _digest() -> int:
     return 0
 
 
-PREADV2 = _preadv2()
+PREADV2 = c_function("preadv2") if hasattr(os, "RWF_NOWAIT") else 0
 """``ssize_t preadv2(int, const struct iovec *, int, off_t, int)``."""
 
 DIGEST = _digest()

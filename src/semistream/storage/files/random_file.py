@@ -11,6 +11,7 @@ from semistream.core.errors import DamagedTable
 from semistream.kernels.arrays import Bools, Int64s, UInt64s
 from semistream.kernels.pages.page_reads import read_stretches
 from semistream.storage.files.c_functions import PREADV2, READ_IF_CACHED
+from semistream.storage.files.mapped_file import MappedFile
 
 __all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile", "open_regular"]
 
@@ -36,6 +37,12 @@ class RandomFile(Protocol):
 
         The operating system begins to fetch the others.
         """
+
+    def are_cached(self, offsets: Int64s) -> Bools:
+        """Tell of each byte whether it lies in the page cache."""
+
+    def map(self) -> MappedFile | None:
+        """Return the file in memory; None where that cannot be had."""
 
     def drop(self, offset: int, length: int) -> None:
         """Forget a range that was read, so that the next read of it goes to the disk."""
@@ -82,6 +89,19 @@ class LocalFile:
                 os.posix_fadvise(self._fd, int(offsets[at]), int(lengths[at]), os.POSIX_FADV_WILLNEED)
         return is_read
 
+    def are_cached(self, offsets: Int64s) -> Bools:
+        is_read = np.zeros(offsets.size, dtype=np.bool_)
+        if PREADV2:
+            byte = np.empty(1, dtype=np.uint8)
+            targets = np.full(offsets.size, byte.ctypes.data, dtype=np.uint64)
+            read_stretches(
+                np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, np.ones_like(offsets), is_read
+            )
+        return is_read
+
+    def map(self) -> MappedFile | None:
+        return MappedFile.of(self._fd) if PREADV2 else None
+
     def drop(self, offset: int, length: int) -> None:
         # Earlier runs have read what lies before; the next run drops the unit at the end.
         start = max(0, offset - _CACHE_UNIT_BYTES)
@@ -123,6 +143,12 @@ class RemoteFile:
 
     def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         return np.zeros(offsets.size, dtype=np.bool_)
+
+    def are_cached(self, offsets: Int64s) -> Bools:
+        return np.zeros(offsets.size, dtype=np.bool_)
+
+    def map(self) -> None:
+        return None
 
     def drop(self, offset: int, length: int) -> None:
         pass

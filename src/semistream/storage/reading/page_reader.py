@@ -18,6 +18,7 @@ import xxhash
 from semistream.core.errors import DamagedTable, InvalidArgument, UnknownColumn
 from semistream.kernels.pages.page_reads import first_altered
 from semistream.storage.files.c_functions import DIGEST
+from semistream.storage.files.mapped_file import MappedFile
 from semistream.storage.files.random_file import Access, RandomFile
 from semistream.storage.files.store import LocalStore
 from semistream.storage.reading.page_check import PageCheck
@@ -73,6 +74,8 @@ class PageReader:
         The schema message; its size is a multiple of 8.
     schema
         The schema of decoded runs.
+    page_schema
+        That of the pages, with all columns.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class PageReader:
         self._store = table.store
         self._drop_behind = io == "drop_behind"
         self._access = access
-        self._page_schema = table.schema
+        self.page_schema = table.schema
         self._check = PageCheck(table.schema)
         self.header = bytes(table.schema.serialize())
         # Threads inside Arrow would cost more than they save on pages that need no decompression.
@@ -140,12 +143,12 @@ class PageReader:
         """Verify and decode what `read_page` returned; cheaper than `read`, which handles a run of pages."""
         self._verify(page, 1, content)
         try:
-            rows: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(content), self._page_schema)
+            rows: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(content), self.page_schema)
             if not self._check.is_complete:
                 rows.validate(full=True)
         except (pa.ArrowException, OSError) as error:
-            raise self._damaged_page(page, f"does not decode ({str(error).splitlines()[0]})") from None
-        if self.schema is not self._page_schema:
+            raise self.damaged_page(page, f"does not decode ({str(error).splitlines()[0]})") from None
+        if self.schema is not self.page_schema:
             rows = rows.select(self.schema.names)
         return rows
 
@@ -183,7 +186,7 @@ class PageReader:
             raise InvalidArgument(f"a buffer of {len(view)} bytes cannot hold a run of {length}: give a larger one")
         file = self._files.get(file_number) or self._open(file_number)
         if file.read_into(start, view[:length]) < length:
-            raise self._damaged(file_number, "is truncated")
+            raise self.damaged(file_number, "is truncated")
         if self._drop_behind:
             file.drop(start, length)
         return length
@@ -197,7 +200,7 @@ class PageReader:
         digest = xxhash.xxh3_64_intdigest
         for at, (begin, end, checksum) in enumerate(zip(begins, ends, self.pages.checksum[run].tolist(), strict=True)):
             if digest(view[begin:end]) != checksum:
-                raise self._damaged_page(first + at, "has been altered (its checksum does not match)")
+                raise self.damaged_page(first + at, "has been altered (its checksum does not match)")
         self._require_sound(np.arange(first, first + count), np.frombuffer(view, dtype=np.uint8), starts)
 
     def _require_sound(
@@ -205,10 +208,14 @@ class PageReader:
     ) -> None:
         wrong = self._check.first_malformed(raw, starts, self.pages.length[pages], self.pages.rows[pages])
         if wrong >= 0:
-            raise self._damaged_page(int(pages[wrong]), "is not a record batch of the table's schema")
+            raise self.damaged_page(int(pages[wrong]), "is not a record batch of the table's schema")
 
-    def read_scattered(self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Read and verify distinct pages in ascending order into ``memory``, and return where each begins.
+    def read_scattered(
+        self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Read and verify distinct pages in ascending order into ``memory``.
+
+        Returns where each begins, and which had been in the page cache.
 
         Neighbours are one read. Pages that are not in the page cache are fetched from the disk all at once.
         """
@@ -218,11 +225,12 @@ class PageReader:
         breaks = np.flatnonzero((np.diff(files) != 0) | (offsets[1:] != (offsets + lengths)[:-1])) + 1
         first = np.concatenate([np.zeros(min(1, pages.size), dtype=np.int64), breaks])
         stretches = _Stretches(files[first], offsets[first], starts[first], np.append(starts[breaks], lengths.sum()))
-        self._read_stretches(stretches, memory)
+        was_cached = np.repeat(self._read_stretches(stretches, memory), np.diff(first, append=pages.size))
         self._verify_scattered(pages, memory, starts, lengths)
-        return starts
+        return starts, was_cached
 
-    def _read_stretches(self, stretches: "_Stretches", memory: npt.NDArray[np.uint8]) -> None:
+    def _read_stretches(self, stretches: "_Stretches", memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+        """Read stretches, and return which had been in the page cache."""
         sizes = stretches.ends - stretches.begins
         targets = stretches.begins.astype(np.uint64) + np.uint64(memory.ctypes.data)
         is_read = np.zeros(sizes.size, dtype=np.bool_)
@@ -236,9 +244,10 @@ class PageReader:
             number, offset = int(stretches.files[at]), int(stretches.offsets[at])
             file = self._files.get(number) or self._open(number)
             if file.read_into(offset, view[int(stretches.begins[at]) : int(stretches.ends[at])]) < sizes[at]:
-                raise self._damaged(number, "is truncated")
+                raise self.damaged(number, "is truncated")
             if self._drop_behind:
                 file.drop(offset, int(sizes[at]))
+        return is_read
 
     def _verify_scattered(
         self,
@@ -259,7 +268,7 @@ class PageReader:
             wrong = (at for at, pair in enumerate(zip(digests, checksums.tolist(), strict=True)) if pair[0] != pair[1])
             altered = next(wrong, -1)
         if altered >= 0:
-            raise self._damaged_page(int(pages[altered]), "has been altered (its checksum does not match)")
+            raise self.damaged_page(int(pages[altered]), "has been altered (its checksum does not match)")
         self._require_sound(pages, memory, starts)
 
     def decode(self, first: int, count: int, view: memoryview) -> pa.Table:
@@ -270,8 +279,23 @@ class PageReader:
                 table.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
-            raise self._damaged_page(first, f"or one of the {count - 1} after it does not decode ({reason})") from None
+            raise self.damaged_page(first, f"or one of the {count - 1} after it does not decode ({reason})") from None
         return table if self._select is None else table.select(self._select)
+
+    def map_file(self, file_number: int) -> MappedFile | None:
+        """Return a file, whose size was checked, in memory; None where that cannot be had."""
+        return (self._files.get(file_number) or self._open(file_number)).map()
+
+    def are_cached(self, pages: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Tell of each page whether it lies in the page cache, by its first and its last byte."""
+        cached = np.zeros(pages.size, dtype=np.bool_)
+        files = self.pages.file[pages]
+        for number in np.unique(files).tolist():
+            here = files == number
+            starts = self.pages.offset[pages[here]]
+            file = self._files.get(number) or self._open(number)
+            cached[here] = file.are_cached(starts) & file.are_cached(starts + self.pages.length[pages[here]] - 1)
+        return cached
 
     def _open(self, file_number: int) -> RandomFile:
         with self._opening:
@@ -283,7 +307,7 @@ class PageReader:
                 raise DamagedTable(f"{where} is missing: {_REMEDY}") from None
             if file.size != known.file_bytes:
                 problem = "is truncated" if file.size < known.file_bytes else "has grown"
-                raise self._damaged(file_number, f"{problem}: {file.size} bytes instead of {known.file_bytes}")
+                raise self.damaged(file_number, f"{problem}: {file.size} bytes instead of {known.file_bytes}")
             self._verify_ends(file, file_number)
             file.advise(self._access)
             self._files[file_number] = file
@@ -304,19 +328,19 @@ class PageReader:
             for at in range(start, stop, _PIECE_BYTES):
                 content = bytearray(min(_PIECE_BYTES, stop - at))
                 if file.read_into(at, memoryview(content)) < len(content):
-                    raise self._damaged(file_number, "is truncated")
+                    raise self.damaged(file_number, "is truncated")
                 digest.update(content)
             if digest.hexdigest() != checksum:
                 part = "header" if start == 0 else "footer"
-                raise self._damaged(file_number, f"has been altered in its {part} (its checksum does not match)")
+                raise self.damaged(file_number, f"has been altered in its {part} (its checksum does not match)")
 
-    def _damaged_page(self, page: int, problem: str) -> DamagedTable:
+    def damaged_page(self, page: int, problem: str) -> DamagedTable:
         file_number = int(self.pages.file[page])
         position = page - int(self.pages.file_bounds[file_number])
         where = self._store.locate(self.pages.files[file_number].path)
         return DamagedTable(f"page {position} of {where} {problem}: {_REMEDY}")
 
-    def _damaged(self, file_number: int, problem: str) -> DamagedTable:
+    def damaged(self, file_number: int, problem: str) -> DamagedTable:
         return DamagedTable(f"{self._store.locate(self.pages.files[file_number].path)} {problem}: {_REMEDY}")
 
     def close(self) -> None:

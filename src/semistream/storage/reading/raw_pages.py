@@ -16,6 +16,7 @@ from semistream.core.errors import DamagedTable, UnsupportedType
 from semistream.kernels.arrays import Bools, Int64s, UInt8s, UInt64s
 from semistream.kernels.pages.row_gather import (
     find_buffers,
+    find_lists,
     gather_bits,
     gather_bytes,
     gather_fixed,
@@ -23,13 +24,15 @@ from semistream.kernels.pages.row_gather import (
     gather_words,
 )
 
-__all__ = ["JoinedPages", "PageShape", "RawPages", "RowGather"]
+__all__ = ["JoinedPages", "PageColumn", "PageShape", "RawPages", "RowGather", "flag_bits"]
 
 _ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
-class _Column:
+class PageColumn:
+    """A column, its position among those of a message, and the number of its first buffer there."""
+
     field: pa.Field
     position: int
     first_buffer: int
@@ -39,9 +42,13 @@ class _Column:
         dtype = self.field.type
         return dtype.num_fields > 0 or isinstance(dtype, pa.BaseExtensionType) or pt.is_null(dtype)
 
+    @property
+    def offset_bytes(self) -> int | None:
+        """The width of the offsets of text and binary types, None for other types."""
+        return _offset_bytes(self.field.type)
+
 
 def _offset_bytes(dtype: pa.DataType) -> int | None:
-    """Return the width of the offsets of text and binary types, None for other types."""
     if pt.is_string(dtype) or pt.is_binary(dtype):
         return 4
     return 8 if pt.is_large_string(dtype) or pt.is_large_binary(dtype) else None
@@ -83,7 +90,7 @@ class PageShape:
         first = np.concatenate([[0], np.cumsum([_buffer_count(field.type) for field in schema])])
         self.num_buffers = int(first[-1])
         positions = [schema.get_field_index(name) for name in names]
-        self.columns = [_Column(schema.field(at), at, int(first[at])) for at in positions]
+        self.columns = [PageColumn(schema.field(at), at, int(first[at])) for at in positions]
 
     def pages(self, raw: UInt8s, starts: Sequence[int] | Int64s) -> "RawPages":
         """Return the messages that begin at ``starts``, each at a multiple of 8."""
@@ -115,6 +122,12 @@ class RawPages:
     def begins(self, column: int, number: int) -> UInt64s:
         """Return where a buffer of a column begins in every message."""
         return _begins(self, column, number)
+
+    def list_offsets(self) -> Int64s:
+        """Return how far behind its begin each message lists its buffers."""
+        offsets = np.empty(self.starts.size, dtype=np.int64)
+        find_lists(self.raw, self.starts, self.shape.num_buffers, offsets)
+        return offsets
 
     def batch(self, page: int) -> pa.RecordBatch:
         """Return a message decoded."""
@@ -207,7 +220,7 @@ class RowGather:
             return pa.Array.from_buffers(dtype, self._num_rows, [validity, offsets, data])
         if pt.is_boolean(dtype):
             bits = self._bits(at, 1, absent=False)
-            values = pa.py_buffer(np.packbits(bits, bitorder="little"))
+            values = flag_bits(bits)
         else:
             values = pa.py_buffer(self._values(at, dtype.bit_width // 8))
         return pa.Array.from_buffers(dtype, self._num_rows, [validity, values])
@@ -217,7 +230,7 @@ class RowGather:
         if self._placed == self._num_rows and not any(present):
             return None
         valid = self._bits(at, 0, absent=True)
-        return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return None if valid.all() else flag_bits(valid)
 
     def _bits(self, at: int, number: int, *, absent: bool) -> Bools:
         out = np.zeros(self._num_rows, dtype=np.bool_)
@@ -267,6 +280,11 @@ class RowGather:
         where[np.concatenate(order)] = np.arange(self._placed)
         column: pa.Array = pa.concat_arrays(taken).cast(dtype).take(pa.array(where, mask=where < 0))
         return column
+
+
+def flag_bits(flags: Bools) -> pa.Buffer:
+    """Return flags as Arrow keeps them."""
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
 def _begins(pages: RawPages | JoinedPages, column: int, number: int) -> UInt64s:

@@ -226,8 +226,12 @@ class JoinMetrics(_ObservedMetrics):
     tuples_in = _total("Stream rows that came in.", "tuples_in")
     tuples_answered = _total("Stream rows whose results are all out.", "tuples_answered")
     rows_out = _total("Rows that left the join.", "rows_out")
-    hits = _total("Stream rows that a cache answered, also of keys known to have no row.", "tuples_through_cache")
-    misses = _total("Stream rows that pages of the table answered.", "tuples_through_disk")
+    hits = _total(
+        "Stream rows answered from memory: by a cache, or by pages that the system had there anyway.",
+        "tuples_through_cache",
+        "tuples_in_place",
+    )
+    misses = _total("Stream rows for which pages of the table were read.", "tuples_through_disk")
     without_match = _total("Stream rows without a match, also those with a NULL key.", "tuples_without_match")
     null_keys = _total("Stream rows whose key was NULL.", "null_keys")
     pending = _total("Stream rows left for a later micro-batch; none with ``completion='batch'``.", "pending")

@@ -1,0 +1,392 @@
+"""Finds keys, and the values beside them, in pages that lie in memory as they lie in their file.
+
+Each look-up touches lines of memory that no cache of the processor holds. So `_LANES` look-ups go together, and each
+asks for its next line before the others take their turn.
+
+A page is used once its address is known: then it was verified, and its buffers are listed ``list_at`` bytes behind its
+begin, as in all pages of the table. What it says is checked against its end all the same: if somebody changes the file
+meanwhile, values may be wrong, but never foreign memory.
+"""
+
+import numpy as np
+
+from semistream.kernels.arrays import Bools, Int32s, Int64s, UInt8s, UInt64s
+from semistream.kernels.compile import kernel
+from semistream.kernels.pages.addresses import byte_at, copy_bytes, int32_at, prefetch, word_at
+
+__all__ = [
+    "NOT_IN_PLACE",
+    "NO_PAGE",
+    "copy_texts",
+    "expand_rows",
+    "find_pages",
+    "find_rows",
+    "gather_flags",
+    "gather_texts",
+    "gather_values",
+    "gather_words",
+]
+
+NOT_IN_PLACE = np.int32(-1)
+"""Instead of a number of rows: the key has to be looked up in another way."""
+
+NO_PAGE = np.int32(-1)
+
+_LANES = 16
+_BLOCK = 32  # rows whose values are asked for together
+_PREFIX_BYTES = 8
+_STRUCT_BYTES = 16  # of a listed buffer: offset and length
+_NOWHERE = np.uint64(0)
+_LINE_BYTES = 64
+
+
+@kernel
+def find_pages(
+    codes: Int64s,
+    places: Int64s,
+    bucket_of: Int32s,
+    first_file: Int64s,
+    ordinal: int,
+    file_bounds: Int64s,
+    first_codes: Int64s,
+    out: Int32s,
+) -> None:
+    """Find where rows with ``codes[place]`` can begin in the file number ``ordinal`` of their bucket.
+
+    That is the last page that begins below the code, or the file's first page; `NO_PAGE` where the bucket has no such
+    file. The files of bucket b are ``first_file[b]`` to ``first_file[b + 1]``.
+    """
+    page = np.empty(_LANES, dtype=np.int64)
+    left = np.empty(_LANES, dtype=np.int64)
+    for group in range(0, places.size, _LANES):
+        lanes = min(_LANES, places.size - group)
+        longest = np.int64(0)
+        for lane in range(lanes):
+            bucket = bucket_of[places[group + lane]]
+            file = first_file[bucket] + ordinal
+            if file < first_file[bucket + 1]:
+                page[lane], left[lane] = file_bounds[file], file_bounds[file + 1] - file_bounds[file]
+            else:
+                page[lane], left[lane] = NO_PAGE, 0
+            longest = max(longest, left[lane])
+        while longest > 1:
+            for lane in range(lanes):
+                half = left[lane] >> 1
+                if half > 0:
+                    page[lane] += half if first_codes[page[lane] + half] < codes[places[group + lane]] else 0
+                    left[lane] -= half
+            longest -= longest >> 1
+        for lane in range(lanes):
+            out[places[group + lane]] = page[lane]
+
+
+@kernel
+def _buffer(page: np.uint64, size: np.int64, list_at: int, number: int, needed: np.int64) -> np.uint64:
+    """Return the address of a buffer of a page, or 0 unless ``needed`` bytes of it lie inside the page."""
+    listed = page + np.uint64(list_at + _STRUCT_BYTES * number)
+    body = np.int64(_PREFIX_BYTES) + np.int64(int32_at(page + np.uint64(4)))
+    offset = word_at(listed)
+    if body < 0 or offset < 0 or offset % 8 != 0 or needed > size or body + offset > size - needed:
+        return _NOWHERE
+    return page + np.uint64(body + offset)
+
+
+@kernel
+def find_rows(
+    codes: Int64s,
+    places: Int64s,
+    pages: Int32s,
+    files: Int32s,
+    file_bounds: Int64s,
+    first_codes: Int64s,
+    addresses: UInt64s,
+    lengths: Int64s,
+    rows: Int32s,
+    list_at: int,
+    key_buffer: int,
+    out_row: Int32s,
+    out_count: Int32s,
+) -> None:
+    """Find the rows with ``codes[place]`` from page ``pages[place]`` on: where they begin, and how many they are.
+
+    They may go on in the next pages of their file. ``pages[place]`` becomes the page with the first of them. The number
+    is `NOT_IN_PLACE` where a page that may have rows is not in memory: its address is 0.
+    """
+    begin = np.empty(_LANES, dtype=np.uint64)
+    low = np.empty(_LANES, dtype=np.int64)
+    left = np.empty(_LANES, dtype=np.int64)
+    for group in range(0, places.size, _LANES):
+        lanes = min(_LANES, places.size - group)
+        for lane in range(lanes):
+            page = pages[places[group + lane]]
+            if page >= 0 and addresses[page] != _NOWHERE:
+                prefetch(addresses[page])
+                prefetch(addresses[page] + np.uint64(list_at + _STRUCT_BYTES * key_buffer))
+        longest = np.int64(0)
+        for lane in range(lanes):
+            page = pages[places[group + lane]]
+            begin[lane], low[lane], left[lane] = _NOWHERE, 0, 0
+            if page >= 0 and addresses[page] != _NOWHERE:
+                count = np.int64(rows[page])
+                begin[lane] = _buffer(addresses[page], lengths[page], list_at, key_buffer, 8 * count)
+                left[lane] = count if begin[lane] != _NOWHERE else np.int64(0)
+                longest = max(longest, left[lane])
+                prefetch(begin[lane] + np.uint64(8 * (count >> 1)))
+        while longest > 0:  # the first row that is not below the code
+            longest = np.int64(0)
+            for lane in range(lanes):
+                if left[lane] > 0:
+                    half = left[lane] >> 1
+                    if word_at(begin[lane] + np.uint64(8 * (low[lane] + half))) < codes[places[group + lane]]:
+                        low[lane] += half + 1
+                        left[lane] -= half + 1
+                    else:
+                        left[lane] = half
+                    prefetch(begin[lane] + np.uint64(8 * (low[lane] + (left[lane] >> 1))))
+                    longest = max(longest, left[lane])
+        for lane in range(lanes):
+            place = places[group + lane]
+            code, page = codes[place], np.int64(pages[place])
+            if page < 0:
+                out_count[place] = 0
+                continue
+            if begin[lane] == _NOWHERE:
+                out_count[place] = NOT_IN_PLACE
+                continue
+            words, row, found = begin[lane], low[lane], np.int64(0)
+            out_row[place] = row
+            while True:
+                while row < rows[page] and word_at(words + np.uint64(8 * row)) == code:
+                    row += 1
+                    found += 1
+                if row < rows[page] or page + 1 == file_bounds[files[page] + 1] or first_codes[page + 1] != code:
+                    break
+                page += 1
+                if found == 0:
+                    pages[place], out_row[place] = page, 0
+                row = np.int64(0)
+                words = _NOWHERE
+                if addresses[page] != _NOWHERE:
+                    words = _buffer(addresses[page], lengths[page], list_at, key_buffer, 8 * np.int64(rows[page]))
+                if words == _NOWHERE:
+                    found = np.int64(NOT_IN_PLACE)
+                    break
+            out_count[place] = found
+
+
+@kernel
+def expand_rows(
+    pages: Int32s,
+    first_rows: Int32s,
+    counts: Int32s,
+    rows: Int32s,
+    with_unmatched: bool,
+    at: int,
+    offset: int,
+    out_access: Int32s,
+    out_page: Int32s,
+    out_row: Int32s,
+) -> tuple[int, int, int]:
+    """Write (access, page, row) for every row found, from row ``offset`` of access ``at`` on.
+
+    With ``with_unmatched`` an access without rows is written once, beside `NO_PAGE`. Returns the access and offset to
+    go on from, and how many were written.
+    """
+    filled = 0
+    while at < counts.size and filled < out_access.size:
+        if counts[at] <= 0:
+            if with_unmatched and counts[at] == 0:
+                out_access[filled], out_page[filled], out_row[filled] = at, NO_PAGE, 0
+                filled += 1
+            at += 1
+            continue
+        page, row = pages[at], np.int64(first_rows[at]) + offset
+        while row >= rows[page]:
+            row -= rows[page]
+            page += 1
+        while offset < counts[at] and filled < out_access.size:
+            if row == rows[page]:
+                page, row = page + 1, np.int64(0)
+            out_access[filled], out_page[filled], out_row[filled] = at, page, row
+            filled += 1
+            offset += 1
+            row += 1
+        if offset == counts[at]:
+            at, offset = at + 1, 0
+    return at, offset, filled
+
+
+@kernel
+def _ask(
+    pages: Int32s,
+    rows: Int32s,
+    start: int,
+    stop: int,
+    addresses: UInt64s,
+    lengths: Int64s,
+    row_counts: Int32s,
+    list_at: int,
+    buffer: int,
+    entry_bits: int,
+    further: int,
+    out: UInt64s,
+) -> int:
+    """Write the address of the entry of each row in a buffer, 0 for one without a page, and ask for its memory.
+
+    An entry has ``entry_bits`` bits; a buffer has ``further`` entries more than the page has rows. Returns the first
+    row whose entry is not inside its page, or -1.
+    """
+    for at in range(start, stop):
+        page = pages[at]
+        out[at - start] = _NOWHERE
+        if page < 0:
+            continue
+        needed = ((np.int64(row_counts[page]) + further) * entry_bits + 7) >> 3
+        begin = _buffer(addresses[page], lengths[page], list_at, buffer, needed)
+        if begin == _NOWHERE or rows[at] >= row_counts[page]:
+            return at
+        entry = begin + np.uint64((np.int64(rows[at]) * entry_bits) >> 3)
+        out[at - start] = entry
+        prefetch(entry)
+        if entry_bits > 8 * _LINE_BYTES:
+            prefetch(entry + np.uint64(_LINE_BYTES))
+    return -1
+
+
+@kernel
+def gather_words(
+    pages: Int32s,
+    rows: Int32s,
+    addresses: UInt64s,
+    lengths: Int64s,
+    row_counts: Int32s,
+    list_at: int,
+    buffer: int,
+    out: Int64s,
+) -> int:
+    """Copy values of 8 bytes, 0 without a page; return the first row that is not inside its page, or -1."""
+    entries = np.empty(_BLOCK, dtype=np.uint64)
+    for start in range(0, pages.size, _BLOCK):
+        stop = min(start + _BLOCK, pages.size)
+        wrong = _ask(pages, rows, start, stop, addresses, lengths, row_counts, list_at, buffer, 64, 0, entries)
+        if wrong >= 0:
+            return wrong
+        for at in range(start, stop):
+            entry = entries[at - start]
+            out[at] = word_at(entry) if entry != _NOWHERE else np.int64(0)
+    return -1
+
+
+@kernel
+def gather_values(
+    pages: Int32s,
+    rows: Int32s,
+    addresses: UInt64s,
+    lengths: Int64s,
+    row_counts: Int32s,
+    list_at: int,
+    buffer: int,
+    width: int,
+    out: UInt8s,
+) -> int:
+    """Copy values of ``width`` bytes, likewise."""
+    entries = np.empty(_BLOCK, dtype=np.uint64)
+    target = np.uint64(out.ctypes.data)
+    for start in range(0, pages.size, _BLOCK):
+        stop = min(start + _BLOCK, pages.size)
+        wrong = _ask(pages, rows, start, stop, addresses, lengths, row_counts, list_at, buffer, 8 * width, 0, entries)
+        if wrong >= 0:
+            return wrong
+        for at in range(start, stop):
+            entry = entries[at - start]
+            if entry != _NOWHERE:
+                copy_bytes(target + np.uint64(at * width), entry, np.uint64(width))
+            else:
+                out[at * width : (at + 1) * width] = 0
+    return -1
+
+
+@kernel
+def _is_empty(page: np.uint64, list_at: int, buffer: int) -> bool:
+    return bool(word_at(page + np.uint64(list_at + _STRUCT_BYTES * buffer + 8)) == 0)
+
+
+@kernel
+def gather_flags(
+    pages: Int32s,
+    rows: Int32s,
+    addresses: UInt64s,
+    lengths: Int64s,
+    row_counts: Int32s,
+    list_at: int,
+    buffer: int,
+    absent: bool,
+    out: Bools,
+) -> int:
+    """Copy bits; ``absent`` where a page has no such buffer, False without a page. Returns as `gather_words` does."""
+    for at in range(pages.size):
+        page = pages[at]
+        if page < 0:
+            out[at] = False
+        elif _is_empty(addresses[page], list_at, buffer):
+            out[at] = absent
+        else:
+            needed = (np.int64(row_counts[page]) + 7) >> 3
+            begin = _buffer(addresses[page], lengths[page], list_at, buffer, needed)
+            if begin == _NOWHERE or rows[at] >= row_counts[page]:
+                return at
+            row = np.uint64(rows[at])
+            out[at] = ((byte_at(begin + (row >> np.uint64(3))) >> np.uint8(row & np.uint64(7))) & np.uint8(1)) != 0
+    return -1
+
+
+@kernel
+def gather_texts(
+    pages: Int32s,
+    rows: Int32s,
+    addresses: UInt64s,
+    lengths: Int64s,
+    row_counts: Int32s,
+    list_at: int,
+    buffer: int,
+    width: int,
+    sources: UInt64s,
+    sizes: Int64s,
+) -> int:
+    """Find the text of every row, whose offsets of ``width`` bytes are in ``buffer`` and whose data in the next one.
+
+    Returns as `gather_words` does.
+    """
+    entries = np.empty(_BLOCK, dtype=np.uint64)
+    for start in range(0, pages.size, _BLOCK):
+        stop = min(start + _BLOCK, pages.size)
+        wrong = _ask(pages, rows, start, stop, addresses, lengths, row_counts, list_at, buffer, 8 * width, 1, entries)
+        if wrong >= 0:
+            return wrong
+        for at in range(start, stop):
+            entry, page = entries[at - start], pages[at]
+            sources[at], sizes[at] = _NOWHERE, 0
+            if entry == _NOWHERE:
+                continue
+            if width == 4:
+                low, high = np.int64(int32_at(entry)), np.int64(int32_at(entry + np.uint64(4)))
+            else:
+                low, high = word_at(entry), word_at(entry + np.uint64(8))
+            if low == high:
+                continue
+            data = _buffer(addresses[page], lengths[page], list_at, buffer + 1, max(high, np.int64(0)))
+            if low < 0 or high < low or data == _NOWHERE:
+                return at
+            sources[at], sizes[at] = data + np.uint64(low), high - low
+            prefetch(sources[at])
+    return -1
+
+
+@kernel
+def copy_texts(sources: UInt64s, offsets: Int64s, out: UInt8s) -> None:
+    """Copy the texts from their addresses; text i lies between ``offsets[i]`` and ``offsets[i + 1]``."""
+    target = np.uint64(out.ctypes.data)
+    for at in range(sources.size):
+        if sources[at] != _NOWHERE:
+            begin = offsets[at]
+            copy_bytes(target + np.uint64(begin), sources[at], np.uint64(offsets[at + 1] - begin))

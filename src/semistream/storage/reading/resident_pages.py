@@ -1,0 +1,294 @@
+"""Pages that lie in the page cache: searched and copied from where they lie, without reading them.
+
+A page is used in place once this process has read and verified it. The system may evict it later: samples find that
+out, and such a page is read again, in a batch with others, not by faults one at a time. The memory is the page cache's:
+the budget counts only the addresses.
+
+::
+
+    codes ─► first keys of pages ─► page, if it was verified and is still there ─► rows ─► values
+                                     └─► otherwise the key is looked up in another way
+"""
+
+import resource
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.kernels.arrays import Bools, Int32s, Int64s, UInt64s
+from semistream.kernels.pages.in_place import (
+    NO_PAGE,
+    NOT_IN_PLACE,
+    copy_texts,
+    find_pages,
+    find_rows,
+    gather_flags,
+    gather_texts,
+    gather_values,
+    gather_words,
+)
+from semistream.storage.files.mapped_file import MappedFile
+from semistream.storage.reading.page_reader import PageReader
+from semistream.storage.reading.raw_pages import PageColumn, PageShape, RawPages, flag_bits
+
+__all__ = ["PageRows", "ResidentPages"]
+
+_SAMPLE = 64
+_SHORT_SHARE = 1 / 64  # of the pages wanted: if more were evicted, memory is short
+_FEW_FAULTS = 8
+
+
+class PageRows(NamedTuple):
+    """For each key the page with its first row, that row, and how many there are: in this page and the next ones."""
+
+    page: Int32s
+    row: Int32s
+    rows: Int32s
+
+
+class ResidentPages:
+    """The verified pages of a clustered table that are in memory.
+
+    Parameters
+    ----------
+    reader
+        Reads the table; it opens and verifies files and pages.
+    shape
+        The columns wanted of each row, none of them nested.
+    key
+        The column of 64-bit key codes, by which pages are sorted.
+
+    Attributes
+    ----------
+    num_known
+        How many pages can be used in place, unless they are evicted.
+    is_short
+        Whether memory is short: many of the pages wanted lately had been evicted.
+    """
+
+    def __init__(self, reader: PageReader, shape: PageShape, key: str) -> None:
+        self._reader = reader
+        self._directory = reader.pages
+        self.shape = shape
+        self._key_buffer = PageShape(shape.message_schema, [key]).columns[0].first_buffer + 1
+        self._has_buffer = np.zeros(shape.num_buffers, dtype=np.bool_)  # in any of the pages
+        self._list_at = -1
+        self._addresses: UInt64s = np.zeros(self._directory.num_pages, dtype=np.uint64)
+        self._first_file: Int64s = np.searchsorted(self._directory.file_bounds, self._directory.bucket_bounds)
+        self._files: dict[int, MappedFile | None] = {}
+        self._random = np.random.default_rng(0)
+        self._faults = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+        self.num_known = 0
+        self.is_short = False
+
+    @classmethod
+    def of(cls, reader: PageReader, columns: list[str], key: str) -> "ResidentPages | None":
+        """Return the pages of a reader; None if the values of a column cannot be copied one by one."""
+        shape = PageShape(reader.page_schema, columns)
+        return None if any(column.is_nested for column in shape.columns) else cls(reader, shape, key)
+
+    @property
+    def nbytes(self) -> int:
+        return self._addresses.nbytes
+
+    @property
+    def row_counts(self) -> Int32s:
+        """How many rows each page has."""
+        return self._directory.rows
+
+    @property
+    def files_per_bucket(self) -> int:
+        return int(np.diff(self._first_file).max(initial=0))
+
+    def add(self, pages: Int64s, raw: RawPages) -> Bools:
+        """Use distinct pages in place from now on, whose content ``raw`` was just read and verified; tell which can be.
+
+        A page with a NULL key, or with its buffers listed elsewhere than in other pages, is left out.
+        """
+        lists = raw.list_offsets()
+        if self._list_at < 0 and lists.size:
+            self._list_at = int(lists[0])
+        has_buffer = raw.buffers != 0
+        self._has_buffer |= has_buffer.any(axis=0)
+        is_plain = (lists == self._list_at) & ~has_buffer[:, self._key_buffer - 1]
+        plain = pages[is_plain & (self._addresses[pages] == 0)]
+        files = self._directory.file[plain]
+        for number in np.unique(files).tolist():
+            mapped = self._mapped(number)
+            if mapped is not None:
+                here = plain[files == number]
+                self._addresses[here] = (mapped.address + self._directory.offset[here]).astype(np.uint64)
+                self.num_known += here.size
+        is_known: Bools = self._addresses[pages] != 0
+        return is_known
+
+    def _mapped(self, number: int) -> MappedFile | None:
+        if number not in self._files:
+            self._files[number] = self._reader.map_file(number)
+        return self._files[number]
+
+    # --- where rows lie ---------------------------------------------------------------------------------------------
+
+    def find(self, codes: Int64s, places: Int64s, bucket_of: Int32s) -> tuple[list[PageRows], Int64s]:
+        """Find the rows with ``codes[place]`` in the files of their bucket, and return the places left to others.
+
+        There is one result for each number that a file has in its bucket; a key has no rows in a bucket without it.
+        """
+        found: list[PageRows] = []
+        directory = self._directory
+        assert directory.first_code is not None
+        is_left = np.zeros(codes.size, dtype=np.bool_)
+        for ordinal in range(self.files_per_bucket):
+            page = np.full(codes.size, NO_PAGE)
+            bounds = directory.file_bounds
+            find_pages(codes, places, bucket_of, self._first_file, ordinal, bounds, directory.first_code, page)
+            self._forget_evicted(page[places])
+            row, count = np.zeros_like(page), np.zeros_like(page)
+            find_rows(
+                codes,
+                places,
+                page,
+                directory.file,
+                bounds,
+                directory.first_code,
+                self._addresses,
+                directory.length,
+                directory.rows,
+                self._list_at,
+                self._key_buffer,
+                row,
+                count,
+            )
+            is_left |= count == NOT_IN_PLACE
+            found.append(PageRows(page, row, count))
+        left = np.flatnonzero(is_left)
+        for place in found:
+            place.rows[left] = NOT_IN_PLACE
+        return found, left
+
+    def _forget_evicted(self, pages: Int32s) -> None:
+        """Look at a sample of the pages wanted, or at all of them where memory is short, and forget evicted ones."""
+        faults = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+        self.is_short |= faults - self._faults > _FEW_FAULTS
+        self._faults = faults
+        pages = pages[pages >= 0]
+        if not self.is_short:
+            chosen = pages if pages.size <= _SAMPLE else pages[self._random.integers(0, pages.size, _SAMPLE)]
+            self.is_short = self._evicted_share(chosen) > 0
+        if self.is_short:
+            self.is_short = self._evicted_share(pages) > _SHORT_SHARE
+
+    def _evicted_share(self, pages: Int32s) -> float:
+        """Forget which of these pages were evicted, and return their share of those that were known."""
+        wanted = np.unique(pages).astype(np.int64)
+        known = wanted[self._addresses[wanted] != 0]
+        evicted = known[~self._reader.are_cached(known)]
+        self._addresses[evicted] = 0
+        self.num_known -= evicted.size
+        return float(evicted.size / max(1, known.size))
+
+    def require_whole(self) -> None:
+        """Raise `DamagedTable` if a file was cut off or its disk failed while its pages were used."""
+        for number, mapped in self._files.items():
+            if mapped is not None and not mapped.is_whole:
+                raise self._reader.damaged(number, "was cut off, or its disk failed, while it was read")
+
+    # --- their values -----------------------------------------------------------------------------------------------
+
+    def gather(self, pages: Int32s, rows: Int32s) -> "RowsInPlace":
+        """Return rows to be copied; one of `NO_PAGE` is NULL."""
+        return RowsInPlace(self, pages, rows)
+
+    def close(self) -> None:
+        self._addresses[:] = 0
+        self.num_known = 0
+        for mapped in self._files.values():
+            if mapped is not None:
+                mapped.close()
+        self._files.clear()
+
+
+class RowsInPlace:
+    """Rows of verified pages, one by one: their sizes and their values."""
+
+    def __init__(self, resident: ResidentPages, pages: Int32s, rows: Int32s) -> None:
+        directory = resident._directory
+        self._resident = resident
+        self._pages = pages
+        self._is_whole = bool((pages != NO_PAGE).all())
+        self._places = pages, rows, resident._addresses, directory.length, directory.rows, resident._list_at
+        self._texts: dict[int, tuple[UInt64s, Int64s]] = {}
+
+    def row_bytes(self) -> Int64s:
+        """Return the bytes of each row."""
+        total = np.zeros(self._pages.size, dtype=np.int64)
+        for column in self._resident.shape.columns:
+            width = column.offset_bytes
+            if width is None:
+                total += -(-column.field.type.bit_width // 8)
+            else:
+                total += self._text_places(column, width)[1] + width
+        return total
+
+    def finish(self) -> pa.RecordBatch:
+        """Return the rows."""
+        schema = self._resident.shape.schema
+        columns = [self._column(column) for column in self._resident.shape.columns]
+        self._resident.require_whole()
+        if not self._is_whole:
+            schema = pa.schema([field.with_nullable(True) for field in schema])
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _column(self, column: PageColumn) -> pa.Array:
+        dtype, values = column.field.type, column.first_buffer + 1
+        width = column.offset_bytes
+        buffers: tuple[pa.Buffer, ...]
+        if width is not None:
+            buffers = self._text(column, width)
+        elif dtype.bit_width == 1:
+            buffers = (flag_bits(self._flags(values, absent=False)),)
+        elif dtype.bit_width == 64:
+            words = np.empty(self._pages.size, dtype=np.int64)
+            self._require_inside(gather_words(*self._places, values, words))
+            buffers = (pa.py_buffer(words),)
+        else:
+            width = dtype.bit_width // 8
+            content = np.empty(self._pages.size * width, dtype=np.uint8)
+            self._require_inside(gather_values(*self._places, values, width, content))
+            buffers = (pa.py_buffer(content),)
+        array: pa.Array = pa.Array.from_buffers(dtype, self._pages.size, [self._validity(column), *buffers])
+        return array
+
+    def _validity(self, column: PageColumn) -> pa.Buffer | None:
+        if self._is_whole and not self._resident._has_buffer[column.first_buffer]:
+            return None
+        valid = self._flags(column.first_buffer, absent=True)
+        return None if valid.all() else flag_bits(valid)
+
+    def _flags(self, buffer: int, *, absent: bool) -> Bools:
+        flags = np.empty(self._pages.size, dtype=np.bool_)
+        self._require_inside(gather_flags(*self._places, buffer, absent, flags))
+        return flags
+
+    def _text_places(self, column: PageColumn, width: int) -> tuple[UInt64s, Int64s]:
+        if column.position not in self._texts:
+            sources = np.empty(self._pages.size, dtype=np.uint64)
+            sizes = np.empty(self._pages.size, dtype=np.int64)
+            self._require_inside(gather_texts(*self._places, column.first_buffer + 1, width, sources, sizes))
+            self._texts[column.position] = sources, sizes
+        return self._texts[column.position]
+
+    def _text(self, column: PageColumn, width: int) -> tuple[pa.Buffer, pa.Buffer]:
+        sources, sizes = self._text_places(column, width)
+        offsets = np.zeros(sizes.size + 1, dtype=np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        data = np.empty(int(offsets[-1]), dtype=np.uint8)
+        copy_texts(sources, offsets, data)
+        return pa.py_buffer(offsets.astype(np.int32) if width == 4 else offsets), pa.py_buffer(data)
+
+    def _require_inside(self, wrong: int) -> None:
+        """Raise `DamagedTable` for the row that a kernel found outside of its page."""
+        if wrong >= 0:
+            self._resident.require_whole()
+            raise self._resident._reader.damaged_page(int(self._pages[wrong]), "was changed while it was read")
