@@ -3,20 +3,26 @@
 Each look-up touches lines of memory that no cache of the processor holds. So `_LANES` look-ups go together, and each
 asks for its next line before the others take their turn.
 
-A page is used once its address is known: then it was verified, and its buffers are listed ``list_at`` bytes behind its
-begin, as in all pages of the table. What it says is checked against its end all the same: if somebody changes the file
-meanwhile, values may be wrong, but never foreign memory.
+A page is used once its address is known: then it was verified. Most pages of a table without texts have their buffers in
+the same places: these few layouts are kept in memory, so that no line of the page itself is read to find its values. Any
+other page lists its buffers ``list_at`` bytes behind its begin, as all pages of the table do. What a page says is checked
+against its end all the same: if somebody changes the file meanwhile, values may be wrong, but never foreign memory.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from semistream.kernels.arrays import Bools, Int32s, Int64s, UInt8s, UInt64s
+from semistream.kernels.arrays import Bools, Int8s, Int32s, Int64s, UInt8s, UInt64s
 from semistream.kernels.compile import kernel
 from semistream.kernels.pages.addresses import byte_at, copy_bytes, int32_at, prefetch, word_at
 
 __all__ = [
     "NOT_IN_PLACE",
+    "NO_LAYOUT",
     "NO_PAGE",
+    "PagesInPlace",
+    "RowPlaces",
     "copy_texts",
     "expand_rows",
     "find_pages",
@@ -25,12 +31,17 @@ __all__ = [
     "gather_texts",
     "gather_values",
     "gather_words",
+    "locate_rows",
+    "number_layouts",
 ]
 
 NOT_IN_PLACE = np.int32(-1)
 """Instead of a number of rows: the key has to be looked up in another way."""
 
 NO_PAGE = np.int32(-1)
+
+NO_LAYOUT = np.int8(-1)
+"""Of a page that has to be asked where its buffers are."""
 
 _LANES = 16
 _BLOCK = 32  # rows whose values are asked for together
@@ -80,37 +91,92 @@ def find_pages(
             out[places[group + lane]] = page[lane]
 
 
+class PagesInPlace(NamedTuple):
+    """Where the pages of a table lie, and their buffers in them."""
+
+    addresses: UInt64s  # 0 of a page that is not in memory
+    lengths: Int64s
+    rows: Int32s
+    layout: Int8s  # the number of each page's layout, or `NO_LAYOUT`
+    layouts: Int32s  # how far behind its begin a page has each of its buffers, 0 for an empty one
+    list_at: int
+
+
+class RowPlaces(NamedTuple):
+    """For each row its page, its number there, where the page begins, and the page's layout."""
+
+    page: Int32s
+    row: Int32s
+    begin: UInt64s
+    layout: Int8s
+
+
 @kernel
-def _buffer(page: np.uint64, size: np.int64, list_at: int, number: int, needed: np.int64) -> np.uint64:
-    """Return the address of a buffer of a page, or 0 unless ``needed`` bytes of it lie inside the page."""
-    listed = page + np.uint64(list_at + _STRUCT_BYTES * number)
-    body = np.int64(_PREFIX_BYTES) + np.int64(int32_at(page + np.uint64(4)))
-    offset = word_at(listed)
+def number_layouts(buffers: UInt64s, begins: UInt64s, layouts: Int32s, used: int, out: Int8s) -> int:
+    """Number the layouts of pages with these buffers, the first ``used`` of which are known.
+
+    A new one is added while there is room; after that a page has none. Returns how many are known then.
+    """
+    for page in range(begins.size):
+        out[page] = NO_LAYOUT
+        for number in range(min(used + 1, layouts.shape[0])):
+            is_same = True
+            for buffer in range(buffers.shape[1]):
+                address = buffers[page, buffer]
+                offset = np.int32(address - begins[page]) if address != _NOWHERE else np.int32(0)
+                if number == used:
+                    layouts[number, buffer] = offset
+                elif layouts[number, buffer] != offset:
+                    is_same = False
+                    break
+            if is_same:
+                out[page] = number
+                used = max(used, number + 1)
+                break
+    return used
+
+
+@kernel
+def _listed(pages: PagesInPlace, page: np.int64, number: int, needed: np.int64) -> np.uint64:
+    """Return the address of a buffer that the page lists, or 0 unless ``needed`` bytes of it lie inside the page."""
+    begin, size = pages.addresses[page], pages.lengths[page]
+    body = np.int64(_PREFIX_BYTES) + np.int64(int32_at(begin + np.uint64(4)))
+    offset = word_at(begin + np.uint64(pages.list_at + _STRUCT_BYTES * number))
     if body < 0 or offset < 0 or offset % 8 != 0 or needed > size or body + offset > size - needed:
         return _NOWHERE
-    return page + np.uint64(body + offset)
+    address: np.uint64 = begin + np.uint64(body + offset)
+    return address
+
+
+@kernel
+def _key_words(pages: PagesInPlace, page: np.int64, key_buffer: int) -> np.uint64:
+    """Return where the keys of a page begin, or 0 if they are not in memory."""
+    if pages.addresses[page] == _NOWHERE:
+        return _NOWHERE
+    layout = pages.layout[page]
+    if layout != NO_LAYOUT:
+        words: np.uint64 = pages.addresses[page] + np.uint64(pages.layouts[layout, key_buffer])
+        return words
+    return _listed(pages, page, key_buffer, 8 * np.int64(pages.rows[page]))
 
 
 @kernel
 def find_rows(
     codes: Int64s,
     places: Int64s,
-    pages: Int32s,
+    page_of: Int32s,
     files: Int32s,
     file_bounds: Int64s,
     first_codes: Int64s,
-    addresses: UInt64s,
-    lengths: Int64s,
-    rows: Int32s,
-    list_at: int,
+    pages: PagesInPlace,
     key_buffer: int,
     out_row: Int32s,
     out_count: Int32s,
 ) -> None:
-    """Find the rows with ``codes[place]`` from page ``pages[place]`` on: where they begin, and how many they are.
+    """Find the rows with ``codes[place]`` from page ``page_of[place]`` on: where they begin, and how many they are.
 
-    They may go on in the next pages of their file. ``pages[place]`` becomes the page with the first of them. The number
-    is `NOT_IN_PLACE` where a page that may have rows is not in memory: its address is 0.
+    They may go on in the next pages of their file. ``page_of[place]`` becomes the page with the first of them. The number
+    is `NOT_IN_PLACE` where a page that may have rows is not in memory.
     """
     begin = np.empty(_LANES, dtype=np.uint64)
     low = np.empty(_LANES, dtype=np.int64)
@@ -118,20 +184,19 @@ def find_rows(
     for group in range(0, places.size, _LANES):
         lanes = min(_LANES, places.size - group)
         for lane in range(lanes):
-            page = pages[places[group + lane]]
-            if page >= 0 and addresses[page] != _NOWHERE:
-                prefetch(addresses[page])
-                prefetch(addresses[page] + np.uint64(list_at + _STRUCT_BYTES * key_buffer))
+            page = page_of[places[group + lane]]
+            if page >= 0 and pages.addresses[page] != _NOWHERE and pages.layout[page] == NO_LAYOUT:
+                prefetch(pages.addresses[page])
+                prefetch(pages.addresses[page] + np.uint64(pages.list_at + _STRUCT_BYTES * key_buffer))
         longest = np.int64(0)
         for lane in range(lanes):
-            page = pages[places[group + lane]]
+            page = page_of[places[group + lane]]
             begin[lane], low[lane], left[lane] = _NOWHERE, 0, 0
-            if page >= 0 and addresses[page] != _NOWHERE:
-                count = np.int64(rows[page])
-                begin[lane] = _buffer(addresses[page], lengths[page], list_at, key_buffer, 8 * count)
-                left[lane] = count if begin[lane] != _NOWHERE else np.int64(0)
+            if page >= 0:
+                begin[lane] = _key_words(pages, page, key_buffer)
+                left[lane] = pages.rows[page] if begin[lane] != _NOWHERE else np.int64(0)
                 longest = max(longest, left[lane])
-                prefetch(begin[lane] + np.uint64(8 * (count >> 1)))
+                prefetch(begin[lane] + np.uint64(8 * (left[lane] >> 1)))
         while longest > 0:  # the first row that is not below the code
             longest = np.int64(0)
             for lane in range(lanes):
@@ -146,7 +211,7 @@ def find_rows(
                     longest = max(longest, left[lane])
         for lane in range(lanes):
             place = places[group + lane]
-            code, page = codes[place], np.int64(pages[place])
+            code, page = codes[place], np.int64(page_of[place])
             if page < 0:
                 out_count[place] = 0
                 continue
@@ -156,18 +221,16 @@ def find_rows(
             words, row, found = begin[lane], low[lane], np.int64(0)
             out_row[place] = row
             while True:
-                while row < rows[page] and word_at(words + np.uint64(8 * row)) == code:
+                while row < pages.rows[page] and word_at(words + np.uint64(8 * row)) == code:
                     row += 1
                     found += 1
-                if row < rows[page] or page + 1 == file_bounds[files[page] + 1] or first_codes[page + 1] != code:
+                if row < pages.rows[page] or page + 1 == file_bounds[files[page] + 1] or first_codes[page + 1] != code:
                     break
                 page += 1
                 if found == 0:
-                    pages[place], out_row[place] = page, 0
+                    page_of[place], out_row[place] = page, 0
                 row = np.int64(0)
-                words = _NOWHERE
-                if addresses[page] != _NOWHERE:
-                    words = _buffer(addresses[page], lengths[page], list_at, key_buffer, 8 * np.int64(rows[page]))
+                words = _key_words(pages, page, key_buffer)
                 if words == _NOWHERE:
                     found = np.int64(NOT_IN_PLACE)
                     break
@@ -217,15 +280,21 @@ def expand_rows(
 
 
 @kernel
+def locate_rows(page_of: Int32s, pages: PagesInPlace, out_begin: UInt64s, out_layout: Int8s) -> None:
+    """Write where the page of each row begins, 0 for `NO_PAGE`, and its layout."""
+    for at in range(page_of.size):
+        page = page_of[at]
+        out_begin[at], out_layout[at] = _NOWHERE, NO_LAYOUT
+        if page >= 0:
+            out_begin[at], out_layout[at] = pages.addresses[page], pages.layout[page]
+
+
+@kernel
 def _ask(
-    pages: Int32s,
-    rows: Int32s,
+    places: RowPlaces,
+    pages: PagesInPlace,
     start: int,
     stop: int,
-    addresses: UInt64s,
-    lengths: Int64s,
-    row_counts: Int32s,
-    list_at: int,
     buffer: int,
     entry_bits: int,
     further: int,
@@ -237,15 +306,19 @@ def _ask(
     row whose entry is not inside its page, or -1.
     """
     for at in range(start, stop):
-        page = pages[at]
         out[at - start] = _NOWHERE
-        if page < 0:
+        begin = places.begin[at]
+        if begin == _NOWHERE:
             continue
-        needed = ((np.int64(row_counts[page]) + further) * entry_bits + 7) >> 3
-        begin = _buffer(addresses[page], lengths[page], list_at, buffer, needed)
-        if begin == _NOWHERE or rows[at] >= row_counts[page]:
-            return at
-        entry = begin + np.uint64((np.int64(rows[at]) * entry_bits) >> 3)
+        if places.layout[at] != NO_LAYOUT:
+            begin += np.uint64(pages.layouts[places.layout[at], buffer])
+        else:
+            page = places.page[at]
+            needed = ((np.int64(pages.rows[page]) + further) * entry_bits + 7) >> 3
+            begin = _listed(pages, page, buffer, needed)
+            if begin == _NOWHERE:
+                return at
+        entry = begin + np.uint64((np.int64(places.row[at]) * entry_bits) >> 3)
         out[at - start] = entry
         prefetch(entry)
         if entry_bits > 8 * _LINE_BYTES:
@@ -254,21 +327,12 @@ def _ask(
 
 
 @kernel
-def gather_words(
-    pages: Int32s,
-    rows: Int32s,
-    addresses: UInt64s,
-    lengths: Int64s,
-    row_counts: Int32s,
-    list_at: int,
-    buffer: int,
-    out: Int64s,
-) -> int:
+def gather_words(places: RowPlaces, pages: PagesInPlace, buffer: int, out: Int64s) -> int:
     """Copy values of 8 bytes, 0 without a page; return the first row that is not inside its page, or -1."""
     entries = np.empty(_BLOCK, dtype=np.uint64)
-    for start in range(0, pages.size, _BLOCK):
-        stop = min(start + _BLOCK, pages.size)
-        wrong = _ask(pages, rows, start, stop, addresses, lengths, row_counts, list_at, buffer, 64, 0, entries)
+    for start in range(0, out.size, _BLOCK):
+        stop = min(start + _BLOCK, out.size)
+        wrong = _ask(places, pages, start, stop, buffer, 64, 0, entries)
         if wrong >= 0:
             return wrong
         for at in range(start, stop):
@@ -278,23 +342,14 @@ def gather_words(
 
 
 @kernel
-def gather_values(
-    pages: Int32s,
-    rows: Int32s,
-    addresses: UInt64s,
-    lengths: Int64s,
-    row_counts: Int32s,
-    list_at: int,
-    buffer: int,
-    width: int,
-    out: UInt8s,
-) -> int:
+def gather_values(places: RowPlaces, pages: PagesInPlace, buffer: int, width: int, out: UInt8s) -> int:
     """Copy values of ``width`` bytes, likewise."""
     entries = np.empty(_BLOCK, dtype=np.uint64)
     target = np.uint64(out.ctypes.data)
-    for start in range(0, pages.size, _BLOCK):
-        stop = min(start + _BLOCK, pages.size)
-        wrong = _ask(pages, rows, start, stop, addresses, lengths, row_counts, list_at, buffer, 8 * width, 0, entries)
+    rows = places.page.size
+    for start in range(0, rows, _BLOCK):
+        stop = min(start + _BLOCK, rows)
+        wrong = _ask(places, pages, start, stop, buffer, 8 * width, 0, entries)
         if wrong >= 0:
             return wrong
         for at in range(start, stop):
@@ -307,64 +362,45 @@ def gather_values(
 
 
 @kernel
-def _is_empty(page: np.uint64, list_at: int, buffer: int) -> bool:
-    return bool(word_at(page + np.uint64(list_at + _STRUCT_BYTES * buffer + 8)) == 0)
+def _is_empty(places: RowPlaces, pages: PagesInPlace, at: int, buffer: int) -> bool:
+    layout = places.layout[at]
+    if layout != NO_LAYOUT:
+        return bool(pages.layouts[layout, buffer] == 0)
+    return bool(word_at(places.begin[at] + np.uint64(pages.list_at + _STRUCT_BYTES * buffer + 8)) == 0)
 
 
 @kernel
-def gather_flags(
-    pages: Int32s,
-    rows: Int32s,
-    addresses: UInt64s,
-    lengths: Int64s,
-    row_counts: Int32s,
-    list_at: int,
-    buffer: int,
-    absent: bool,
-    out: Bools,
-) -> int:
+def gather_flags(places: RowPlaces, pages: PagesInPlace, buffer: int, absent: bool, out: Bools) -> int:
     """Copy bits; ``absent`` where a page has no such buffer, False without a page. Returns as `gather_words` does."""
-    for at in range(pages.size):
-        page = pages[at]
-        if page < 0:
+    entry = np.empty(1, dtype=np.uint64)
+    for at in range(out.size):
+        if places.begin[at] == _NOWHERE:
             out[at] = False
-        elif _is_empty(addresses[page], list_at, buffer):
+        elif _is_empty(places, pages, at, buffer):
             out[at] = absent
         else:
-            needed = (np.int64(row_counts[page]) + 7) >> 3
-            begin = _buffer(addresses[page], lengths[page], list_at, buffer, needed)
-            if begin == _NOWHERE or rows[at] >= row_counts[page]:
+            if _ask(places, pages, at, at + 1, buffer, 1, 0, entry) >= 0:
                 return at
-            row = np.uint64(rows[at])
-            out[at] = ((byte_at(begin + (row >> np.uint64(3))) >> np.uint8(row & np.uint64(7))) & np.uint8(1)) != 0
+            out[at] = ((byte_at(entry[0]) >> np.uint8(places.row[at] & 7)) & np.uint8(1)) != 0
     return -1
 
 
 @kernel
 def gather_texts(
-    pages: Int32s,
-    rows: Int32s,
-    addresses: UInt64s,
-    lengths: Int64s,
-    row_counts: Int32s,
-    list_at: int,
-    buffer: int,
-    width: int,
-    sources: UInt64s,
-    sizes: Int64s,
+    places: RowPlaces, pages: PagesInPlace, buffer: int, width: int, sources: UInt64s, sizes: Int64s
 ) -> int:
     """Find the text of every row, whose offsets of ``width`` bytes are in ``buffer`` and whose data in the next one.
 
     Returns as `gather_words` does.
     """
     entries = np.empty(_BLOCK, dtype=np.uint64)
-    for start in range(0, pages.size, _BLOCK):
-        stop = min(start + _BLOCK, pages.size)
-        wrong = _ask(pages, rows, start, stop, addresses, lengths, row_counts, list_at, buffer, 8 * width, 1, entries)
+    for start in range(0, sizes.size, _BLOCK):
+        stop = min(start + _BLOCK, sizes.size)
+        wrong = _ask(places, pages, start, stop, buffer, 8 * width, 1, entries)
         if wrong >= 0:
             return wrong
         for at in range(start, stop):
-            entry, page = entries[at - start], pages[at]
+            entry, page = entries[at - start], places.page[at]
             sources[at], sizes[at] = _NOWHERE, 0
             if entry == _NOWHERE:
                 continue
@@ -374,9 +410,17 @@ def gather_texts(
                 low, high = word_at(entry), word_at(entry + np.uint64(8))
             if low == high:
                 continue
-            data = _buffer(addresses[page], lengths[page], list_at, buffer + 1, max(high, np.int64(0)))
-            if low < 0 or high < low or data == _NOWHERE:
+            if low < 0 or high < low or high > pages.lengths[page]:
                 return at
+            if places.layout[at] != NO_LAYOUT:
+                offset = np.int64(pages.layouts[places.layout[at], buffer + 1])
+                if high > pages.lengths[page] - offset:
+                    return at
+                data = places.begin[at] + np.uint64(offset)
+            else:
+                data = _listed(pages, page, buffer + 1, high)
+                if data == _NOWHERE:
+                    return at
             sources[at], sizes[at] = data + np.uint64(low), high - low
             prefetch(sources[at])
     return -1

@@ -123,6 +123,11 @@ class RawPages:
         """Return where a buffer of a column begins in every message."""
         return _begins(self, column, number)
 
+    def addresses(self) -> UInt64s:
+        """Return where every message begins."""
+        found: UInt64s = self.starts.astype(np.uint64) + np.uint64(self.raw.ctypes.data)
+        return found
+
     def list_offsets(self) -> Int64s:
         """Return how far behind its begin each message lists its buffers."""
         offsets = np.empty(self.starts.size, dtype=np.int64)

@@ -16,10 +16,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from semistream.kernels.arrays import Bools, Int32s, Int64s, UInt64s
+from semistream.kernels.arrays import Bools, Int8s, Int32s, Int64s, UInt64s
 from semistream.kernels.pages.in_place import (
+    NO_LAYOUT,
     NO_PAGE,
     NOT_IN_PLACE,
+    PagesInPlace,
+    RowPlaces,
     copy_texts,
     find_pages,
     find_rows,
@@ -27,6 +30,8 @@ from semistream.kernels.pages.in_place import (
     gather_texts,
     gather_values,
     gather_words,
+    locate_rows,
+    number_layouts,
 )
 from semistream.storage.files.mapped_file import MappedFile
 from semistream.storage.reading.page_reader import PageReader
@@ -34,6 +39,7 @@ from semistream.storage.reading.raw_pages import PageColumn, PageShape, RawPages
 
 __all__ = ["PageRows", "ResidentPages"]
 
+_MOST_LAYOUTS = 64
 _SAMPLE = 64
 _SHORT_SHARE = 1 / 64  # of the pages wanted: if more were evicted, memory is short
 _FEW_FAULTS = 8
@@ -74,6 +80,9 @@ class ResidentPages:
         self._key_buffer = PageShape(shape.message_schema, [key]).columns[0].first_buffer + 1
         self._has_buffer = np.zeros(shape.num_buffers, dtype=np.bool_)  # in any of the pages
         self._list_at = -1
+        self._layouts: Int32s = np.empty((_MOST_LAYOUTS, shape.num_buffers), dtype=np.int32)
+        self._num_layouts = 0
+        self._layout: Int8s = np.full(self._directory.num_pages, NO_LAYOUT)
         self._addresses: UInt64s = np.zeros(self._directory.num_pages, dtype=np.uint64)
         self._first_file: Int64s = np.searchsorted(self._directory.file_bounds, self._directory.bucket_bounds)
         self._files: dict[int, MappedFile | None] = {}
@@ -90,7 +99,14 @@ class ResidentPages:
 
     @property
     def nbytes(self) -> int:
-        return self._addresses.nbytes
+        return self._addresses.nbytes + self._layout.nbytes + self._layouts.nbytes
+
+    @property
+    def in_place(self) -> PagesInPlace:
+        directory = self._directory
+        return PagesInPlace(
+            self._addresses, directory.length, directory.rows, self._layout, self._layouts, self._list_at
+        )
 
     @property
     def row_counts(self) -> Int32s:
@@ -104,15 +120,18 @@ class ResidentPages:
     def add(self, pages: Int64s, raw: RawPages) -> Bools:
         """Use distinct pages in place from now on, whose content ``raw`` was just read and verified; tell which can be.
 
-        A page with a NULL key, or with its buffers listed elsewhere than in other pages, is left out.
+        A page with a NULL key, or one without a layout whose buffers are listed elsewhere than in others, is left out.
         """
         lists = raw.list_offsets()
         if self._list_at < 0 and lists.size:
             self._list_at = int(lists[0])
+        layout = np.empty(pages.size, dtype=np.int8)
+        self._num_layouts = number_layouts(raw.buffers, raw.addresses(), self._layouts, self._num_layouts, layout)
+        self._layout[pages] = layout
         has_buffer = raw.buffers != 0
         self._has_buffer |= has_buffer.any(axis=0)
-        is_plain = (lists == self._list_at) & ~has_buffer[:, self._key_buffer - 1]
-        plain = pages[is_plain & (self._addresses[pages] == 0)]
+        is_plain = (layout != NO_LAYOUT) | (lists == self._list_at)
+        plain = pages[is_plain & ~has_buffer[:, self._key_buffer - 1] & (self._addresses[pages] == 0)]
         files = self._directory.file[plain]
         for number in np.unique(files).tolist():
             mapped = self._mapped(number)
@@ -152,10 +171,7 @@ class ResidentPages:
                 directory.file,
                 bounds,
                 directory.first_code,
-                self._addresses,
-                directory.length,
-                directory.rows,
-                self._list_at,
+                self.in_place,
                 self._key_buffer,
                 row,
                 count,
@@ -213,11 +229,13 @@ class RowsInPlace:
     """Rows of verified pages, one by one: their sizes and their values."""
 
     def __init__(self, resident: ResidentPages, pages: Int32s, rows: Int32s) -> None:
-        directory = resident._directory
         self._resident = resident
         self._pages = pages
         self._is_whole = bool((pages != NO_PAGE).all())
-        self._places = pages, rows, resident._addresses, directory.length, directory.rows, resident._list_at
+        begins, layouts = np.empty(pages.size, dtype=np.uint64), np.empty(pages.size, dtype=np.int8)
+        in_place = resident.in_place
+        locate_rows(pages, in_place, begins, layouts)
+        self._places = RowPlaces(pages, rows, begins, layouts), in_place
         self._texts: dict[int, tuple[UInt64s, Int64s]] = {}
 
     def row_bytes(self) -> Int64s:
