@@ -1,6 +1,6 @@
 """Finds keys, and the values beside them, in pages that lie in memory as they lie in their file.
 
-Each look-up touches lines of memory that no cache of the processor holds. So `_LANES` look-ups go together, and each
+Each look-up touches lines of memory that no cache of the processor holds. So `LANES` look-ups go together, and each
 asks for its next line before the others take their turn.
 
 A page is used once its address is known: then it was verified, and its buffers are listed ``list_at`` bytes behind its
@@ -15,8 +15,11 @@ from semistream.kernels.compile import kernel
 from semistream.kernels.pages.addresses import byte_at, copy_bytes, int32_at, prefetch, word_at
 
 __all__ = [
+    "LANES",
     "NOT_IN_PLACE",
     "NO_PAGE",
+    "STRUCT_BYTES",
+    "buffer_at",
     "copy_texts",
     "expand_rows",
     "find_pages",
@@ -32,10 +35,10 @@ NOT_IN_PLACE = np.int32(-1)
 
 NO_PAGE = np.int32(-1)
 
-_LANES = 16
+LANES = 16
 _BLOCK = 32  # rows whose values are asked for together
 _PREFIX_BYTES = 8
-_STRUCT_BYTES = 16  # of a listed buffer: offset and length
+STRUCT_BYTES = 16  # of a listed buffer: offset and length
 _NOWHERE = np.uint64(0)
 _LINE_BYTES = 64
 
@@ -56,10 +59,10 @@ def find_pages(
     That is the last page that begins below the code, or the file's first page; `NO_PAGE` where the bucket has no such
     file. The files of bucket b are ``first_file[b]`` to ``first_file[b + 1]``.
     """
-    page = np.empty(_LANES, dtype=np.int64)
-    left = np.empty(_LANES, dtype=np.int64)
-    for group in range(0, places.size, _LANES):
-        lanes = min(_LANES, places.size - group)
+    page = np.empty(LANES, dtype=np.int64)
+    left = np.empty(LANES, dtype=np.int64)
+    for group in range(0, places.size, LANES):
+        lanes = min(LANES, places.size - group)
         longest = np.int64(0)
         for lane in range(lanes):
             bucket = bucket_of[places[group + lane]]
@@ -81,9 +84,9 @@ def find_pages(
 
 
 @kernel
-def _buffer(page: np.uint64, size: np.int64, list_at: int, number: int, needed: np.int64) -> np.uint64:
+def buffer_at(page: np.uint64, size: np.int64, list_at: int, number: int, needed: np.int64) -> np.uint64:
     """Return the address of a buffer of a page, or 0 unless ``needed`` bytes of it lie inside the page."""
-    listed = page + np.uint64(list_at + _STRUCT_BYTES * number)
+    listed = page + np.uint64(list_at + STRUCT_BYTES * number)
     body = np.int64(_PREFIX_BYTES) + np.int64(int32_at(page + np.uint64(4)))
     offset = word_at(listed)
     if body < 0 or offset < 0 or offset % 8 != 0 or needed > size or body + offset > size - needed:
@@ -112,23 +115,23 @@ def find_rows(
     They may go on in the next pages of their file. ``pages[place]`` becomes the page with the first of them. The number
     is `NOT_IN_PLACE` where a page that may have rows is not in memory: its address is 0.
     """
-    begin = np.empty(_LANES, dtype=np.uint64)
-    low = np.empty(_LANES, dtype=np.int64)
-    left = np.empty(_LANES, dtype=np.int64)
-    for group in range(0, places.size, _LANES):
-        lanes = min(_LANES, places.size - group)
+    begin = np.empty(LANES, dtype=np.uint64)
+    low = np.empty(LANES, dtype=np.int64)
+    left = np.empty(LANES, dtype=np.int64)
+    for group in range(0, places.size, LANES):
+        lanes = min(LANES, places.size - group)
         for lane in range(lanes):
             page = pages[places[group + lane]]
             if page >= 0 and addresses[page] != _NOWHERE:
                 prefetch(addresses[page])
-                prefetch(addresses[page] + np.uint64(list_at + _STRUCT_BYTES * key_buffer))
+                prefetch(addresses[page] + np.uint64(list_at + STRUCT_BYTES * key_buffer))
         longest = np.int64(0)
         for lane in range(lanes):
             page = pages[places[group + lane]]
             begin[lane], low[lane], left[lane] = _NOWHERE, 0, 0
             if page >= 0 and addresses[page] != _NOWHERE:
                 count = np.int64(rows[page])
-                begin[lane] = _buffer(addresses[page], lengths[page], list_at, key_buffer, 8 * count)
+                begin[lane] = buffer_at(addresses[page], lengths[page], list_at, key_buffer, 8 * count)
                 left[lane] = count if begin[lane] != _NOWHERE else np.int64(0)
                 longest = max(longest, left[lane])
                 prefetch(begin[lane] + np.uint64(8 * (count >> 1)))
@@ -167,7 +170,7 @@ def find_rows(
                 row = np.int64(0)
                 words = _NOWHERE
                 if addresses[page] != _NOWHERE:
-                    words = _buffer(addresses[page], lengths[page], list_at, key_buffer, 8 * np.int64(rows[page]))
+                    words = buffer_at(addresses[page], lengths[page], list_at, key_buffer, 8 * np.int64(rows[page]))
                 if words == _NOWHERE:
                     found = np.int64(NOT_IN_PLACE)
                     break
@@ -242,7 +245,7 @@ def _ask(
         if page < 0:
             continue
         needed = ((np.int64(row_counts[page]) + further) * entry_bits + 7) >> 3
-        begin = _buffer(addresses[page], lengths[page], list_at, buffer, needed)
+        begin = buffer_at(addresses[page], lengths[page], list_at, buffer, needed)
         if begin == _NOWHERE or rows[at] >= row_counts[page]:
             return at
         entry = begin + np.uint64((np.int64(rows[at]) * entry_bits) >> 3)
@@ -308,7 +311,7 @@ def gather_values(
 
 @kernel
 def _is_empty(page: np.uint64, list_at: int, buffer: int) -> bool:
-    return bool(word_at(page + np.uint64(list_at + _STRUCT_BYTES * buffer + 8)) == 0)
+    return bool(word_at(page + np.uint64(list_at + STRUCT_BYTES * buffer + 8)) == 0)
 
 
 @kernel
@@ -332,7 +335,7 @@ def gather_flags(
             out[at] = absent
         else:
             needed = (np.int64(row_counts[page]) + 7) >> 3
-            begin = _buffer(addresses[page], lengths[page], list_at, buffer, needed)
+            begin = buffer_at(addresses[page], lengths[page], list_at, buffer, needed)
             if begin == _NOWHERE or rows[at] >= row_counts[page]:
                 return at
             row = np.uint64(rows[at])
@@ -374,7 +377,7 @@ def gather_texts(
                 low, high = word_at(entry), word_at(entry + np.uint64(8))
             if low == high:
                 continue
-            data = _buffer(addresses[page], lengths[page], list_at, buffer + 1, max(high, np.int64(0)))
+            data = buffer_at(addresses[page], lengths[page], list_at, buffer + 1, max(high, np.int64(0)))
             if low < 0 or high < low or data == _NOWHERE:
                 return at
             sources[at], sizes[at] = data + np.uint64(low), high - low
