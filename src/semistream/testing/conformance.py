@@ -1,7 +1,7 @@
 """What every operator promises, as tests that a subclass runs for its algorithm."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,7 +25,7 @@ from semistream.core.errors import (
 )
 from semistream.core.saved_state import SavedState, pack_state, unpack_state
 from semistream.core.semantics import How, Order
-from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes
+from semistream.kernels.keys.key_codes import KeyCoder
 from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
 from semistream.runtime.local import operator, run
@@ -85,16 +85,7 @@ def _filled(make: Callable[..., npt.NDArray[Any]], *arguments: Any, **named: Any
 
 def share_key_codes(patch: pytest.MonkeyPatch) -> None:
     """Let all keys that are hashed have one of two codes."""
-    hashed = KeyCoder.codes
-    null_code = np.iinfo(np.int64).min
-
-    def codes(self: KeyCoder, columns: Sequence[pa.Array]) -> KeyCodes:
-        exact = hashed(self, columns)
-        if self.exact:
-            return exact
-        return KeyCodes(np.where(exact.code == null_code, null_code, exact.code & 1), exact.valid)
-
-    patch.setattr(KeyCoder, "codes", codes)
+    patch.setattr(KeyCoder, "hash_bits", 1)
 
 
 def _count(batches: Iterable[pa.RecordBatch]) -> int:

@@ -16,6 +16,7 @@ from semistream.core.errors import DamagedTable
 from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes, bucket_ids
 from semistream.kernels.pages.in_place import NO_PAGE, NOT_IN_PLACE, expand_rows
 from semistream.storage import MasterTable, PageReader, stage
+from semistream.storage.reading.page_keys import PageKeys
 from semistream.storage.reading.raw_pages import PageShape
 from semistream.storage.reading.resident_pages import PageRows, ResidentPages
 from tests.depth import covering
@@ -49,7 +50,7 @@ class _Pages:
     def __init__(self, table: MasterTable, columns: list[str]) -> None:
         self.table = table
         self.reader = PageReader(table, access="sweep")
-        resident = ResidentPages.of(self.reader, columns, "id")
+        resident = ResidentPages.of(self.reader, columns, PageKeys(table.schema, ["id"]))
         assert resident is not None
         self.resident = resident
         self.read(np.arange(table.num_pages))
@@ -156,7 +157,7 @@ def test_a_page_with_null_keys_is_not_used_in_place(tmp_path: Path) -> None:
 def test_nested_columns_cannot_be_copied_one_by_one(tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2], "list": [[1], [2, 3]]})
     with PageReader(_stage(tmp_path / "t", rows, 1)) as reader:
-        assert ResidentPages.of(reader, ["list"], "id") is None
+        assert ResidentPages.of(reader, ["list"], PageKeys(rows.schema, ["id"])) is None
 
 
 def test_a_file_that_is_cut_off_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class KeyCoder:
     If it is ``exact``, equal codes imply equal keys: matches then need no verification.
     """
 
+    hash_bits = -1  # of a hash, which are its code: all
+
     def __init__(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         for name, dtype in zip(names, types, strict=True):
             is_key = any(is_kind(dtype) for is_kind in _KEY_KINDS)
@@ -87,7 +89,7 @@ class KeyCoder:
             hashes = np.full(len(columns[0]), SEED, dtype=np.uint64)
             for column in columns:
                 _hash_column(column, hashes)
-            code = hashes.view(np.int64)
+            code = hashes.view(np.int64) & np.int64(self.hash_bits)
         if valid is not None:
             code = np.where(valid, code, np.int64(NULL_CODE))
         return KeyCodes(code, valid)

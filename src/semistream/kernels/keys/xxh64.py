@@ -10,8 +10,9 @@ import numpy as np
 
 from semistream.kernels.arrays import Int64s, UInt8s, UInt64s
 from semistream.kernels.compile import kernel
+from semistream.kernels.pages.addresses import byte_at, int32_at, word_at
 
-__all__ = ["SEED", "hash_fixed", "hash_int64", "hash_varlen", "hash_word"]
+__all__ = ["SEED", "hash_at", "hash_fixed", "hash_int64", "hash_varlen", "hash_word"]
 
 SEED = 42
 
@@ -45,42 +46,39 @@ def _avalanche(value: np.uint64) -> np.uint64:
 
 
 @kernel
-def _little_endian(data: UInt8s, at: int, width: int) -> np.uint64:
-    word = np.uint64(0)
-    for byte in range(width):
-        word |= np.uint64(data[at + byte]) << np.uint64(8 * byte)
-    return word
-
-
-@kernel
-def _hash_bytes(data: UInt8s, start: int, length: int, seed: np.uint64) -> np.uint64:
-    at = start
-    end = start + length
-    if length >= 32:
+def hash_at(address: np.uint64, length: int | np.int64, seed: np.uint64) -> np.uint64:
+    """Return the hash of ``length`` bytes at an address."""
+    at = address
+    left = np.int64(length)
+    if left >= 32:
         lane1 = seed + _P1 + _P2
         lane2 = seed + _P2
         lane3 = seed
         lane4 = seed - _P1
-        while at + 32 <= end:
-            lane1 = _round(lane1, _little_endian(data, at, 8))
-            lane2 = _round(lane2, _little_endian(data, at + 8, 8))
-            lane3 = _round(lane3, _little_endian(data, at + 16, 8))
-            lane4 = _round(lane4, _little_endian(data, at + 24, 8))
-            at += 32
+        while left >= 32:
+            lane1 = _round(lane1, np.uint64(word_at(at)))
+            lane2 = _round(lane2, np.uint64(word_at(at + np.uint64(8))))
+            lane3 = _round(lane3, np.uint64(word_at(at + np.uint64(16))))
+            lane4 = _round(lane4, np.uint64(word_at(at + np.uint64(24))))
+            at += np.uint64(32)
+            left -= 32
         value = _rotl(lane1, 1) + _rotl(lane2, 7) + _rotl(lane3, 12) + _rotl(lane4, 18)
         value = _merge(_merge(_merge(_merge(value, lane1), lane2), lane3), lane4)
     else:
         value = seed + _P5
     value += np.uint64(length)
-    while at + 8 <= end:
-        value = _rotl(value ^ _round(np.uint64(0), _little_endian(data, at, 8)), 27) * _P1 + _P4
-        at += 8
-    if at + 4 <= end:
-        value = _rotl(value ^ (_little_endian(data, at, 4) * _P1), 23) * _P2 + _P3
-        at += 4
-    while at < end:
-        value = _rotl(value ^ (np.uint64(data[at]) * _P5), 11) * _P1
-        at += 1
+    while left >= 8:
+        value = _rotl(value ^ _round(np.uint64(0), np.uint64(word_at(at))), 27) * _P1 + _P4
+        at += np.uint64(8)
+        left -= 8
+    if left >= 4:
+        value = _rotl(value ^ (np.uint64(np.uint32(int32_at(at))) * _P1), 23) * _P2 + _P3
+        at += np.uint64(4)
+        left -= 4
+    while left > 0:
+        value = _rotl(value ^ (np.uint64(byte_at(at)) * _P5), 11) * _P1
+        at += np.uint64(1)
+        left -= 1
     return _avalanche(value)
 
 
@@ -102,12 +100,14 @@ def hash_int64(values: Int64s, hashes: UInt64s) -> None:
 @kernel
 def hash_fixed(data: UInt8s, width: int, hashes: UInt64s) -> None:
     """Replace each seed in ``hashes`` by the hash of the row's ``width`` bytes under that seed."""
+    begin = np.uint64(data.ctypes.data)
     for row in range(hashes.size):
-        hashes[row] = _hash_bytes(data, row * width, width, hashes[row])
+        hashes[row] = hash_at(begin + np.uint64(row * width), width, hashes[row])
 
 
 @kernel
 def hash_varlen(offsets: Int64s, data: UInt8s, hashes: UInt64s) -> None:
     """Replace each seed in ``hashes`` by the hash of ``data[offsets[row]:offsets[row + 1]]``."""
+    begin = np.uint64(data.ctypes.data)
     for row in range(hashes.size):
-        hashes[row] = _hash_bytes(data, offsets[row], offsets[row + 1] - offsets[row], hashes[row])
+        hashes[row] = hash_at(begin + np.uint64(offsets[row]), offsets[row + 1] - offsets[row], hashes[row])

@@ -10,7 +10,7 @@ import numba
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 
-__all__ = ["byte_at", "copy_bytes", "int32_at", "prefetch", "uint16_at", "word_at"]
+__all__ = ["byte_at", "copy_bytes", "int32_at", "prefetch", "uint16_at", "widened", "word_at"]
 
 _BYTE = ir.IntType(8)
 _INT16 = ir.IntType(16)
@@ -19,12 +19,12 @@ _WORD = ir.IntType(64)
 
 
 def _load(builder: Any, address: Any, kind: ir.IntType) -> Any:
-    return builder.load(builder.inttoptr(address, kind.as_pointer()))
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=1)
 
 
 @numba.extending.intrinsic
 def word_at(_: Any, address: Any) -> Any:
-    """Return the 8 bytes at an address, a multiple of 8, as a signed number."""
+    """Return the 8 bytes at an address as a signed number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _load(builder, arguments[0], _WORD)
@@ -37,7 +37,7 @@ def int32_at(_: Any, address: Any) -> Any:
     """Return the 4 bytes at an address as a signed number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(builder.inttoptr(arguments[0], _INT32.as_pointer()), align=1)
+        return _load(builder, arguments[0], _INT32)
 
     return types.int32(types.uint64), generate
 
@@ -47,7 +47,7 @@ def uint16_at(_: Any, address: Any) -> Any:
     """Return the 2 bytes at an address as an unsigned number."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(builder.inttoptr(arguments[0], _INT16.as_pointer()), align=1)
+        return _load(builder, arguments[0], _INT16)
 
     return types.uint16(types.uint64), generate
 
@@ -60,6 +60,17 @@ def byte_at(_: Any, address: Any) -> Any:
         return _load(builder, arguments[0], _BYTE)
 
     return types.uint8(types.uint64), generate
+
+
+@numba.extending.intrinsic
+def widened(_: Any, bits: Any) -> Any:
+    """Return the bits of a number in double precision, given those in single precision."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        single = builder.bitcast(arguments[0], ir.FloatType())
+        return builder.bitcast(builder.fpext(single, ir.DoubleType()), _WORD)
+
+    return types.int64(types.int32), generate
 
 
 @numba.extending.intrinsic

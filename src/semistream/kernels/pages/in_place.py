@@ -1,12 +1,13 @@
 """Finds keys, and the values beside them, in pages that lie in memory as they lie in their file.
 
-Each look-up touches lines of memory that no cache of the processor holds. So `_LANES` look-ups go together, and each
+Each look-up touches lines of memory that no cache of the processor holds. So `LANES` look-ups go together, and each
 asks for its next line before the others take their turn.
 
-A page is used once its address is known: then it was verified. Most pages of a table without texts have their buffers in
-the same places: these few layouts are kept in memory, so that no line of the page itself is read to find its values. Any
-other page lists its buffers ``list_at`` bytes behind its begin, as all pages of the table do. What a page says is checked
-against its end all the same: if somebody changes the file meanwhile, values may be wrong, but never foreign memory.
+A page is used once its address is known: then it was verified. Most pages of a table without texts have their buffers
+in the same places: these few layouts are kept in memory, so that no line of the page itself is read to find its values.
+Any other page lists its buffers ``list_at`` bytes behind its begin, as all pages of the table do. What a page says is
+checked against its end all the same: if somebody changes the file meanwhile, values may be wrong, but never foreign
+memory.
 """
 
 from typing import NamedTuple
@@ -18,11 +19,13 @@ from semistream.kernels.compile import kernel
 from semistream.kernels.pages.addresses import byte_at, copy_bytes, int32_at, prefetch, word_at
 
 __all__ = [
+    "LANES",
     "NOT_IN_PLACE",
     "NO_LAYOUT",
     "NO_PAGE",
     "PagesInPlace",
     "RowPlaces",
+    "buffer_at",
     "copy_texts",
     "expand_rows",
     "find_pages",
@@ -33,6 +36,7 @@ __all__ = [
     "gather_words",
     "locate_rows",
     "number_layouts",
+    "prefetch_listed",
 ]
 
 NOT_IN_PLACE = np.int32(-1)
@@ -43,7 +47,7 @@ NO_PAGE = np.int32(-1)
 NO_LAYOUT = np.int8(-1)
 """Of a page that has to be asked where its buffers are."""
 
-_LANES = 16
+LANES = 16
 _BLOCK = 32  # rows whose values are asked for together
 _PREFIX_BYTES = 8
 _STRUCT_BYTES = 16  # of a listed buffer: offset and length
@@ -67,10 +71,10 @@ def find_pages(
     That is the last page that begins below the code, or the file's first page; `NO_PAGE` where the bucket has no such
     file. The files of bucket b are ``first_file[b]`` to ``first_file[b + 1]``.
     """
-    page = np.empty(_LANES, dtype=np.int64)
-    left = np.empty(_LANES, dtype=np.int64)
-    for group in range(0, places.size, _LANES):
-        lanes = min(_LANES, places.size - group)
+    page = np.empty(LANES, dtype=np.int64)
+    left = np.empty(LANES, dtype=np.int64)
+    for group in range(0, places.size, LANES):
+        lanes = min(LANES, places.size - group)
         longest = np.int64(0)
         for lane in range(lanes):
             bucket = bucket_of[places[group + lane]]
@@ -149,15 +153,32 @@ def _listed(pages: PagesInPlace, page: np.int64, number: int, needed: np.int64) 
 
 
 @kernel
+def buffer_at(pages: PagesInPlace, page: np.int64, number: int, needed: np.int64) -> np.uint64:
+    """Return the address of a buffer of a page in memory, or 0 unless ``needed`` bytes of it lie inside the page.
+
+    Needed are as many as a verified page with so many rows has: where its layout is known, that was seen to.
+    """
+    layout = pages.layout[page]
+    if layout != NO_LAYOUT:
+        address: np.uint64 = pages.addresses[page] + np.uint64(pages.layouts[layout, number])
+        return address
+    return _listed(pages, page, number, needed)
+
+
+@kernel
+def prefetch_listed(pages: PagesInPlace, page: np.int64, number: int | np.int64) -> None:
+    """Ask for the lines of a page that say where a buffer is, if they have to be read."""
+    if page >= 0 and pages.addresses[page] != _NOWHERE and pages.layout[page] == NO_LAYOUT:
+        prefetch(pages.addresses[page])
+        prefetch(pages.addresses[page] + np.uint64(pages.list_at + _STRUCT_BYTES * number))
+
+
+@kernel
 def _key_words(pages: PagesInPlace, page: np.int64, key_buffer: int) -> np.uint64:
     """Return where the keys of a page begin, or 0 if they are not in memory."""
     if pages.addresses[page] == _NOWHERE:
         return _NOWHERE
-    layout = pages.layout[page]
-    if layout != NO_LAYOUT:
-        words: np.uint64 = pages.addresses[page] + np.uint64(pages.layouts[layout, key_buffer])
-        return words
-    return _listed(pages, page, key_buffer, 8 * np.int64(pages.rows[page]))
+    return buffer_at(pages, page, key_buffer, 8 * np.int64(pages.rows[page]))
 
 
 @kernel
@@ -175,19 +196,16 @@ def find_rows(
 ) -> None:
     """Find the rows with ``codes[place]`` from page ``page_of[place]`` on: where they begin, and how many they are.
 
-    They may go on in the next pages of their file. ``page_of[place]`` becomes the page with the first of them. The number
-    is `NOT_IN_PLACE` where a page that may have rows is not in memory.
+    They may go on in the next pages of their file. ``page_of[place]`` becomes the page with the first of them. The
+    number is `NOT_IN_PLACE` where a page that may have rows is not in memory.
     """
-    begin = np.empty(_LANES, dtype=np.uint64)
-    low = np.empty(_LANES, dtype=np.int64)
-    left = np.empty(_LANES, dtype=np.int64)
-    for group in range(0, places.size, _LANES):
-        lanes = min(_LANES, places.size - group)
+    begin = np.empty(LANES, dtype=np.uint64)
+    low = np.empty(LANES, dtype=np.int64)
+    left = np.empty(LANES, dtype=np.int64)
+    for group in range(0, places.size, LANES):
+        lanes = min(LANES, places.size - group)
         for lane in range(lanes):
-            page = page_of[places[group + lane]]
-            if page >= 0 and pages.addresses[page] != _NOWHERE and pages.layout[page] == NO_LAYOUT:
-                prefetch(pages.addresses[page])
-                prefetch(pages.addresses[page] + np.uint64(pages.list_at + _STRUCT_BYTES * key_buffer))
+            prefetch_listed(pages, np.int64(page_of[places[group + lane]]), key_buffer)
         longest = np.int64(0)
         for lane in range(lanes):
             page = page_of[places[group + lane]]

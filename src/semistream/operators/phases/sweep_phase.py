@@ -10,13 +10,14 @@ import pyarrow as pa
 from semistream.core.budget import require_at_least
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.keys.key_codes import NULL_CODE, KeyCodes, bucket_ids
-from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges, search_pages, search_words
+from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.join import JoinInputs, Part
 from semistream.operators.phases.read_counts import PageReads, ReadCounts
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.state.results import byte_portions
 from semistream.storage import Io, PageReader
+from semistream.storage.reading.page_keys import PageKeys
 from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
 from semistream.storage.reading.resident_pages import PageRows, ResidentPages
 
@@ -113,10 +114,10 @@ class SweepPhase(Part):
         self._reader = PageReader(table, io=io, access="sweep")
         inputs.opened.callback(self._reader.close)
         self._shape = PageShape(table.schema, columns)
-        self._key_shape = PageShape(table.schema, table.key)
+        self._keys = PageKeys(table.schema, table.key)
         self._resident: ResidentPages | None = None
-        if io == "buffered" and self._has_key_words:
-            self._resident = ResidentPages.of(self._reader, _delivered_columns(spec), table.key[0])
+        if io == "buffered":
+            self._resident = ResidentPages.of(self._reader, _delivered_columns(spec), self._keys)
         if self._resident is not None:
             inputs.opened.callback(self._resident.close)
         self._read_pages = PageReads(self._pages)
@@ -127,11 +128,6 @@ class SweepPhase(Part):
     @property
     def index_bytes(self) -> int:
         return self._pages.nbytes + (0 if self._resident is None else self._resident.nbytes)
-
-    @property
-    def _has_key_words(self) -> bool:
-        """Whether pages have the codes of their keys, in words."""
-        return self.matching.coder.exact and self._key_shape.columns[0].field.type.bit_width == 64
 
     @property
     def memory_is_short(self) -> bool:
@@ -253,9 +249,8 @@ class SweepPhase(Part):
         self, raw: RawPages, pages: _Int64s, page_of: _Int64s, codes: _Int64s, keys: _Int64s
     ) -> Iterator[tuple[_Int64s, pa.RecordBatch]]:
         """Yield rows of ``raw`` with the keys that ask for their pages, in portions, and the key of each."""
-        rows_of = self._pages.rows[pages].astype(np.int64)
-        bounds = np.concatenate([[0], np.cumsum(rows_of)])
-        lows, highs = self._find(raw, rows_of, bounds, page_of, codes[keys])
+        bounds = np.concatenate([[0], np.cumsum(self._pages.rows[pages], dtype=np.int64)])
+        lows, highs = self._keys.search(raw, pages, self._pages, bounds, page_of, codes[keys])
         at = offset = 0
         while at < lows.size:
             at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)
@@ -278,40 +273,6 @@ class SweepPhase(Part):
             return keys, rows
         keep = keys_are_valid(rows, self._master_keys, pa.array(np.arange(keys.size)))
         return keys[keep], rows.filter(pa.array(keep))
-
-    def _find(
-        self, raw: RawPages, rows_of: _Int64s, bounds: _Int64s, page_of: _Int64s, wanted: _Int64s
-    ) -> tuple[_Int64s, _Int64s]:
-        """Find keys in their pages: return the first row of each and that behind its last, counted over all pages."""
-        lows, highs = np.empty_like(wanted), np.empty_like(wanted)
-        column = self._key_shape.columns[0]
-        begins = np.ascontiguousarray(raw.buffers[:, column.first_buffer + 1])
-        has_nulls = raw.buffers[:, column.first_buffer].any()
-        if self._has_key_words and not has_nulls:
-            search_words(begins, rows_of, bounds, page_of, wanted, lows, highs)
-            return lows, highs
-        key_pages = RawPages(self._key_shape, raw.raw, raw.starts)
-        first = 0
-        while first < rows_of.size:
-            # Codes take more than short rows do, so only those of some pages are there at a time.
-            stop = int(np.searchsorted(bounds, bounds[first] + self._pair_row.size, side="right")) - 1
-            stop = min(max(stop, first + 1), rows_of.size)
-            codes = self._page_codes(key_pages, first, stop, rows_of, bounds)
-            asking = slice(*np.searchsorted(page_of, (first, stop)).tolist())
-            begin, end = bounds[page_of[asking]] - bounds[first], bounds[page_of[asking] + 1] - bounds[first]
-            search_pages(codes, begin, end, wanted[asking], lows[asking], highs[asking])
-            lows[asking] += bounds[first]
-            highs[asking] += bounds[first]
-            first = stop
-        return lows, highs
-
-    def _page_codes(self, pages: RawPages, first: int, stop: int, rows_of: _Int64s, bounds: _Int64s) -> _Int64s:
-        """Return the key codes of all rows of some pages."""
-        page = np.repeat(np.arange(first, stop), rows_of[first:stop])
-        every = np.arange(page.size)
-        gather = RowGather(self._key_shape, page.size)
-        gather.add(pages, page, every + bounds[first] - bounds[page], every)
-        return self.matching.master_codes(gather.finish()).code
 
     def components(self) -> dict[str, int]:
         return {"index": self.index_bytes, "disk buffer": self.nbytes}

@@ -33,7 +33,9 @@ from semistream.kernels.pages.in_place import (
     locate_rows,
     number_layouts,
 )
+from semistream.kernels.pages.key_search import find_keys
 from semistream.storage.files.mapped_file import MappedFile
+from semistream.storage.reading.page_keys import PageKeys
 from semistream.storage.reading.page_reader import PageReader
 from semistream.storage.reading.raw_pages import PageColumn, PageShape, RawPages, flag_bits
 
@@ -62,8 +64,8 @@ class ResidentPages:
         Reads the table; it opens and verifies files and pages.
     shape
         The columns wanted of each row, none of them nested.
-    key
-        The column of 64-bit key codes, by which pages are sorted.
+    keys
+        The key columns, by whose codes pages are sorted.
 
     Attributes
     ----------
@@ -73,11 +75,11 @@ class ResidentPages:
         Whether memory is short: many of the pages wanted lately had been evicted.
     """
 
-    def __init__(self, reader: PageReader, shape: PageShape, key: str) -> None:
+    def __init__(self, reader: PageReader, shape: PageShape, keys: PageKeys) -> None:
         self._reader = reader
         self._directory = reader.pages
         self.shape = shape
-        self._key_buffer = PageShape(shape.message_schema, [key]).columns[0].first_buffer + 1
+        self._keys = keys
         self._has_buffer = np.zeros(shape.num_buffers, dtype=np.bool_)  # in any of the pages
         self._list_at = -1
         self._layouts: Int32s = np.empty((_MOST_LAYOUTS, shape.num_buffers), dtype=np.int32)
@@ -92,10 +94,10 @@ class ResidentPages:
         self.is_short = False
 
     @classmethod
-    def of(cls, reader: PageReader, columns: list[str], key: str) -> "ResidentPages | None":
+    def of(cls, reader: PageReader, columns: list[str], keys: PageKeys) -> "ResidentPages | None":
         """Return the pages of a reader; None if the values of a column cannot be copied one by one."""
         shape = PageShape(reader.page_schema, columns)
-        return None if any(column.is_nested for column in shape.columns) else cls(reader, shape, key)
+        return None if any(column.is_nested for column in shape.columns) else cls(reader, shape, keys)
 
     @property
     def nbytes(self) -> int:
@@ -131,7 +133,7 @@ class ResidentPages:
         has_buffer = raw.buffers != 0
         self._has_buffer |= has_buffer.any(axis=0)
         is_plain = (layout != NO_LAYOUT) | (lists == self._list_at)
-        plain = pages[is_plain & ~has_buffer[:, self._key_buffer - 1] & (self._addresses[pages] == 0)]
+        plain = pages[is_plain & ~self._keys.may_be_null(raw.buffers) & (self._addresses[pages] == 0)]
         files = self._directory.file[plain]
         for number in np.unique(files).tolist():
             mapped = self._mapped(number)
@@ -164,24 +166,22 @@ class ResidentPages:
             find_pages(codes, places, bucket_of, self._first_file, ordinal, bounds, directory.first_code, page)
             self._forget_evicted(page[places])
             row, count = np.zeros_like(page), np.zeros_like(page)
-            find_rows(
-                codes,
-                places,
-                page,
-                directory.file,
-                bounds,
-                directory.first_code,
-                self.in_place,
-                self._key_buffer,
-                row,
-                count,
-            )
+            self._find_rows(codes, places, page, row, count)
             is_left |= count == NOT_IN_PLACE
             found.append(PageRows(page, row, count))
         left = np.flatnonzero(is_left)
         for place in found:
             place.rows[left] = NOT_IN_PLACE
         return found, left
+
+    def _find_rows(self, codes: Int64s, places: Int64s, page: Int32s, row: Int32s, count: Int32s) -> None:
+        directory, keys = self._directory, self._keys
+        assert directory.first_code is not None
+        where = codes, places, page, directory.file, directory.file_bounds, directory.first_code
+        if keys.are_words:
+            find_rows(*where, self.in_place, keys.word_buffer, row, count)
+        else:
+            find_keys(*where, self.in_place, keys.parts, keys.hash_bits, row, count)
 
     def _forget_evicted(self, pages: Int32s) -> None:
         """Look at a sample of the pages wanted, or at all of them where memory is short, and forget evicted ones."""
