@@ -12,7 +12,8 @@ the next ones fetched meanwhile. A tuple never waits for longer than its window.
 
 ::
 
-    stream ─► stream buffer ─ w tuples ─┬─ cached keys ─► hot rows ───────────────────────────┬─► results
+    stream ─► stream buffer ─ w tuples ─┬─ pages in memory ─► rows where they lie ────────────┬─► results
+                                        ├─ cached keys ─► hot rows ───────────────────────────┤
                                         └─ other keys, sorted ─► pages in order ─► rows found ┘
                                                                                   └─► learned by the cache
 
@@ -46,6 +47,9 @@ D6  What is cached goes by a sketch of how often keys were seen lately, hits and
 D7  A key's rows are cached all or none, and a key without rows as empty. So they are taken only from a sweep that found
     everything in one portion, as between several a key's rows may be divided; w shrinks after a sweep that did not. A
     set of rows above a quarter of a block is never cached: it would push out too many keys.
+D8  Pages that the operating system's page cache holds are used where they lie, once they were read and verified: their
+    rows need no place in the cache of hot rows, and only other keys reach the sweep. While many of the pages wanted
+    turn out to be evicted, memory is short: then the cache of hot rows is asked first, as it saves reads from the disk.
 """
 
 from collections.abc import Iterator

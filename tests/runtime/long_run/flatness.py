@@ -57,7 +57,9 @@ def growth(samples: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def resident_bytes(process: psutil.Process) -> int:
-    return int(process.memory_info().rss)
+    """Return what is resident but for pages of files and memory that processes share."""
+    memory = process.memory_info()
+    return int(memory.rss - memory.shared)
 
 
 def folder_size(folder: Path) -> tuple[int, int]:

@@ -98,13 +98,22 @@ def warm_tables(context: Context, settings: SparkSettings) -> WarmTables:
 
 
 def worker_bytes() -> int:
-    """Return the resident bytes of all Python workers below this process; shared memory counts once."""
+    """Return the resident bytes of all Python workers below this process, but for pages of files.
+
+    Memory that several of them share counts once.
+    """
     psutil = import_extra("psutil", "bench", "the memory of Python workers")
     total = 0
     for process in psutil.Process().children(recursive=True):
         try:
             if any("pyspark" in argument and "daemon" in argument for argument in process.cmdline()):
-                total += int(process.memory_full_info().pss)
-        except psutil.Error:
+                total += _own_bytes(process.pid)
+        except (psutil.Error, OSError):
             continue  # the process has just ended
     return total
+
+
+def _own_bytes(process: int) -> int:
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    shares = {name: value for name, _, value in (line.partition(":") for line in lines)}
+    return sum(int(shares[name].split()[0]) * 1024 for name in ("Pss_Anon", "Pss_Shmem"))
