@@ -93,7 +93,9 @@ def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _sharing(table: MasterTable, join_id: str) -> JoinPlan:
-    return replace(_plan(table, join_id, megabytes=8), algorithm="sweepjoin", how="inner")
+    # Pages that stay in the page cache are used there, and leave the cache empty.
+    options = {"io": "drop_behind"}
+    return replace(_plan(table, join_id, megabytes=8), algorithm="sweepjoin", how="inner", options=options)
 
 
 def _use(plan: JoinPlan, table: MasterTable) -> None:

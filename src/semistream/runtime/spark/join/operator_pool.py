@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +61,7 @@ class OperatorPool:
         while sum(idle.budget_bytes for idle in self._idle.values()) > plan.task_bytes - plan.operator_bytes:
             self._idle.popitem(last=False)[1].close()
         if op is None:
-            _freeze_imports()
+            _let_collector_skip("imported modules")
             rows = copy(table) if bucket is None else table.bucket(bucket)  # its page index lives as long as it does
             _remove_other_caches(plan, cache)
             options = {**cache, **plan.options}
@@ -72,6 +73,7 @@ class OperatorPool:
             op.close()
             raise
         self._idle[key] = op
+        _let_collector_skip("compiled kernels")  # loaded by the first task
 
     def clear(self) -> None:
         while self._idle:
@@ -81,11 +83,11 @@ class OperatorPool:
         return len(self._idle)
 
 
-def _freeze_imports() -> None:
-    """Let Python's collector skip imported modules: Spark runs it in a worker after every task."""
-    if gc.get_freeze_count() == 0:
-        gc.collect()
-        gc.freeze()
+@cache  # once for each: what is frozen and becomes garbage later, as part of a cycle, stays
+def _let_collector_skip(_: str) -> None:
+    """Let Python's collector skip what is there now: Spark runs it in a worker after every task."""
+    gc.collect()
+    gc.freeze()
 
 
 WORKER_POOL = OperatorPool()
