@@ -9,7 +9,8 @@ new one replaces it. Its checksum is verified before it is used.
 
 A shared block is a file that processes map. A new one replaces it by renaming: a reader goes on with the block it has
 mapped, and a writer that dies leaves nothing that anyone would read. So reading needs no lock, and no lock is left
-behind. When the folder goes away or the disk is full, writing raises OSError.
+behind. When the folder goes away or has no room, writing raises OSError. The folder may lie in memory; on a disk the
+system may throw mapped pages out, and should bring back those that are touched, not their neighbours.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ import mmap
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pyarrow as pa
@@ -178,7 +179,7 @@ class SharedBlocks:
                 return None
             with open(path, "rb") as file:
                 opened = os.fstat(file.fileno())
-                content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+                content = np.frombuffer(_mapped(file.fileno()), dtype=np.uint8)
         except (OSError, ValueError):  # missing, empty or unreadable: a cache does without
             return None
         self._seen[number] = opened.st_ino, opened.st_mtime_ns
@@ -190,9 +191,14 @@ class SharedBlocks:
             if name.startswith(f".{number}-"):
                 os.unlink(self._path(name))
         unfinished = self._path(f".{number}-{uuid.uuid4().hex}")
-        with open(unfinished, "xb", opener=open_private) as file:
-            file.write(content.data)
-        os.rename(unfinished, self._path(f"{number}.block"))
+        try:
+            with open(unfinished, "xb", opener=open_private) as file:
+                file.write(content.data)
+            os.rename(unfinished, self._path(f"{number}.block"))
+        except OSError:
+            with suppress(FileNotFoundError):
+                os.unlink(unfinished)
+            raise
 
     @contextmanager
     def building(self, number: int) -> Iterator[bool]:
@@ -213,3 +219,13 @@ class SharedBlocks:
             return np.frombuffer(mmap.mmap(file, nbytes), dtype=np.uint8)
         finally:
             os.close(file)
+
+
+def _mapped(file: int) -> mmap.mmap:
+    """Map a whole block: soon all of it is read to be verified, and later single rows."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
+    mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
+    if hasattr(mmap, "MADV_RANDOM"):
+        mapped.madvise(mmap.MADV_RANDOM)
+    return mapped

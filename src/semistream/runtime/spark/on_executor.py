@@ -30,6 +30,7 @@ __all__ = [
     "clear_error",
     "clear_errors",
     "config_in",
+    "executor_disk",
     "executor_folder",
     "naming_host",
     "on_executor",
@@ -129,12 +130,18 @@ class SoftFiles(Protocol):
 
 
 def executor_folder(plan: SoftFiles) -> str | None:
-    """Return a join's folder on this executor's own disk, for files that may be lost; None if there is none for it.
+    """Return a join's folder on this executor's own disk, for files that may be lost; None if there is none for it."""
+    disk = executor_disk()
+    return os.path.join(disk, "semistream", plan.join_id) if plan.may_write_rows and disk is not None else None
 
-    Spark gives each executor folders, names them to its Python workers, and removes them with the executor.
+
+def executor_disk() -> str | None:
+    """Return the first of the folders that Spark gives this executor alone, and removes with it; None outside of Spark.
+
+    It names them to its Python workers.
     """
     local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    return os.path.join(local, "semistream", plan.join_id) if plan.may_write_rows and os.path.isdir(local) else None
+    return local if os.path.isdir(local) else None
 
 
 def clear_error(error: BaseException, doing: str) -> SemistreamError:

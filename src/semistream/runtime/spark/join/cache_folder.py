@@ -1,0 +1,166 @@
+"""Where the workers of an executor share the caches of joins: in memory, or else on the executor's disk.
+
+::
+
+    /dev/shm/semistream-<user>/<executor>/users            locked by every worker of the executor while it lives
+                                         /joins/<join>/    the join's cache
+
+What lies below ``/dev/shm`` is memory that processes share, and that the system never throws out to read it again page
+by page. But it outlives them. A lock goes with its process, however that ends, so a folder whose lock is free belongs
+to an executor that is gone. The last worker removes it when Spark hangs up; what killed workers left goes when a worker
+of the same user opens a cache. Numbers of processes would not tell: containers may share this memory, and not each
+other's processes.
+
+Where that memory is missing, no tmpfs, or too small, as often in containers, caches lie on the executor's own disk, in
+a folder that Spark removes with the executor.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import stat
+import threading
+import time
+import uuid
+from contextlib import suppress
+from functools import cache
+from types import FrameType
+
+import xxhash
+
+from semistream.runtime.spark.join.plan import JoinPlan
+from semistream.runtime.spark.on_executor import executor_disk, executor_folder
+from semistream.state.private_files import make_private, open_private
+
+__all__ = ["cache_folder", "remove_abandoned"]
+
+_MEMORY = "/dev/shm"
+_MOUNTS = "/proc/self/mounts"
+_LEFT_SHARE = 1 / 8  # of that memory, which others need
+_USERS = "users"
+_NEW_S = 60.0  # within which a folder may still be without its lock
+_ATTEMPTS = 10
+
+_HELD: dict[str, int] = {}  # the folder of the executor, and the file that this process has locked there
+
+
+def cache_folder(plan: JoinPlan) -> str | None:
+    """Return the folder for a join's cache, which may be missing; None where the workers have none to share."""
+    disk = executor_disk()
+    if disk is None:
+        return None
+    with suppress(OSError):
+        folder = _memory_folder(plan, disk)
+        if folder is not None:
+            return folder
+    return executor_folder(plan)
+
+
+def _memory_folder(plan: JoinPlan, disk: str) -> str | None:
+    root = _private_root()
+    if root is None:
+        return None
+    executor = os.path.join(root, xxhash.xxh3_64_hexdigest(os.path.abspath(disk).encode()))
+    folder = os.path.join(executor, "joins", plan.join_id)
+    if not os.path.isdir(folder) and not _has_room(plan.task_bytes * plan.slots):
+        return None
+    _hold(executor)
+    make_private(folder)
+    return folder
+
+
+def _private_root() -> str | None:
+    """Return this user's folder in memory; None without such memory, or if somebody else may put files there."""
+    if not _is_memory(_MEMORY):
+        return None
+    root = os.path.join(_MEMORY, f"semistream-{os.geteuid()}")
+    make_private(root)
+    status = os.lstat(root)
+    is_private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    return root if is_private else None
+
+
+@cache
+def _is_memory(folder: str) -> bool:
+    with suppress(OSError), open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
+        return any(mount.split()[1:3] == [folder, "tmpfs"] for mount in mounts)
+    return False
+
+
+def _has_room(num_bytes: int) -> bool:
+    found = os.statvfs(_MEMORY)
+    return found.f_bavail * found.f_frsize >= num_bytes + found.f_blocks * found.f_frsize * _LEFT_SHARE
+
+
+# --- who uses a folder ------------------------------------------------------------------------------------------------
+
+
+def _hold(executor: str) -> None:
+    """Make an executor's folder, and keep it while this process lives."""
+    users = os.path.join(executor, _USERS)
+    if executor in _HELD:
+        if _is_at(_HELD[executor], users):
+            return
+        os.close(_HELD.pop(executor))
+    for _ in range(_ATTEMPTS):
+        make_private(executor)
+        with suppress(FileNotFoundError):  # it has just been removed
+            file = open_private(users, os.O_RDWR | os.O_CREAT)
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                if _is_at(file, users):
+                    _HELD[executor] = file
+                    _leave_when_hung_up()
+                    return
+            os.close(file)
+        time.sleep(0.01)
+    raise BlockingIOError(f"{users} stays locked")
+
+
+def _is_at(file: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def remove_abandoned() -> None:
+    """Remove the folders in memory of executors that are gone."""
+    with suppress(OSError):
+        root = _private_root()
+        for name in os.listdir(root) if root is not None else ():
+            executor = os.path.join(str(root), name)
+            if executor not in _HELD:
+                with suppress(OSError):
+                    _remove_if_abandoned(executor)
+
+
+def _remove_if_abandoned(executor: str) -> None:
+    try:
+        file = os.open(os.path.join(executor, _USERS), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        if time.time() - os.stat(executor).st_mtime > _NEW_S:
+            shutil.rmtree(executor, ignore_errors=True)
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        gone = f"{executor}.{uuid.uuid4().hex}"  # nobody finds it by its name any more
+        os.rename(executor, gone)
+        shutil.rmtree(gone, ignore_errors=True)
+    finally:
+        os.close(file)
+
+
+def _leave_when_hung_up() -> None:
+    """Let this process remove the folders that it was the last to use when Spark hangs up, as at an executor's end."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, _leave)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    while _HELD:
+        os.close(_HELD.popitem()[1])
+    remove_abandoned()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
