@@ -1,18 +1,20 @@
 """The folder of the cache that workers share: in memory where there is room, and gone with its executor."""
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import semistream as ss
 from semistream.runtime.spark.join import cache_folder as module
+from semistream.runtime.spark.join import cache_keeper
 from semistream.runtime.spark.join.cache_folder import cache_folder, remove_abandoned
 from semistream.runtime.spark.join.plan import JoinPlan
 from tests.runtime.spark.knowing_sink import LONG_S
@@ -26,6 +28,7 @@ from semistream.runtime.spark.join import cache_folder
 memory, executor = sys.argv[1:]
 cache_folder._MEMORY = memory
 cache_folder._is_memory = lambda folder: True
+cache_folder.start_keeper = lambda folder: None
 cache_folder._hold(os.path.join(cache_folder._private_root(), executor))
 print("holds", flush=True)
 time.sleep(600)
@@ -69,7 +72,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(module, "_is_memory", lambda folder: True)
     held: dict[str, int] = {}
     monkeypatch.setattr(module, "_HELD", held)
-    monkeypatch.setattr(module, "_leave_when_hung_up", lambda: None)
+    monkeypatch.setattr(module, "start_keeper", lambda folder: None)
     yield memory
     for file in held.values():
         os.close(file)
@@ -154,12 +157,50 @@ def test_what_a_killed_worker_left_goes_and_what_is_used_stays(plan: JoinPlan, d
     assert _executors(memory) == [own]
 
 
-def test_the_last_worker_of_an_executor_removes_its_folder_when_spark_hangs_up(memory: Path) -> None:
-    with _worker(memory) as worker:
-        assert len(_executors(memory)) == 1
-        worker.send_signal(signal.SIGHUP)
-        assert worker.wait(LONG_S) == -signal.SIGHUP
+def test_the_keeper_removes_a_folder_when_the_daemon_has_ended_and_the_last_worker(
+    plan: JoinPlan, disk: Path, memory: Path
+) -> None:
+    cache_folder(plan)
+    (own,) = _executors(memory)
+    (held,) = module._HELD.values()
+    daemon = subprocess.Popen(["sleep", "600"])
+    keepers = [_keeper(own, daemon.pid), _keeper(own, daemon.pid)]
+    _wait_until(lambda: any(keeper.poll() is not None for keeper in keepers))
+    (keeper,) = [keeper for keeper in keepers if keeper.poll() is None]
+    daemon.kill()
+    daemon.wait()
+    assert own.exists(), "its worker lives"
+    module._HELD.clear()
+    os.close(held)
+    assert keeper.wait(LONG_S) == 0
     assert not _executors(memory)
+
+
+def test_a_worker_starts_a_keeper_for_the_process_that_forked_it(memory: Path) -> None:
+    folder = memory / "executor"
+    folder.mkdir()
+    code = f"from semistream.runtime.spark.join.cache_keeper import start_keeper; start_keeper({str(folder)!r})"
+    # The shell is the parent; it ends after its worker.
+    daemon = subprocess.Popen(["sh", "-c", '"$0" -c "$1" && echo started && read _', sys.executable, code], **PIPES)
+    assert daemon.stdout is not None
+    assert daemon.stdout.readline() == "started\n"
+    _wait_until(lambda: (folder / "users").exists())
+    daemon.communicate("\n")
+    _wait_until(lambda: not folder.exists())
+
+
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+
+
+def _keeper(folder: Path, daemon: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, "-I", "-S", cache_keeper.__file__, str(folder), str(daemon)])
+
+
+def _wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + LONG_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
 
 
 def test_a_folder_without_its_lock_goes_when_it_is_old(memory: Path, plan: JoinPlan, disk: Path) -> None:

@@ -2,14 +2,15 @@
 
 ::
 
-    /dev/shm/semistream-<user>/<executor>/users            locked by every worker of the executor while it lives
+    /dev/shm/semistream-<user>/<executor>/users            locked by the workers of the executor and by its keeper
+                                         /keeper           locked by the keeper
                                          /joins/<join>/    the join's cache
 
 What lies below ``/dev/shm`` is memory that processes share, and that the system never throws out to read it again page
-by page. But it outlives them. A lock goes with its process, however that ends, so a folder whose lock is free belongs
-to an executor that is gone. The last worker removes it when Spark hangs up; what killed workers left goes when a worker
-of the same user opens a cache. Numbers of processes would not tell: containers may share this memory, and not each
-other's processes.
+by page. But it outlives them. So a process of its own removes an executor's folder when Spark's daemon ends
+(`semistream.runtime.spark.join.cache_keeper`). If that was killed too, the folder goes when a worker of the same user
+opens another cache: a lock goes with its process, however that ends, so nobody uses a folder whose lock is free.
+Numbers of processes would not tell: containers may share this memory, and not each other's processes.
 
 Where that memory is missing, no tmpfs, or too small, as often in containers, caches lie on the executor's own disk, in
 a folder that Spark removes with the executor.
@@ -18,17 +19,14 @@ a folder that Spark removes with the executor.
 import fcntl
 import os
 import shutil
-import signal
 import stat
-import threading
 import time
-import uuid
 from contextlib import suppress
 from functools import cache
-from types import FrameType
 
 import xxhash
 
+from semistream.runtime.spark.join.cache_keeper import USERS, remove, start_keeper
 from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.on_executor import executor_disk, executor_folder
 from semistream.state.private_files import make_private, open_private
@@ -38,7 +36,6 @@ __all__ = ["cache_folder", "remove_abandoned"]
 _MEMORY = "/dev/shm"
 _MOUNTS = "/proc/self/mounts"
 _LEFT_SHARE = 1 / 8  # of that memory, which others need
-_USERS = "users"
 _NEW_S = 60.0  # within which a folder may still be without its lock
 _ATTEMPTS = 10
 
@@ -98,7 +95,7 @@ def _has_room(num_bytes: int) -> bool:
 
 def _hold(executor: str) -> None:
     """Make an executor's folder, and keep it while this process lives."""
-    users = os.path.join(executor, _USERS)
+    users = os.path.join(executor, USERS)
     if executor in _HELD:
         if _is_at(_HELD[executor], users):
             return
@@ -111,7 +108,7 @@ def _hold(executor: str) -> None:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 if _is_at(file, users):
                     _HELD[executor] = file
-                    _leave_when_hung_up()
+                    start_keeper(executor)
                     return
             os.close(file)
         time.sleep(0.01)
@@ -138,29 +135,13 @@ def remove_abandoned() -> None:
 
 def _remove_if_abandoned(executor: str) -> None:
     try:
-        file = os.open(os.path.join(executor, _USERS), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(os.path.join(executor, USERS), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         if time.time() - os.stat(executor).st_mtime > _NEW_S:
             shutil.rmtree(executor, ignore_errors=True)
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        gone = f"{executor}.{uuid.uuid4().hex}"  # nobody finds it by its name any more
-        os.rename(executor, gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        remove(executor)
     finally:
         os.close(file)
-
-
-def _leave_when_hung_up() -> None:
-    """Let this process remove the folders that it was the last to use when Spark hangs up, as at an executor's end."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-        signal.signal(signal.SIGHUP, _leave)
-
-
-def _leave(number: int, _: FrameType | None) -> None:
-    while _HELD:
-        os.close(_HELD.popitem()[1])
-    remove_abandoned()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
