@@ -294,3 +294,20 @@ def test_blocks_that_are_replaced_take_no_more_room(tmp_path: Path) -> None:
         assert (block == number).all()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.block", "1.block", "2.block"]
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 3000
+
+
+def test_a_look_at_the_folder_tells_of_new_blocks(tmp_path: Path) -> None:
+    writer, reader = SharedBlocks(str(tmp_path)), SharedBlocks(str(tmp_path))
+    content = np.ones(100, dtype=np.uint8)
+    writer.publish(0, content)
+    assert reader.may_have_changed()
+    assert reader.may_have_changed(), "another block may come within the same tick of the clock"
+    os.utime(tmp_path, (1.0, 1.0))
+    assert reader.may_have_changed()
+    assert not reader.may_have_changed()
+    writer.publish(0, content)
+    assert reader.may_have_changed()
+    private = PrivateBlocks()
+    assert not private.may_have_changed()
+    private.publish(0, content)
+    assert private.may_have_changed()

@@ -16,6 +16,7 @@ system may throw mapped pages out, and should bring back those that are touched,
 import fcntl
 import mmap
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +35,7 @@ __all__ = ["HotBlock", "PrivateBlocks", "SharedBlocks", "index_bytes_for"]
 
 _MAGIC = 0x54534D53
 _FORMAT = 1
+_SETTLED_NS = 100_000_000  # longer than a tick of the clock by which filesystems tell the time of a change
 _MOST_SEEN = 255  # what a counter of keys holds at most
 _HEADER_BYTES = 64
 # Positions in the header.
@@ -142,6 +144,9 @@ class PrivateBlocks:
     def __init__(self) -> None:
         self._new: dict[int, UInt8s] = {}
 
+    def may_have_changed(self) -> bool:
+        return bool(self._new)
+
     def changed(self, number: int) -> UInt8s | None:
         """Return the block if it is new since the last call, else None."""
         return self._new.pop(number, None)
@@ -166,10 +171,24 @@ class SharedBlocks:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._seen: dict[int, tuple[int, int]] = {}
+        self._seen_folder: tuple[int, int] | None = None
         make_private(folder)
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
+
+    def may_have_changed(self) -> bool:
+        """Return False if no block is new since the last call: every new one changes the time of the folder."""
+        try:
+            status = os.stat(self._folder)
+        except OSError:
+            return False
+        now = status.st_ino, status.st_mtime_ns
+        if now == self._seen_folder:
+            return False
+        is_settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
+        self._seen_folder = now if is_settled else None
+        return True
 
     def changed(self, number: int) -> UInt8s | None:
         path = self._path(f"{number}.block")
