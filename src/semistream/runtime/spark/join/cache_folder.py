@@ -31,7 +31,7 @@ from semistream.runtime.spark.join.plan import JoinPlan
 from semistream.runtime.spark.on_executor import executor_disk, executor_folder
 from semistream.state.private_files import make_private, open_private
 
-__all__ = ["cache_folder", "remove_abandoned"]
+__all__ = ["cache_folder", "executor_memory", "remove_abandoned"]
 
 _MEMORY = "/dev/shm"
 _MOUNTS = "/proc/self/mounts"
@@ -55,16 +55,21 @@ def cache_folder(plan: JoinPlan) -> str | None:
 
 
 def _memory_folder(plan: JoinPlan, disk: str) -> str | None:
-    root = _private_root()
-    if root is None:
+    executor = executor_memory(disk)
+    if executor is None:
         return None
-    executor = os.path.join(root, xxhash.xxh3_64_hexdigest(os.path.abspath(disk).encode()))
     folder = os.path.join(executor, "joins", plan.join_id)
     if not os.path.isdir(folder) and not _has_room(plan.task_bytes * plan.slots):
         return None
     _hold(executor)
     make_private(folder)
     return folder
+
+
+def executor_memory(disk: str) -> str | None:
+    """Return the folder in memory for the executor to which Spark gave ``disk``; None where there can be none."""
+    root = _private_root()
+    return None if root is None else os.path.join(root, xxhash.xxh3_64_hexdigest(os.path.abspath(disk).encode()))
 
 
 def _private_root() -> str | None:

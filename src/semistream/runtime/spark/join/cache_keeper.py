@@ -22,7 +22,8 @@ KEEPER = "keeper"  # locked by the one process that keeps it
 
 def start_keeper(folder: str) -> None:
     """Let a process keep the folder while the parent of this one lives, unless there is one."""
-    if not hasattr(os, "pidfd_open") or not os.path.isfile(__file__):
+    parent = os.getppid()
+    if parent <= 1 or not hasattr(os, "pidfd_open") or not os.path.isfile(__file__):  # 1: the parent has just ended
         return
     file = _open(os.path.join(folder, KEEPER))
     try:
@@ -33,7 +34,7 @@ def start_keeper(folder: str) -> None:
         os.close(file)
     # In a session of its own, or Spark would end it together with the workers.
     subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, folder, str(os.getppid())],
+        [sys.executable, "-I", "-S", __file__, folder, str(parent)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
