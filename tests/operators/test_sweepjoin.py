@@ -1,5 +1,7 @@
 """SWEEPJOIN: each page at most once a window, a cache that helps and never matters, and the budget."""
 
+import errno
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -171,6 +173,19 @@ def test_a_folder_that_cannot_be_written_costs_no_rows(table: MasterTable, tmp_p
     with _make(table, cache_folder=str(tmp_path / "file" / "cache"), cache_processes=2) as op:
         for _ in range(5):
             assert sum(out.num_rows for out in _answer(op, keys)) == 3 * sum(key % 3 for key in range(0, 300, 3))
+
+
+def test_a_folder_without_room_costs_no_rows(
+    table: MasterTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(os, "posix_fallocate", no_room, raising=False)
+    keys = _batch(list(range(0, 300, 3)) * 3)
+    with _make(table, cache_folder=str(tmp_path / "cache"), cache_processes=2) as op:
+        assert sum(out.num_rows for out in _answer(op, keys)) == 3 * sum(key % 3 for key in range(0, 300, 3))
+        assert op.memory().total_bytes <= op.budget_bytes
 
 
 def test_a_folder_that_goes_away_costs_no_rows(table: MasterTable, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The counters of an operator."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 __all__ = ["Metrics"]
 
@@ -53,4 +53,4 @@ class Metrics:
 
     def as_dict(self) -> dict[str, int]:
         """Return the counters by name."""
-        return {name: value for name, value in asdict(self).items() if isinstance(value, int)}
+        return {name: value for name, value in vars(self).items() if isinstance(value, int)}

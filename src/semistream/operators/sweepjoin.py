@@ -53,6 +53,7 @@ D8  Pages that the operating system's page cache holds are used where they lie, 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -258,11 +259,12 @@ class _HotRowsPart(Part):
         place = (table.path, table.version_id, schema.to_string())
         owner = xxhash.xxh3_64_intdigest(repr(place).encode()) >> 1
         self._share_bytes = self.capacity_bytes // processes
-        shared = None if config.cache_folder is None else _shared_blocks(config.cache_folder)
-        if shared is None:
-            self.cache = HotRows(schema, self._share_bytes, row_bytes, PrivateBlocks(), owner=owner)
-        else:
-            self.cache = HotRows(schema, self.capacity_bytes, row_bytes, shared, processes=processes, owner=owner)
+        shared = None
+        if config.cache_folder is not None:
+            with suppress(OSError):  # the folder cannot be written or has no room: this process caches for itself
+                blocks = SharedBlocks(config.cache_folder)
+                shared = HotRows(schema, self.capacity_bytes, row_bytes, blocks, processes=processes, owner=owner)
+        self.cache = shared or HotRows(schema, self._share_bytes, row_bytes, PrivateBlocks(), owner=owner)
 
     def components(self) -> dict[str, int]:
         return {"hot rows": -(-self.cache.nbytes // self.cache.processes), "hot rows to come": self._bytes_beside}
@@ -277,13 +279,6 @@ class _HotRowsPart(Part):
         assert self.cache.nbytes // self.cache.processes <= self._share_bytes
         assert self.cache.waiting_bytes <= self._bytes_beside
         self.cache._check()
-
-
-def _shared_blocks(folder: str) -> SharedBlocks | None:
-    try:
-        return SharedBlocks(folder)
-    except OSError:  # the folder cannot be written: this process caches for itself
-        return None
 
 
 class _WindowSize(Part):

@@ -1,5 +1,6 @@
 """The cache of hot rows: what it finds is right, it stays in its bytes, it learns, and it can be shared."""
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -266,3 +267,47 @@ def test_floors_age_with_the_counts() -> None:
         _see(cache, np.repeat(np.arange(1, 1500), 30))
     late = [_see(cache, np.repeat(np.arange(50_000, 50_100), 5)) for _ in range(1500)][-1]
     assert late > 250
+
+
+def test_no_room_for_a_block_leaves_the_cache_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SharedBlocks(str(tmp_path))
+    store.publish(0, np.ones(100, dtype=np.uint8))
+
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(os, "rename", no_room)
+    with pytest.raises(OSError, match="no room"):
+        store.publish(0, np.zeros(100, dtype=np.uint8))
+    assert [path.name for path in tmp_path.iterdir()] == ["0.block"]
+    block = store.changed(0)
+    assert block is not None
+    assert (block == 1).all()
+
+
+def test_blocks_that_are_replaced_take_no_more_room(tmp_path: Path) -> None:
+    writer, reader = SharedBlocks(str(tmp_path)), SharedBlocks(str(tmp_path))
+    for number in range(30):
+        writer.publish(number % 3, np.full(1000, number, dtype=np.uint8))
+        block = reader.changed(number % 3)
+        assert block is not None
+        assert (block == number).all()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.block", "1.block", "2.block"]
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 3000
+
+
+def test_a_look_at_the_folder_tells_of_new_blocks(tmp_path: Path) -> None:
+    writer, reader = SharedBlocks(str(tmp_path)), SharedBlocks(str(tmp_path))
+    content = np.ones(100, dtype=np.uint8)
+    writer.publish(0, content)
+    assert reader.may_have_changed()
+    assert reader.may_have_changed(), "another block may come within the same tick of the clock"
+    os.utime(tmp_path, (1.0, 1.0))
+    assert reader.may_have_changed()
+    assert not reader.may_have_changed()
+    writer.publish(0, content)
+    assert reader.may_have_changed()
+    private = PrivateBlocks()
+    assert not private.may_have_changed()
+    private.publish(0, content)
+    assert private.may_have_changed()

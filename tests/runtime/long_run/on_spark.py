@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 import semistream as ss
+from semistream.runtime.spark.join.cache_folder import executor_memory
 from tests.runtime.long_run.changing_table import KEYS, ChangingTable
 from tests.runtime.long_run.flatness import folder_size, growth, resident_bytes
 from tests.runtime.spark.knowing_sink import CHANGELOG, PROVIDER, ROCKSDB
@@ -90,8 +91,10 @@ class _Sampler:
         )
 
     def _soft_folders(self) -> list[Path]:
-        """The folders of this library on the executor's disk."""
-        return [self._folder / "none", *(self._folder / "local").glob("*/semistream")]
+        """The folders of this library on the executor's disk and in memory that its workers share."""
+        disks = list((self._folder / "local").glob("blockmgr-*"))
+        in_memory = filter(None, (executor_memory(str(disk)) for disk in disks))
+        return [self._folder / "none", *(disk / "semistream" for disk in disks), *map(Path, in_memory)]
 
 
 def _workers(driver: psutil.Process) -> list[psutil.Process]:

@@ -42,7 +42,10 @@ def _search(spark: SparkSession, folder: Path, completion: str) -> dict[str, Any
         .selectExpr("value number", f"pmod(value, {_KEYS}) id")
     )
     options: dict[str, Any] = (
-        {"algorithm": "sweepjoin"} if completion == "batch" else {"algorithm": "ssbj", "completion": completion}
+        # Pages that stay in the page cache are used there, and leave the cache empty.
+        {"algorithm": "sweepjoin", "io": "drop_behind"}
+        if completion == "batch"
+        else {"algorithm": "ssbj", "completion": completion}
     )
     joined = ss.join(stream, table, on="id", memory="32MB", **options)
     before = _marked_files(folder / "local")

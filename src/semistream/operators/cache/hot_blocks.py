@@ -9,15 +9,17 @@ new one replaces it. Its checksum is verified before it is used.
 
 A shared block is a file that processes map. A new one replaces it by renaming: a reader goes on with the block it has
 mapped, and a writer that dies leaves nothing that anyone would read. So reading needs no lock, and no lock is left
-behind. When the folder goes away or the disk is full, writing raises OSError.
+behind. When the folder goes away or has no room, writing raises OSError. The folder may lie in memory; on a disk the
+system may throw mapped pages out, and should bring back those that are touched, not their neighbours.
 """
 
 import fcntl
 import mmap
 import os
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +35,7 @@ __all__ = ["HotBlock", "PrivateBlocks", "SharedBlocks", "index_bytes_for"]
 
 _MAGIC = 0x54534D53
 _FORMAT = 1
+_SETTLED_NS = 100_000_000  # longer than a tick of the clock by which filesystems tell the time of a change
 _MOST_SEEN = 255  # what a counter of keys holds at most
 _HEADER_BYTES = 64
 # Positions in the header.
@@ -141,6 +144,9 @@ class PrivateBlocks:
     def __init__(self) -> None:
         self._new: dict[int, UInt8s] = {}
 
+    def may_have_changed(self) -> bool:
+        return bool(self._new)
+
     def changed(self, number: int) -> UInt8s | None:
         """Return the block if it is new since the last call, else None."""
         return self._new.pop(number, None)
@@ -165,10 +171,24 @@ class SharedBlocks:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._seen: dict[int, tuple[int, int]] = {}
+        self._seen_folder: tuple[int, int] | None = None
         make_private(folder)
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
+
+    def may_have_changed(self) -> bool:
+        """Return False if no block is new since the last call: every new one changes the time of the folder."""
+        try:
+            status = os.stat(self._folder)
+        except OSError:
+            return False
+        now = status.st_ino, status.st_mtime_ns
+        if now == self._seen_folder:
+            return False
+        is_settled = time.time_ns() - status.st_mtime_ns > _SETTLED_NS
+        self._seen_folder = now if is_settled else None
+        return True
 
     def changed(self, number: int) -> UInt8s | None:
         path = self._path(f"{number}.block")
@@ -178,7 +198,7 @@ class SharedBlocks:
                 return None
             with open(path, "rb") as file:
                 opened = os.fstat(file.fileno())
-                content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+                content = np.frombuffer(_mapped(file.fileno()), dtype=np.uint8)
         except (OSError, ValueError):  # missing, empty or unreadable: a cache does without
             return None
         self._seen[number] = opened.st_ino, opened.st_mtime_ns
@@ -190,9 +210,14 @@ class SharedBlocks:
             if name.startswith(f".{number}-"):
                 os.unlink(self._path(name))
         unfinished = self._path(f".{number}-{uuid.uuid4().hex}")
-        with open(unfinished, "xb", opener=open_private) as file:
-            file.write(content.data)
-        os.rename(unfinished, self._path(f"{number}.block"))
+        try:
+            with open(unfinished, "xb", opener=open_private) as file:
+                file.write(content.data)
+            os.rename(unfinished, self._path(f"{number}.block"))
+        except OSError:
+            with suppress(FileNotFoundError):
+                os.unlink(unfinished)
+            raise
 
     @contextmanager
     def building(self, number: int) -> Iterator[bool]:
@@ -213,3 +238,13 @@ class SharedBlocks:
             return np.frombuffer(mmap.mmap(file, nbytes), dtype=np.uint8)
         finally:
             os.close(file)
+
+
+def _mapped(file: int) -> mmap.mmap:
+    """Map a whole block: soon all of it is read to be verified, and later single rows."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_WILLNEED)
+    mapped = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
+    if hasattr(mmap, "MADV_RANDOM"):
+        mapped.madvise(mmap.MADV_RANDOM)
+    return mapped

@@ -158,8 +158,9 @@ class HotRows:
 
     def refresh(self) -> None:
         """Use the blocks that this or another process built since the last time."""
-        for number in range(self.num_blocks):
-            self._refresh(number)
+        if self._store.may_have_changed():
+            for number in range(self.num_blocks):
+                self._refresh(number)
 
     def _refresh(self, number: int) -> None:
         raw = self._store.changed(number)

@@ -13,6 +13,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from socket import gethostname
 from typing import Any, NamedTuple, Protocol
 
@@ -28,6 +29,8 @@ __all__ = [
     "SoftFiles",
     "clear_error",
     "clear_errors",
+    "config_in",
+    "executor_disk",
     "executor_folder",
     "naming_host",
     "on_executor",
@@ -52,16 +55,19 @@ def on_executor(function: Callable[..., Any], config: object) -> Callable[..., A
 
     # A function inside a function is pickled by value, as long as it refers to no name of this module.
     def call(*arguments: Any) -> Any:
+        import gc
         from importlib import import_module
-        from pickle import loads
         from socket import gethostname
 
         class ExecutorMismatch(ImportError):
             """Stands for the library's own error of that name, which this executor may not have."""
 
+        collects = gc.isenabled()
+        gc.disable()  # the first imports make many objects that stay, which the collector would walk again and again
         try:
             found = import_module("semistream").__version__
             target = getattr(import_module(module), name)
+            config_in = import_module("semistream.runtime.spark.on_executor").config_in
         except ImportError as error:
             where = f"the executor on {gethostname()}"
             if getattr(error, "name", None) == "semistream":
@@ -69,12 +75,21 @@ def on_executor(function: Callable[..., Any], config: object) -> Callable[..., A
             else:
                 message = f"semistream cannot be imported on {where} ({error}): install it there with what it needs"
             raise ExecutorMismatch(message) from None
+        finally:
+            if collects:
+                gc.enable()
         if found != version:
             message = f"semistream {found} is on the executor on {gethostname()}, the driver has {version}: "
             raise ExecutorMismatch(message + "install the same version on both")
-        return target(loads(payload), *arguments)
+        return target(config_in(payload), *arguments)
 
     return call
+
+
+@lru_cache(maxsize=8)  # every task of a query brings the same
+def config_in(payload: bytes) -> Any:
+    """Return the config that `on_executor` pickled; callers share it and leave it as it is."""
+    return pickle.loads(payload)
 
 
 class RunningTask(NamedTuple):
@@ -115,12 +130,18 @@ class SoftFiles(Protocol):
 
 
 def executor_folder(plan: SoftFiles) -> str | None:
-    """Return a join's folder on this executor's own disk, for files that may be lost; None if there is none for it.
+    """Return a join's folder on this executor's own disk, for files that may be lost; None if there is none for it."""
+    disk = executor_disk()
+    return os.path.join(disk, "semistream", plan.join_id) if plan.may_write_rows and disk is not None else None
 
-    Spark gives each executor folders, names them to its Python workers, and removes them with the executor.
+
+def executor_disk() -> str | None:
+    """Return the first of the folders that Spark gives this executor alone, and removes with it; None outside of Spark.
+
+    It names them to its Python workers.
     """
     local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    return os.path.join(local, "semistream", plan.join_id) if plan.may_write_rows and os.path.isdir(local) else None
+    return local if os.path.isdir(local) else None
 
 
 def clear_error(error: BaseException, doing: str) -> SemistreamError:

@@ -14,7 +14,7 @@ import pytest
 
 import semistream as ss
 from semistream.core.errors import DamagedTable
-from semistream.runtime.spark.join import batch
+from semistream.runtime.spark.join import batch, cache_folder
 from semistream.runtime.spark.join.batch import join_task
 from semistream.runtime.spark.join.operator_pool import WORKER_POOL, OperatorPool
 from semistream.runtime.spark.join.plan import JoinPlan
@@ -85,15 +85,18 @@ def test_a_number_given_twice_gets_another_operator(table: MasterTable, tmp_path
 
 @pytest.fixture
 def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that Spark gives an executor."""
+    """The folder that Spark gives an executor, on a machine where processes share no memory."""
     local = tmp_path / "spark-local"
     local.mkdir()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(local))
+    monkeypatch.setattr(cache_folder, "_MEMORY", str(tmp_path / "no memory"))
     return local
 
 
 def _sharing(table: MasterTable, join_id: str) -> JoinPlan:
-    return replace(_plan(table, join_id, megabytes=8), algorithm="sweepjoin", how="inner")
+    # Pages that stay in the page cache are used there, and leave the cache empty.
+    options = {"io": "drop_behind"}
+    return replace(_plan(table, join_id, megabytes=8), algorithm="sweepjoin", how="inner", options=options)
 
 
 def _use(plan: JoinPlan, table: MasterTable) -> None:

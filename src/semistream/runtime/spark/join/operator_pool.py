@@ -3,8 +3,8 @@
 Spark reuses its Python workers, one task at a time. Operators in a worker are soft state: a task that finds none makes
 one, and returns the same rows.
 
-An operator whose stream is not shuffled shares its cache with the other workers of its executor: files on the
-executor's disk that all of them map. So a row is cached once, and whichever worker gets the next task finds it.
+An operator whose stream is not shuffled shares its cache with the other workers of its executor: files, in memory where
+that is possible, which all of them map. So a row is cached once, and whichever worker gets the next task finds it.
 """
 
 import gc
@@ -15,13 +15,14 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from semistream.operators import algorithm
 from semistream.operators.driver import StepOperator
+from semistream.runtime.spark.join.cache_folder import cache_folder, remove_abandoned
 from semistream.runtime.spark.join.plan import JoinPlan
-from semistream.runtime.spark.on_executor import executor_folder
 from semistream.storage import MasterTable
 
 __all__ = ["WORKER_POOL", "OperatorPool"]
@@ -60,7 +61,7 @@ class OperatorPool:
         while sum(idle.budget_bytes for idle in self._idle.values()) > plan.task_bytes - plan.operator_bytes:
             self._idle.popitem(last=False)[1].close()
         if op is None:
-            _freeze_imports()
+            _let_collector_skip("imported modules")
             rows = copy(table) if bucket is None else table.bucket(bucket)  # its page index lives as long as it does
             _remove_other_caches(plan, cache)
             options = {**cache, **plan.options}
@@ -72,6 +73,7 @@ class OperatorPool:
             op.close()
             raise
         self._idle[key] = op
+        _let_collector_skip("compiled kernels")  # loaded by the first task
 
     def clear(self) -> None:
         while self._idle:
@@ -81,11 +83,11 @@ class OperatorPool:
         return len(self._idle)
 
 
-def _freeze_imports() -> None:
-    """Let Python's collector skip imported modules: Spark runs it in a worker after every task."""
-    if gc.get_freeze_count() == 0:
-        gc.collect()
-        gc.freeze()
+@cache  # once for each: what is frozen and becomes garbage later, as part of a cycle, stays
+def _let_collector_skip(_: str) -> None:
+    """Let Python's collector skip what is there now: Spark runs it in a worker after every task."""
+    gc.collect()
+    gc.freeze()
 
 
 WORKER_POOL = OperatorPool()
@@ -99,8 +101,10 @@ _BUSY_S = 30.0  # for which it stays, even if there are too many
 
 def _shared_cache(plan: JoinPlan, table: MasterTable) -> dict[str, Any]:
     """Return the options that let an operator share its cache; none where it cannot. It counts as used now."""
-    folder = executor_folder(plan)
-    if plan.algorithm not in _SHARING or plan.exchange != "none" or folder is None:
+    if plan.algorithm not in _SHARING or plan.exchange != "none":
+        return {}
+    folder = cache_folder(plan)
+    if folder is None:
         return {}
     with suppress(FileNotFoundError):
         os.utime(folder)
@@ -114,6 +118,7 @@ def _remove_other_caches(plan: JoinPlan, cache: dict[str, Any]) -> None:
     """
     if not cache:
         return
+    remove_abandoned()
     folder, used = os.path.split(cache["cache_folder"])
     outdated = [os.path.join(folder, name) for name in _names(folder) if name != used]
     joins = os.path.dirname(folder)
