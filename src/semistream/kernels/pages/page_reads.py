@@ -54,14 +54,18 @@ def read_stretches(
     offsets: Int64s,
     targets: UInt64s,
     lengths: Int64s,
+    needed: Int64s,
     is_read: Bools,
 ) -> None:
-    """Read ``lengths[i]`` bytes at ``offsets[i]`` of a file to ``targets[i]``; ``is_read`` tells which came whole."""
+    """Read ``lengths[i]`` bytes at ``offsets[i]`` of a file to ``targets[i]``.
+
+    ``is_read`` tells of which at least ``needed[i]`` bytes came.
+    """
     vector = np.empty(2, dtype=np.uint64)
     for at in range(offsets.size):
         vector[0], vector[1] = targets[at], np.uint64(lengths[at])
         got = _call_preadv2(preadv2, np.int32(file), vector.ctypes.data, offsets[at], np.int32(flags))
-        is_read[at] = got == lengths[at]
+        is_read[at] = got >= needed[at]
 
 
 @kernel

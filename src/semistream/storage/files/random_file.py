@@ -13,10 +13,13 @@ from semistream.kernels.pages.page_reads import read_stretches
 from semistream.storage.files.c_functions import PREADV2, READ_IF_CACHED
 from semistream.storage.files.mapped_file import MappedFile
 
-__all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile", "open_regular"]
+__all__ = ["SECTOR_BYTES", "Access", "LocalFile", "RandomFile", "RemoteFile", "open_regular"]
 
 # The page cache may hold a file in units of up to this size, and drops only units that lie whole inside a range.
 _CACHE_UNIT_BYTES = 4 << 20
+
+SECTOR_BYTES = 512
+"""Reads past the page cache begin and end at multiples of it, in the file and in memory."""
 
 Access: TypeAlias = Literal["scan", "sweep", "lookup"]
 
@@ -38,6 +41,13 @@ class RandomFile(Protocol):
         The operating system begins to fetch the others.
         """
 
+    def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
+        """Read ranges from the disk to their addresses, and return which were read; none where that is impossible.
+
+        Whole sectors are read, so that up to `SECTOR_BYTES` before and behind an address are written to as well. An
+        address lies as far behind a multiple of that as its offset does.
+        """
+
     def are_cached(self, offsets: Int64s) -> Bools:
         """Tell of each byte whether it lies in the page cache."""
 
@@ -50,9 +60,9 @@ class RandomFile(Protocol):
     def close(self) -> None: ...
 
 
-def open_regular(path: str) -> int:
+def open_regular(path: str, flags: int = 0) -> int:
     """Open a file for reading and return its descriptor; a link, a pipe or a device is refused, not waited for."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | flags)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise DamagedTable(f"{path} is not a regular file: restore it from a copy")
@@ -63,7 +73,9 @@ class LocalFile:
     """A local file: one system call per read, and hints to the page cache where the platform has them."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._fd = open_regular(path)
+        self._fd_past_cache: int | None = None  # -1 where there can be none
         self.size = os.fstat(self._fd).st_size
 
     def read_into(self, offset: int, view: memoryview) -> int:
@@ -83,20 +95,47 @@ class LocalFile:
     def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         is_read = np.zeros(offsets.size, dtype=np.bool_)
         if PREADV2:
-            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, lengths, is_read)
+            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, lengths, lengths, is_read)
         if hasattr(os, "posix_fadvise"):
             for at in np.flatnonzero(~is_read).tolist():
                 os.posix_fadvise(self._fd, int(offsets[at]), int(lengths[at]), os.POSIX_FADV_WILLNEED)
         return is_read
 
+    def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
+        is_read = np.zeros(offsets.size, dtype=np.bool_)
+        if self._fd_past_cache is None:
+            self._fd_past_cache = self._open_past_cache()
+        if self._fd_past_cache >= 0:
+            before = offsets % SECTOR_BYTES
+            whole = -(-(before + lengths) // SECTOR_BYTES) * SECTOR_BYTES
+            read_stretches(
+                np.uint64(PREADV2),
+                0,
+                self._fd_past_cache,
+                offsets - before,
+                targets - before.astype(np.uint64),
+                whole,
+                before + lengths,
+                is_read,
+            )
+        return is_read
+
+    def _open_past_cache(self) -> int:
+        if not PREADV2 or not hasattr(os, "O_DIRECT"):
+            return -1
+        try:
+            fd = open_regular(self._path, os.O_DIRECT)
+        except OSError:  # the file system has no such reads
+            return -1
+        self.drop(0, self.size)  # nobody does so later
+        return fd
+
     def are_cached(self, offsets: Int64s) -> Bools:
         is_read = np.zeros(offsets.size, dtype=np.bool_)
         if PREADV2:
             byte = np.empty(1, dtype=np.uint8)
-            targets = np.full(offsets.size, byte.ctypes.data, dtype=np.uint64)
-            read_stretches(
-                np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, np.ones_like(offsets), is_read
-            )
+            targets, one = np.full(offsets.size, byte.ctypes.data, dtype=np.uint64), np.ones_like(offsets)
+            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, one, one, is_read)
         return is_read
 
     def map(self) -> MappedFile | None:
@@ -114,6 +153,9 @@ class LocalFile:
     def close(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
+            os.close(fd)
+        if self._fd_past_cache is not None and self._fd_past_cache >= 0:
+            fd, self._fd_past_cache = self._fd_past_cache, None
             os.close(fd)
 
     def __del__(self) -> None:
@@ -142,6 +184,9 @@ class RemoteFile:
         pass
 
     def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
+        return np.zeros(offsets.size, dtype=np.bool_)
+
+    def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         return np.zeros(offsets.size, dtype=np.bool_)
 
     def are_cached(self, offsets: Int64s) -> Bools:

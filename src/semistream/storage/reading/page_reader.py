@@ -1,7 +1,7 @@
 """Reads pages; none is used before its checksum and its layout were checked.
 
 Runs of pages: `read`, `read_into` and `decode`. Single ones: `read_page` and `decode_page`. Scattered ones:
-`read_scattered`.
+`read_scattered`, and `read_into_slots` for pages that are kept.
 """
 
 import threading
@@ -19,7 +19,7 @@ from semistream.core.errors import DamagedTable, InvalidArgument, UnknownColumn
 from semistream.kernels.pages.page_reads import first_altered
 from semistream.storage.files.c_functions import DIGEST
 from semistream.storage.files.mapped_file import MappedFile
-from semistream.storage.files.random_file import Access, RandomFile
+from semistream.storage.files.random_file import SECTOR_BYTES, Access, RandomFile
 from semistream.storage.files.store import LocalStore
 from semistream.storage.reading.page_check import PageCheck
 from semistream.storage.reading.page_directory import PageDirectory
@@ -35,6 +35,7 @@ Io = Literal["buffered", "drop_behind"]
 _MAX_OPEN_FILES = 128
 PLACING_BYTES = 4096
 _PIECE_BYTES = 1 << 20
+_ALIGNMENT = 8
 _REMEDY = "restore it from a copy, or write it anew with replace()"
 
 
@@ -229,16 +230,39 @@ class PageReader:
         self._verify_scattered(pages, memory, starts, lengths)
         return starts, was_cached
 
-    def _read_stretches(self, stretches: "_Stretches", memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-        """Read stretches, and return which had been in the page cache."""
+    def slot_bytes(self, page_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the sizes of slots for pages of so many bytes."""
+        if not self._drop_behind:
+            return -(-page_bytes // _ALIGNMENT) * _ALIGNMENT
+        return -(-page_bytes // SECTOR_BYTES) * SECTOR_BYTES + SECTOR_BYTES
+
+    def read_into_slots(
+        self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8], slots: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Read and verify distinct pages in ascending order, each into a slot of `slot_bytes` that begins at ``slots``.
+
+        Returns where each page begins. The memory begins at a multiple of `SECTOR_BYTES`.
+        """
+        lengths, offsets = self.pages.length[pages], self.pages.offset[pages]
+        starts = slots + (offsets % SECTOR_BYTES if self._drop_behind else 0)
+        stretches = _Stretches(self.pages.file[pages], offsets, starts, starts + lengths)
+        self._read_stretches(stretches, memory, in_slots=True)
+        self._verify_scattered(pages, memory, starts, lengths)
+        return starts
+
+    def _read_stretches(
+        self, stretches: "_Stretches", memory: npt.NDArray[np.uint8], *, in_slots: bool = False
+    ) -> npt.NDArray[np.bool_]:
+        """Read stretches, and return which had been in the page cache, or were read past it into their slots."""
         sizes = stretches.ends - stretches.begins
         targets = stretches.begins.astype(np.uint64) + np.uint64(memory.ctypes.data)
         is_read = np.zeros(sizes.size, dtype=np.bool_)
-        if not self._drop_behind:
+        if not self._drop_behind or in_slots:
             for number in np.unique(stretches.files).tolist():
                 here = slice(*np.searchsorted(stretches.files, (number, number + 1)).tolist())
                 file = self._files.get(number) or self._open(number)
-                is_read[here] = file.read_cached(stretches.offsets[here], sizes[here], targets[here])
+                read = file.read_past_cache if self._drop_behind else file.read_cached
+                is_read[here] = read(stretches.offsets[here], sizes[here], targets[here])
         view: memoryview = memory.data
         for at in np.flatnonzero(~is_read).tolist():
             number, offset = int(stretches.files[at]), int(stretches.offsets[at])
