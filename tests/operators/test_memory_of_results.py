@@ -80,7 +80,7 @@ def test_runs_that_were_read_ahead_are_not_in_the_pool_of_arrow(tmp_path: Path) 
 
 @pytest.mark.parametrize("dtype", [pa.int64(), pa.string()])
 def test_the_pool_counts_what_lies_beside_pages_of_many_columns(tmp_path: Path, dtype: pa.DataType) -> None:
-    columns, keys, pool_bytes = 300, 600, 60 << 20
+    columns, keys, pool_bytes = 300, 1_200, 100 << 20
     values = {f"c{number}": pa.array(range(keys)).cast(dtype) for number in range(columns)}
     rows = pa.table({"key": pa.array(range(keys)), **values})
     with pytest.warns(UserWarning, match="page_bytes"):  # pages this small are no good choice for so many columns

@@ -17,7 +17,7 @@ from semistream.kernels.arrays import Int32s, Int64s, UInt8s
 from semistream.kernels.pages.page_slots import FREE, place_pages
 from semistream.operators.phases.read_counts import PageReads
 from semistream.storage import PageReader
-from semistream.storage.files.random_file import SECTOR_BYTES
+from semistream.storage.files.uncached_reads import SECTOR_BYTES
 from semistream.storage.reading.raw_pages import PageShape, SlottedPages
 
 __all__ = ["BufferPool", "SlotSizes"]

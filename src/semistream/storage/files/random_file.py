@@ -12,14 +12,12 @@ from semistream.kernels.arrays import Bools, Int64s, UInt64s
 from semistream.kernels.pages.page_reads import read_stretches
 from semistream.storage.files.c_functions import PREADV2, READ_IF_CACHED
 from semistream.storage.files.mapped_file import MappedFile
+from semistream.storage.files.uncached_reads import UncachedReads
 
-__all__ = ["SECTOR_BYTES", "Access", "LocalFile", "RandomFile", "RemoteFile", "open_regular"]
+__all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile", "open_regular"]
 
 # The page cache may hold a file in units of up to this size, and drops only units that lie whole inside a range.
 _CACHE_UNIT_BYTES = 4 << 20
-
-SECTOR_BYTES = 512
-"""Reads past the page cache begin and end at multiples of it, in the file and in memory."""
 
 Access: TypeAlias = Literal["scan", "sweep", "lookup"]
 
@@ -44,8 +42,7 @@ class RandomFile(Protocol):
     def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         """Read ranges from the disk to their addresses, and return which were read; none where that is impossible.
 
-        Whole sectors are read, so that up to `SECTOR_BYTES` before and behind an address are written to as well. An
-        address lies as far behind a multiple of that as its offset does.
+        They are read as `UncachedReads.read` tells.
         """
 
     def are_cached(self, offsets: Int64s) -> Bools:
@@ -75,7 +72,7 @@ class LocalFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = open_regular(path)
-        self._fd_past_cache: int | None = None  # -1 where there can be none
+        self._past_cache: UncachedReads | None = None
         self.size = os.fstat(self._fd).st_size
 
     def read_into(self, offset: int, view: memoryview) -> int:
@@ -102,33 +99,13 @@ class LocalFile:
         return is_read
 
     def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
-        is_read = np.zeros(offsets.size, dtype=np.bool_)
-        if self._fd_past_cache is None:
-            self._fd_past_cache = self._open_past_cache()
-        if self._fd_past_cache >= 0:
-            before = offsets % SECTOR_BYTES
-            whole = -(-(before + lengths) // SECTOR_BYTES) * SECTOR_BYTES
-            read_stretches(
-                np.uint64(PREADV2),
-                0,
-                self._fd_past_cache,
-                offsets - before,
-                targets - before.astype(np.uint64),
-                whole,
-                before + lengths,
-                is_read,
-            )
-        return is_read
-
-    def _open_past_cache(self) -> int:
-        if not PREADV2 or not hasattr(os, "O_DIRECT"):
-            return -1
-        try:
-            fd = open_regular(self._path, os.O_DIRECT)
-        except OSError:  # the file system has no such reads
-            return -1
-        self.drop(0, self.size)  # nobody does so later
-        return fd
+        if self._past_cache is None:
+            try:
+                self._past_cache = UncachedReads(open_regular(self._path, os.O_DIRECT))
+            except (OSError, AttributeError):  # neither every system has such reads, nor every file system
+                return np.zeros(offsets.size, dtype=np.bool_)
+            self.drop(0, self.size)  # what others left there, once
+        return self._past_cache.read(offsets, lengths, targets)
 
     def are_cached(self, offsets: Int64s) -> Bools:
         is_read = np.zeros(offsets.size, dtype=np.bool_)
@@ -154,9 +131,9 @@ class LocalFile:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
-        if self._fd_past_cache is not None and self._fd_past_cache >= 0:
-            fd, self._fd_past_cache = self._fd_past_cache, None
-            os.close(fd)
+        if self._past_cache is not None:
+            past_cache, self._past_cache = self._past_cache, None
+            past_cache.close()
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:

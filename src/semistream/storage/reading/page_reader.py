@@ -19,8 +19,9 @@ from semistream.core.errors import DamagedTable, InvalidArgument, UnknownColumn
 from semistream.kernels.pages.page_reads import first_altered
 from semistream.storage.files.c_functions import DIGEST
 from semistream.storage.files.mapped_file import MappedFile
-from semistream.storage.files.random_file import SECTOR_BYTES, Access, RandomFile
+from semistream.storage.files.random_file import Access, RandomFile
 from semistream.storage.files.store import LocalStore
+from semistream.storage.files.uncached_reads import SECTOR_BYTES
 from semistream.storage.reading.page_check import PageCheck
 from semistream.storage.reading.page_directory import PageDirectory
 

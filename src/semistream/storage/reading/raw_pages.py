@@ -30,6 +30,7 @@ from semistream.storage.files.row_sizes import row_bits
 __all__ = ["JoinedPages", "PageColumn", "PageShape", "RawPages", "RowGather", "SlottedPages", "flag_bits"]
 
 _ALIGNMENT = 8
+_ADDRESS_BYTES = 1 << 18  # of the addresses of buffers that are found at once
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,10 @@ class SlottedPages:
     def place(self, slots: Int64s, starts: Int64s) -> None:
         """Let verified messages that begin at ``starts`` be in these slots."""
         self._starts[slots] = starts
-        self._addresses[:, slots] = RawPages(self.shape, self._raw, starts).buffers.T
+        at_once = max(1, _ADDRESS_BYTES // (8 * self.shape.num_buffers))
+        for at in range(0, slots.size, at_once):
+            some = slice(at, at + at_once)
+            self._addresses[:, slots[some]] = RawPages(self.shape, self._raw, starts[some]).buffers.T
 
     def begins(self, column: int, number: int) -> UInt64s:
         """Return where a buffer of a column begins in every message."""
