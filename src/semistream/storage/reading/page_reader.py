@@ -1,7 +1,7 @@
 """Reads pages; none is used before its checksum and its layout were checked.
 
-Runs of pages: `read`, `read_into` and `decode`. Single ones: `read_page` and `decode_page`. Scattered ones:
-`read_scattered`, and `read_into_slots` for pages that are kept.
+Runs of pages: `read`, `read_into` and `decode`. Scattered ones: `read_scattered`, and `read_into_slots` for pages that
+are kept.
 """
 
 import threading
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["PLACING_BYTES", "Io", "PageReader", "drop_pages"]
 
 Io = Literal["buffered", "drop_behind"]
-"""Whether pages that were read may stay in the page cache, or are dropped from it."""
+"""Whether pages that were read may stay in the page cache, or are kept out of it."""
 
 _MAX_OPEN_FILES = 128
 PLACING_BYTES = 4096
@@ -64,8 +64,8 @@ class PageReader:
     columns
         Names of the columns to decode, in the order wanted; all by default. Pages are read whole anyway.
     io
-        ``"buffered"``, or ``"drop_behind"``, which drops what was read from the operating system's page cache, so that
-        the next read of it measures the disk.
+        ``"buffered"``, or ``"drop_behind"``, which drops what was read from the operating system's page cache or reads
+        past it, so that the next read measures the disk.
     access
         A hint for the operating system: ``"scan"``, from end to end; ``"sweep"``, forward with gaps; or ``"lookup"``,
         at random and without read-ahead.
@@ -134,25 +134,6 @@ class PageReader:
         buffer[: len(self.header)] = self.header
         self.read_into(first, count, buffer[len(self.header) :])
         return self.decode(first, count, buffer)
-
-    def read_page(self, page: int) -> memoryview:
-        """Read one page into memory of its own, for `decode_page`."""
-        buffer: memoryview = np.empty(int(self.pages.length[page]), dtype=np.uint8).data
-        self._load(page, 1, buffer)
-        return buffer
-
-    def decode_page(self, page: int, content: memoryview) -> pa.RecordBatch:
-        """Verify and decode what `read_page` returned; cheaper than `read`, which handles a run of pages."""
-        self._verify(page, 1, content)
-        try:
-            rows: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(content), self.page_schema)
-            if not self._check.is_complete:
-                rows.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
-            raise self.damaged_page(page, f"does not decode ({str(error).splitlines()[0]})") from None
-        if self.schema is not self.page_schema:
-            rows = rows.select(self.schema.names)
-        return rows
 
     def new_buffer(self, run_bytes: int) -> memoryview:
         """Return memory for any run of up to ``run_bytes``, to be placed with `place`."""
