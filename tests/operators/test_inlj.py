@@ -61,6 +61,31 @@ def test_pages_that_do_not_fit_the_pool_together_are_read_again(tmp_path: Path) 
     assert op.metrics.pages_read > table.num_pages
 
 
+@pytest.mark.parametrize("how", ["left", "anti"])
+def test_tuples_whose_pages_do_not_fit_the_pool_together_are_answered_once(tmp_path: Path, how: str) -> None:
+    master = pa.table({"id": range(0, 400, 2), "wide": ["x" * 4000] * 200})
+    table = ss.stage(master, tmp_path / "r", key="id", page_bytes="8KB")
+    stream = pa.record_batch({"id": np.random.default_rng(5).integers(0, 400, 600)})
+    op = ss.operator("inlj", table, stream.schema, on="id", memory="200KB", how=how)
+    joined = [row[0] for row in oracle.rows_of(ss.run(op, [stream]))]
+    keys = stream.column(0).to_pylist()
+    assert joined == [key for key in keys if how == "left" or key % 2]
+    assert op.metrics.pages_read > table.num_pages
+
+
+@pytest.mark.parametrize("io", ["buffered", "drop_behind"])
+def test_keys_that_are_hashed_are_found_in_pages_with_null_keys(tmp_path: Path, io: str) -> None:
+    keys = [None if number % 11 == 0 else f"k{number % 97}" for number in range(1000)]
+    master = pa.table({"id": pa.array(keys), "row": range(1000)})
+    table = ss.stage(master, tmp_path / "r", key="id", page_bytes=512).append(master.slice(0, 300))
+    stream = pa.record_batch({"id": pa.array([*(f"k{number}" for number in range(120)), None])})
+    op = ss.operator("inlj", table, stream.schema, on="id", memory="100KB", io=io)
+    wanted = oracle.join(
+        [stream], pa.concat_tables([master, master.slice(0, 300)]), [("id", "id")], "inner", None, ["row"]
+    )
+    assert oracle.multiset(oracle.rows_of(ss.run(op, [stream]))) == oracle.multiset(wanted)
+
+
 def test_composite_keys_may_be_named_in_any_order(tmp_path: Path) -> None:
     master = pa.table({"a": [1, 1, 2], "b": ["x", "y", "x"], "row": range(3)})
     table = ss.stage(master, tmp_path / "r", key=["a", "b"], buckets=2)

@@ -10,9 +10,10 @@ import semistream as ss
 from semistream.bench.measurements.peak_rss import PeakRss
 from semistream.core.resident_memory import resident_bytes
 from semistream.operators import driver
-from semistream.operators.phases import lookup_phase
-from semistream.operators.phases.buffer_pool import BufferPool
+from semistream.operators.phases.buffer_pool import BufferPool, SlotSizes
+from semistream.operators.phases.lookup_phase import LookupMemory
 from semistream.storage import PageReader, ReadAhead
+from semistream.storage.reading.raw_pages import PageShape
 
 _STREAM = pa.schema([("key", pa.int64())])
 
@@ -78,31 +79,33 @@ def test_runs_that_were_read_ahead_are_not_in_the_pool_of_arrow(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("dtype", [pa.int64(), pa.string()])
-def test_the_pool_counts_the_objects_of_many_columns(tmp_path: Path, dtype: pa.DataType) -> None:
-    columns, keys = 300, 600
+def test_the_pool_counts_what_lies_beside_pages_of_many_columns(tmp_path: Path, dtype: pa.DataType) -> None:
+    columns, keys, pool_bytes = 300, 1_200, 100 << 20
     values = {f"c{number}": pa.array(range(keys)).cast(dtype) for number in range(columns)}
     rows = pa.table({"key": pa.array(range(keys)), **values})
     with pytest.warns(UserWarning, match="page_bytes"):  # pages this small are no good choice for so many columns
         table = ss.stage(rows, tmp_path / "r", key="key", layout="clustered", page_bytes=8 << 10)
     with PageReader(table) as reader:
-        pool = BufferPool(reader, 1 << 40, lambda page: np.zeros(page.num_rows, dtype=np.int64))
-        pool.get([0])
-        held = pool.nbytes
+        shape = PageShape(table.schema)
+        pages = np.arange(table.num_pages)
+        BufferPool(reader, shape, SlotSizes.of(reader, shape), pool_bytes).fetch(pages)  # what is made once
         with PeakRss() as rss:
-            pool.get(range(1, table.num_pages))
-        counted = pool.nbytes - held
-    assert counted > 50 << 20
-    assert rss.growth_bytes <= 1.15 * counted
+            pool = BufferPool(reader, shape, SlotSizes.of(reader, shape), pool_bytes)
+            held = pool.fetch(pages)
+    assert held.size == table.num_pages
+    assert pool.nbytes > 20 << 20
+    assert rss.growth_bytes <= 1.15 * pool.nbytes
 
 
-@pytest.mark.parametrize("slice_bytes", [1, 1 << 40])
-def test_slices_copied_one_by_one_or_together_are_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slice_bytes: int
+@pytest.mark.parametrize("batch_bytes", [1, 1 << 40])
+def test_rows_copied_one_by_one_or_together_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
 ) -> None:
     keys = 500
     rows = pa.table({"key": pa.array(range(keys)), "text": [f"t{key}" for key in range(keys)]})
     table = ss.stage(rows, tmp_path / "r", key="key", layout="clustered", page_bytes=1 << 10)
-    monkeypatch.setattr(lookup_phase, "_SLICE_COLUMN_BYTES", slice_bytes)
+    monkeypatch.setattr(LookupMemory, "max_batch_bytes", batch_bytes)
+    monkeypatch.setattr(LookupMemory, "building_bytes", 0)
     stream = _stream(keys, 1_000)
     with ss.operator("inlj", table, _STREAM, on="key", memory=4 << 20) as operator:
         joined = pa.Table.from_batches(list(ss.run(operator, [stream])))

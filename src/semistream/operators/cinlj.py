@@ -13,7 +13,7 @@ cached while there is room.
                                 └ miss ─► look-up: pages of R through a buffer pool ─► results
                                              └─ keys seen again lately ─► H_R
 
-    memory M = index (where pages lie, and their first keys) + buffer pool + pages being searched + stream buffer
+    memory M = index (where pages lie, and their first keys) + buffer pool + stream buffer
                + H_R, its frequency recorder and its switching buffer + temporary buffer + results being built
                (+ results that wait, for stream order)
 

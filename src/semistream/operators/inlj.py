@@ -11,8 +11,7 @@ memory. What one look-up costs is not shared with other tuples, except by pages 
     stream ─► stream buffer ─ w tuples ─► first keys of pages ─► buffer pool (LRU) ◄─ one page ─ R, clustered by key
                                                                      └─► rows found in the page ─► results
 
-    memory M = index (where pages lie, and their first keys) + buffer pool + pages being searched
-               + stream buffer + results being built
+    memory M = index (where pages lie, and their first keys) + buffer pool + stream buffer + results being built
 
 Symbols
 -------
@@ -25,16 +24,18 @@ paper       here                        unit
 
 Deviations
 ----------
-D1  A step looks up w tuples, not one: pages are fetched in the order in which the tuples ask for them, and a page
-    that several tuples of the step ask for is asked for once. As many pages as an eighth of the memory for pages holds
-    are read, then searched together. A tuple is answered in the step that reads it, and results leave in stream order.
+D1  A step looks up w tuples, not one. The pool hits, misses and throws out as if they came one by one, and reads are
+    counted so. But as many of their pages as it holds are read together, and searched where they lie in it. A tuple is
+    answered in the step that reads it, and results leave in stream order.
 D2  A key's rows may cross pages, and lie in several sorted files after an append: each page that can hold the key
     is searched.
 D3  A NULL key matches nothing and is answered without a look-up.
 D4  The paper's index is a B+-tree on disk whose pages share the pool. Here it is the first key of every page, kept in
     memory, and the pool is what the budget leaves.
-D5  A tuple that misses the pool costs the read, the checksum and the decoding of a page of its own. With pages of 64 KB
-    that is up to 97 times the CPU time that MESHJOIN spends on a tuple, whose pages serve a window of them.
+D5  A tuple that misses the pool costs the read and the checksum of a page of its own. With pages of 64 KB that is about
+    ten times the CPU time that MESHJOIN spends on a tuple, whose pages serve a window of them.
+D6  The pool has slots of one size. A larger page takes several side by side, for which others leave in the order of
+    their last use until so many are free.
 """
 
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ The folder of a table::
 """
 
 from semistream.storage.files.random_file import Access
-from semistream.storage.files.row_sizes import decoded_overhead_bytes, fixed_row_bits, row_bits
+from semistream.storage.files.row_sizes import fixed_row_bits, row_bits
 from semistream.storage.reading.page_directory import PageDirectory, ReadPosition
 from semistream.storage.reading.page_reader import Io, PageReader, drop_pages
 from semistream.storage.reading.read_ahead import ReadAhead
@@ -26,7 +26,6 @@ __all__ = [
     "PageReader",
     "ReadAhead",
     "ReadPosition",
-    "decoded_overhead_bytes",
     "drop_pages",
     "fixed_row_bits",
     "open_table",

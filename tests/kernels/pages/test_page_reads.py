@@ -26,7 +26,7 @@ def test_stretches_come_whole_or_are_told(tmp_path: Path) -> None:
     file = os.open(path, os.O_RDONLY)
     try:
         targets = begins.astype(np.uint64) + np.uint64(memory.ctypes.data)
-        read_stretches(np.uint64(c_functions.PREADV2), 0, file, offsets, targets, lengths, is_read)
+        read_stretches(np.uint64(c_functions.PREADV2), 0, file, offsets, targets, lengths, lengths, is_read)
     finally:
         os.close(file)
     assert is_read.tolist() == [True, True, False, True]  # the third goes over the end
@@ -43,7 +43,8 @@ def test_a_file_that_is_closed_reads_nothing(tmp_path: Path) -> None:
     is_read = np.ones(1, dtype=np.bool_)
     memory = np.ones(100, dtype=np.uint8)
     targets = np.array([memory.ctypes.data], dtype=np.uint64)
-    read_stretches(np.uint64(c_functions.PREADV2), 0, file._fd, np.array([0]), targets, np.array([100]), is_read)
+    length = np.array([100])
+    read_stretches(np.uint64(c_functions.PREADV2), 0, file._fd, np.array([0]), targets, length, length, is_read)
     file._fd = -1
     assert not is_read[0]
     assert memory.all()

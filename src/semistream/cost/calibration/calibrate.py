@@ -286,7 +286,9 @@ def _slice(trial: TrialJoin, steps: int) -> CountedWork:
     loop = Loop.counted(counted, op.table.num_rows / op.table.num_pages, counted.steps)
     if op.name in _SEARCHING:
         page_bytes = op.table.num_bytes / op.table.num_pages
-        loop = replace(loop, searches=searches_of(loop.pages, page_bytes, op.memory().components["disk buffer"]))
+        memory = op.memory().components
+        together_bytes = memory["buffer pool" if op.name in _LOOKUPS else "disk buffer"]
+        loop = replace(loop, searches=searches_of(loop.pages, page_bytes, together_bytes))
     return CountedWork(counted.steps, loop, worked_s)
 
 

@@ -16,8 +16,7 @@ D1  The paper's index is a B+-tree on disk, and its pages share the pool. Here, 
 D2  Frequent keys lie anywhere in R, and so do keys without a row, unless `KeyDistribution.in_order` says that R is
     sorted by demand.
 D3  A key that begins a page may also end the page before: both are asked for, and read in one go.
-D4  A page that several tuples of a step ask for is asked for once. The model counts the others as hits of the pool, as
-    if tuples were looked up one after the other.
+D4  A page larger than a slot of the pool takes several, and the pool has no others than average pages here.
 """
 
 from semistream.cost.join_case import JoinCase

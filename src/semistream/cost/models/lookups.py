@@ -10,9 +10,10 @@ from semistream.cost.model import LoopPlan, Times, loop_of
 from semistream.cost.models.cache import NO_CACHE, Cached
 from semistream.cost.models.part_rates import PartRates, pool_misses
 from semistream.cost.models.scans import page_sizes
-from semistream.operators.phases.buffer_pool import BufferPool
+from semistream.operators.phases.buffer_pool import SlotSizes
 from semistream.operators.phases.lookup_phase import LookupMemory, LookupSplit
 from semistream.operators.window.stream_buffer import StreamBuffer
+from semistream.storage.reading.raw_pages import PageShape
 
 __all__ = ["lookup_memory", "lookup_plan", "times_of_lookups"]
 
@@ -24,13 +25,13 @@ def lookup_memory(name: str, case: JoinCase, memory_bytes: int) -> LookupMemory:
     """Return the memory of the look-up phase of an algorithm on a table of this shape, if it can be looked up."""
     case.require_clustered(name)
     pages = page_sizes(case.table, case.spec.master_schema)
+    shape = PageShape(case.spec.master_schema, case.spec.needed_master_columns)
     return LookupMemory(
         budget_bytes=memory_bytes,
         index_bytes=pages.index_bytes,
         num_pages=pages.num_pages,
-        largest_page_bytes=int(
-            BufferPool.bytes_for(case.spec.master_schema, float(pages.run_bytes(1)), float(pages.rows_per_page))
-        ),
+        slots=SlotSizes(pages.run_bytes(1), SlotSizes.beside(shape.num_buffers), 1),
+        text_columns=shape.text_columns,
         least_buffer_bytes=StreamBuffer.least_bytes(case.spec.stream_schema),
     )
 
@@ -45,9 +46,7 @@ def lookup_plan(
 ) -> LoopPlan:
     """Return the loop of a join that looks up at most ``most_w`` tuples in a step, behind a cache if there is one."""
     table = case.table
-    search_bytes = memory.search_bytes(split.pages_bytes)
-    pool_bytes = split.pages_bytes - search_bytes
-    pool_pages = pool_bytes // BufferPool.bytes_for(case.spec.master_schema, table.page_bytes, table.rows_per_page)
+    pool_pages = memory.slots.slots_in(split.pages_bytes)
     rates = PartRates.of(case.stream.keys.missed(cached.share), table.pages)
     miss_share = pool_misses(rates, pool_pages)  # of pages asked for
     more_pages = table.pages / table.keys  # a page that begins with a key: the page before it may hold it too
@@ -58,15 +57,14 @@ def lookup_plan(
     # A read begins elsewhere unless it follows the page before, or the last page that was read.
     follows_a_hit, goes_on = more_pages * (1 - miss_share), 1 / table.pages
     seeks = disk_tuples * (table.files_per_key * miss_share * (1 + follows_a_hit) * (1 - goes_on))
-    searches = searches_of(pages, table.page_bytes, search_bytes)
+    searches = searches_of(pages, memory.slots.bytes_in_all, split.pages_bytes)
     loop = loop_of(case, disk_tuples, w * cached.share, pages=pages, reads=pages, seeks=seeks, searches=searches)
     return LoopPlan(
         settings={"w": int(w), **settings},
         memory={
             "stream buffer": split.stream_buffer_bytes,
-            "index": memory.index_and_sizes_bytes,
-            "buffer pool": pool_bytes,
-            "disk buffer": search_bytes,
+            "index": memory.index_and_slots_bytes,
+            "buffer pool": memory.slots.bytes_for(min(pool_pages, table.pages)),
             "looking up": memory.building_bytes,
             **cached.memory,
         },

@@ -1,78 +1,179 @@
-"""A pool of pages of R in a fixed number of bytes, least recently used out first."""
+"""A pool of pages of R in a fixed piece of memory, least recently used out first.
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+::
+
+    requests, in order ─► slot with the page ───────────────────────────────────► searched and copied where it lies
+                           └ none: slots of the page unused for longest ◄─ read, all that is missing in one go
+
+Pages stay as they are in their file. Memory is cut into slots, of which most pages take one. A larger page takes
+several side by side: pages leave in the order of their last use until so many are free.
+"""
+
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
+from semistream.kernels.arrays import Int32s, Int64s, UInt8s
+from semistream.kernels.pages.page_slots import FREE, place_pages
 from semistream.operators.phases.read_counts import PageReads
-from semistream.storage import PageReader, decoded_overhead_bytes
+from semistream.storage import PageReader
+from semistream.storage.files.uncached_reads import SECTOR_BYTES
+from semistream.storage.reading.raw_pages import PageShape, SlottedPages
 
-__all__ = ["BufferPool", "PooledPage"]
+__all__ = ["BufferPool", "SlotSizes"]
 
-_Number = TypeVar("_Number", float, npt.NDArray[np.int64])
+_SLOT_BYTES_BESIDE = 48  # links, page, rows, place, last use
+_BUFFER_BYTES = 8  # of the address of each buffer of a page
+_CANDIDATES = (1.0, 0.99, 0.9, 0.5)  # sizes of slots to choose from: shares of the pages that fit one
 
 
 @dataclass(frozen=True)
-class PooledPage:
-    """A decoded page and the key codes of its rows."""
+class SlotSizes:
+    """How large slots are, with all that is kept beside each, and how many the largest page takes."""
 
-    rows: pa.RecordBatch
-    codes: npt.NDArray[np.int64]
-    nbytes: int
+    slot_bytes: int
+    bytes_beside: int
+    most_slots: int
+
+    @staticmethod
+    def of(reader: PageReader, shape: PageShape) -> "SlotSizes":
+        """Choose the size with which all pages together would take least."""
+        needed = _needed_bytes(reader)
+        sizes = sorted({int(np.quantile(needed, share, method="higher")) for share in _CANDIDATES}, reverse=True)
+        slot_bytes = min(sizes, key=lambda size: size * int((-(-needed // size)).sum()))
+        return SlotSizes(slot_bytes, SlotSizes.beside(shape.num_buffers), -(-int(needed.max()) // slot_bytes))
+
+    @staticmethod
+    def beside(buffers: int) -> int:
+        """Return the bytes beside a slot, for pages of so many buffers."""
+        return _SLOT_BYTES_BESIDE + buffers * _BUFFER_BYTES
+
+    @property
+    def bytes_in_all(self) -> int:
+        return self.slot_bytes + self.bytes_beside
+
+    @property
+    def least_bytes(self) -> int:
+        """The memory in which any page has room."""
+        return self.bytes_for(self.most_slots)
+
+    def bytes_for(self, slots: int) -> int:
+        """Return the memory of so many slots."""
+        return slots * self.bytes_in_all + SECTOR_BYTES
+
+    def slots_in(self, nbytes: int) -> int:
+        """Return how many slots this memory has room for."""
+        return (nbytes - SECTOR_BYTES) // self.bytes_in_all
 
 
 class BufferPool:
-    """Pages of a table, read when they are asked for and kept while there is room."""
+    """Pages of a table, read when they are asked for and kept while there is room.
 
-    def __init__(
-        self,
-        reader: PageReader,
-        capacity_bytes: int,
-        page_codes: Callable[[pa.RecordBatch], npt.NDArray[np.int64]],
-    ) -> None:
-        self.capacity_bytes = capacity_bytes
-        self.page_bytes = self.bytes_for(reader.schema, reader.pages.length, reader.pages.rows.astype(np.int64))
-        self.nbytes = 0
-        self.reads = PageReads(reader.pages)
+    Attributes
+    ----------
+    pages
+        The pages, by the number of their first slot.
+    rows
+        The number of rows of the page in each slot.
+    """
+
+    BYTES_PER_PAGE = 8  # kept for every page of the table, in the pool or not
+
+    def __init__(self, reader: PageReader, shape: PageShape, sizes: SlotSizes, capacity_bytes: int) -> None:
+        self._slots_needed = (-(-_needed_bytes(reader) // sizes.slot_bytes)).astype(np.int32)
+        slots = min(sizes.slots_in(capacity_bytes), int(self._slots_needed.sum()))
         self._reader = reader
-        self._page_codes = page_codes
-        self._pages: OrderedDict[int, PooledPage] = OrderedDict()
+        self._sizes = sizes
+        self._memory = _aligned(slots * sizes.slot_bytes)
+        self.pages = SlottedPages(shape, self._memory, slots)
+        self.rows: Int64s = np.zeros(slots, dtype=np.int64)
+        self.reads = PageReads(reader.pages)
+        self._portion = 0
+        self._used_in: Int64s = np.zeros(slots, dtype=np.int64)
+        self._slot_of: Int32s = np.full(reader.pages.num_pages, FREE, dtype=np.int32)
+        self._page_in: Int32s = np.full(slots, FREE, dtype=np.int32)
+        self._older = np.empty(slots + 1, dtype=np.int32)
+        self._newer = np.empty(slots + 1, dtype=np.int32)
+        self._clear()
 
-    @staticmethod
-    def bytes_for(schema: pa.Schema, length: _Number, rows: _Number) -> _Number:
-        """Return what a page of so many bytes and rows takes, with the objects around it and the codes of its keys."""
-        return length + 8 * rows + decoded_overhead_bytes(schema)
+    def _clear(self) -> None:
+        slots = self._page_in.size
+        self._slot_of[:] = FREE
+        self._page_in[:] = FREE
+        self._older[:] = np.roll(np.arange(slots + 1), 1)
+        self._newer[:] = np.roll(np.arange(slots + 1), -1)
 
-    def get(self, pages: Sequence[int]) -> list[PooledPage]:
-        """Return the pages, in this order; the caller asks for no more at once than fit."""
-        found = {page: self._pages[page] for page in pages if page in self._pages}
-        for page in found:
-            self._pages.move_to_end(page)
-        missing = [page for page in dict.fromkeys(pages) if page not in found]
-        self._make_room(int(self.page_bytes[missing].sum()))
-        # All are read before one is decoded: waiting for the disk, a core forgets the code and data it worked with.
-        raw = [self._read(page) for page in missing]
-        for page, content in zip(missing, raw, strict=True):
-            rows = self._reader.decode_page(page, content)
-            pooled = PooledPage(rows, self._page_codes(rows), int(self.page_bytes[page]))
-            found[page] = self._pages[page] = pooled
-            self.nbytes += pooled.nbytes
-        return [found[page] for page in pages]
+    @property
+    def num_slots(self) -> int:
+        return self._page_in.size
 
-    def _make_room(self, needed_bytes: int) -> None:
-        while self.nbytes + needed_bytes > self.capacity_bytes:
-            assert self._pages, "what is asked for at once fits: checked against the budget"
-            _, evicted = self._pages.popitem(last=False)
-            self.nbytes -= evicted.nbytes
+    @property
+    def nbytes(self) -> int:
+        return self._sizes.bytes_for(self.num_slots)
 
-    def _read(self, page: int) -> memoryview:
-        content = self._reader.read_page(page)
-        self.reads.read(page, 1)
-        self.reads.pages_read += 1
-        self.reads.bytes_read += len(content)
-        return content
+    def fetch(self, requests: Int64s) -> Int64s:
+        """Bring pages into the pool, as many of the first requests as fit together, and return their slots."""
+        missing = np.empty(min(requests.size, self.num_slots), dtype=np.int64)
+        self._portion += 1
+        followed, misses = place_pages(
+            requests,
+            self._slots_needed,
+            self._portion,
+            self._slot_of,
+            self._page_in,
+            self._used_in,
+            self._older,
+            self._newer,
+            missing,
+        )
+        assert followed or not requests.size, "any page fits: checked against the budget"
+        self._read(missing[:misses])
+        return self._slot_of[requests[:followed]].astype(np.int64)
+
+    def _read(self, pages: Int64s) -> None:
+        """Read pages into their slots; they are counted in the order in which they were asked for."""
+        if not pages.size:
+            return
+        ascending = np.sort(pages)
+        slots = self._slot_of[ascending].astype(np.int64)
+        try:
+            starts = self._reader.read_into_slots(ascending, self._memory, slots * self._sizes.slot_bytes)
+            self.pages.place(slots, starts)
+        except BaseException:
+            self._clear()  # no page is in the pool whose content is not there
+            raise
+        self.rows[slots] = self._reader.pages.rows[ascending]
+        self.reads.read_each(pages)
+        self.reads.pages_read += pages.size
+        self.reads.bytes_read += int(self._reader.pages.length[pages].sum())
+
+    def pages_by_age(self) -> list[int]:
+        """Return the pages in the pool, the one unused for longest first."""
+        slots, pages = self._page_in.size, []
+        slot = int(self._newer[slots])
+        while slot != slots:
+            if self._page_in[slot] != FREE:
+                pages.append(int(self._page_in[slot]))
+            slot = int(self._newer[slot])
+        return pages
+
+    def check(self) -> None:
+        """Assert that each page in the pool has its slots, and each slot its place among the others."""
+        pages = self.pages_by_age()
+        assert sorted(pages) == np.flatnonzero(self._slot_of != FREE).tolist()
+        used = 0
+        for page in pages:
+            first, slots = int(self._slot_of[page]), int(self._slots_needed[page])
+            assert (self._page_in[first : first + slots] == page).all()
+            used += slots
+        assert used == int((self._page_in != FREE).sum())
+
+
+def _needed_bytes(reader: PageReader) -> Int64s:
+    return reader.slot_bytes(reader.pages.length)
+
+
+def _aligned(nbytes: int) -> UInt8s:
+    memory = np.empty(nbytes + SECTOR_BYTES, dtype=np.uint8)
+    shift = -memory.ctypes.data % SECTOR_BYTES
+    return memory[shift : shift + nbytes]

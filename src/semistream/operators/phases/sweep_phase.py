@@ -10,9 +10,10 @@ import pyarrow as pa
 from semistream.core.budget import require_at_least
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.keys.key_codes import NULL_CODE, KeyCodes, bucket_ids
-from semistream.kernels.pages.page_search import expand_ranges, rows_of_ranges
+from semistream.kernels.pages.page_search import expand_ranges
 from semistream.operators.cache.hot_rows import HotRows
 from semistream.operators.join import JoinInputs, Part
+from semistream.operators.phases.key_search import KeySearch
 from semistream.operators.phases.read_counts import PageReads, ReadCounts
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.state.results import byte_portions
@@ -111,6 +112,7 @@ class SweepPhase(Part):
         self._pages = table.pages
         self._bucket_pages = [self._pages.for_bucket(bucket) for bucket in range(table.buckets)]
         self.matching = EqualityMatching(spec, key_order=table.key)
+        self._key_search = KeySearch(table, self.matching)
         self._reader = PageReader(table, io=io, access="sweep")
         inputs.opened.callback(self._reader.close)
         self._shape = PageShape(table.schema, columns)
@@ -176,7 +178,7 @@ class SweepPhase(Part):
 
     def look_up(self, codes: _Int64s) -> Iterator[Found]:
         """Yield the rows of different keys, ascending, in one portion or more; the last one may be empty."""
-        keys, pages = self._locate(codes)
+        keys, pages = self._key_search.pages_of(codes)
         distinct, which = np.unique(pages, return_inverse=True)
         parts: list[tuple[_Int64s, pa.RecordBatch]] = []
         held_bytes = 0
@@ -206,22 +208,6 @@ class SweepPhase(Part):
             order = np.argsort(keys, kind="stable")
             keys, rows = keys[order], rows.take(pa.array(order))
         return Found(keys, rows, is_last, from_disk)
-
-    def _locate(self, codes: _Int64s) -> tuple[_Int64s, _Int64s]:
-        """Return (position of the key, page) for every page that can hold a key, in the order of the pages."""
-        buckets = bucket_ids(self.matching.coder, KeyCodes(codes, None), self._buckets)
-        keys: list[_Int64s] = [np.empty(0, dtype=np.int64)]
-        pages: list[_Int64s] = [np.empty(0, dtype=np.int64)]
-        for bucket, directory in enumerate(self._bucket_pages):
-            asking = np.flatnonzero(buckets == bucket) if self._buckets > 1 else np.arange(codes.size)
-            if not asking.size:
-                continue
-            found = directory.locate(codes[asking])
-            for low, high in zip(found.lo, found.hi, strict=True):
-                count = np.maximum(high - low, 0)
-                keys.append(np.repeat(asking, count))
-                pages.append(rows_of_ranges(low + self._pages.bucket_bounds[bucket], count))
-        return np.concatenate(keys), np.concatenate(pages)
 
     def _portions(self, pages: _Int64s) -> Iterator[tuple[int, int]]:
         """Cut pages so that those of a portion fit the disk buffer together."""

@@ -6,11 +6,12 @@ An address is 0 where the platform lacks the function; callers then take the slo
 import ctypes
 import importlib
 import os
+import sys
 from typing import Any
 
 import xxhash
 
-__all__ = ["DIGEST", "PREADV2", "READ_IF_CACHED", "c_function"]
+__all__ = ["DIGEST", "PREADV2", "READ_IF_CACHED", "SYSCALL", "c_function"]
 
 
 def _address(function: Any) -> int:
@@ -41,6 +42,9 @@ def _digest() -> int:
 
 PREADV2 = c_function("preadv2") if hasattr(os, "RWF_NOWAIT") else 0
 """``ssize_t preadv2(int, const struct iovec *, int, off_t, int)``."""
+
+SYSCALL = c_function("syscall") if sys.platform == "linux" else 0
+"""``long syscall(long, ...)``."""
 
 DIGEST = _digest()
 """xxh3_64 of (address, bytes)."""

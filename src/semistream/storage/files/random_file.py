@@ -12,6 +12,7 @@ from semistream.kernels.arrays import Bools, Int64s, UInt64s
 from semistream.kernels.pages.page_reads import read_stretches
 from semistream.storage.files.c_functions import PREADV2, READ_IF_CACHED
 from semistream.storage.files.mapped_file import MappedFile
+from semistream.storage.files.uncached_reads import UncachedReads
 
 __all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile", "open_regular"]
 
@@ -38,6 +39,12 @@ class RandomFile(Protocol):
         The operating system begins to fetch the others.
         """
 
+    def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
+        """Read ranges from the disk to their addresses, and return which were read; none where that is impossible.
+
+        They are read as `UncachedReads.read` tells.
+        """
+
     def are_cached(self, offsets: Int64s) -> Bools:
         """Tell of each byte whether it lies in the page cache."""
 
@@ -50,9 +57,9 @@ class RandomFile(Protocol):
     def close(self) -> None: ...
 
 
-def open_regular(path: str) -> int:
+def open_regular(path: str, flags: int = 0) -> int:
     """Open a file for reading and return its descriptor; a link, a pipe or a device is refused, not waited for."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | flags)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise DamagedTable(f"{path} is not a regular file: restore it from a copy")
@@ -63,7 +70,9 @@ class LocalFile:
     """A local file: one system call per read, and hints to the page cache where the platform has them."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self._fd = open_regular(path)
+        self._past_cache: UncachedReads | None = None
         self.size = os.fstat(self._fd).st_size
 
     def read_into(self, offset: int, view: memoryview) -> int:
@@ -83,20 +92,27 @@ class LocalFile:
     def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         is_read = np.zeros(offsets.size, dtype=np.bool_)
         if PREADV2:
-            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, lengths, is_read)
+            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, lengths, lengths, is_read)
         if hasattr(os, "posix_fadvise"):
             for at in np.flatnonzero(~is_read).tolist():
                 os.posix_fadvise(self._fd, int(offsets[at]), int(lengths[at]), os.POSIX_FADV_WILLNEED)
         return is_read
 
+    def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
+        if self._past_cache is None:
+            try:
+                self._past_cache = UncachedReads(open_regular(self._path, os.O_DIRECT))
+            except (OSError, AttributeError):  # neither every system has such reads, nor every file system
+                return np.zeros(offsets.size, dtype=np.bool_)
+            self.drop(0, self.size)  # what others left there, once
+        return self._past_cache.read(offsets, lengths, targets)
+
     def are_cached(self, offsets: Int64s) -> Bools:
         is_read = np.zeros(offsets.size, dtype=np.bool_)
         if PREADV2:
             byte = np.empty(1, dtype=np.uint8)
-            targets = np.full(offsets.size, byte.ctypes.data, dtype=np.uint64)
-            read_stretches(
-                np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, np.ones_like(offsets), is_read
-            )
+            targets, one = np.full(offsets.size, byte.ctypes.data, dtype=np.uint64), np.ones_like(offsets)
+            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, one, one, is_read)
         return is_read
 
     def map(self) -> MappedFile | None:
@@ -115,6 +131,9 @@ class LocalFile:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
+        if self._past_cache is not None:
+            past_cache, self._past_cache = self._past_cache, None
+            past_cache.close()
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
@@ -142,6 +161,9 @@ class RemoteFile:
         pass
 
     def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
+        return np.zeros(offsets.size, dtype=np.bool_)
+
+    def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         return np.zeros(offsets.size, dtype=np.bool_)
 
     def are_cached(self, offsets: Int64s) -> Bools:

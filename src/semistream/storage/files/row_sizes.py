@@ -7,14 +7,10 @@ import pyarrow.types as pt
 
 from semistream.kernels.arrow_views import varlen_parts
 
-__all__ = ["batch_overhead_bytes", "decoded_overhead_bytes", "fixed_row_bits", "row_bits"]
+__all__ = ["batch_overhead_bytes", "fixed_row_bits", "row_bits"]
 
 _BUFFER_PADDING_BYTES = 8
 _VIEW_BITS = 128
-# Arrow's objects around a decoded page, each of its arrays and each of their buffers: measured, rounded up.
-_DECODED_BATCH_BYTES = 512
-_DECODED_ARRAY_BYTES = 80
-_DECODED_BUFFER_BYTES = 128
 
 
 def batch_overhead_bytes(schema: pa.Schema) -> int:
@@ -23,17 +19,6 @@ def batch_overhead_bytes(schema: pa.Schema) -> int:
     buffers = sum(_buffer_count(field.type) for field in schema)
     # Text has one offset more than rows, hence twice the padding.
     return int(empty.serialize().size) + 2 * _BUFFER_PADDING_BYTES * buffers
-
-
-def decoded_overhead_bytes(schema: pa.Schema) -> int:
-    """Return the memory of a decoded page beside its bytes; with many columns it exceeds that of the rows."""
-    arrays = sum(_array_count(field.type) for field in schema)
-    buffers = sum(_buffer_count(field.type) for field in schema)
-    return _DECODED_BATCH_BYTES + arrays * _DECODED_ARRAY_BYTES + buffers * _DECODED_BUFFER_BYTES
-
-
-def _array_count(dtype: pa.DataType) -> int:
-    return 1 + sum(_array_count(dtype.field(i).type) for i in range(dtype.num_fields))
 
 
 def _buffer_count(dtype: pa.DataType) -> int:

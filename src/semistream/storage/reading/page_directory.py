@@ -166,6 +166,17 @@ class ReadPosition:
         self.reads += 1
         self._end = first + count
 
+    def read_each(self, pages: npt.NDArray[np.int64]) -> None:
+        """Count reads of one page each, in any order."""
+        if pages.size == 0:
+            return
+        follows = pages[1:] == pages[:-1] + 1
+        begins_file = pages[1:] == self._pages.file_bounds[self._pages.file[pages[1:]]]
+        self.read(int(pages[0]), 1)
+        self.reads += pages.size - 1
+        self.seeks += int((~follows | begins_file).sum())
+        self._end = int(pages[-1]) + 1
+
     def read_all(self, pages: npt.NDArray[np.int64]) -> None:
         """Count the reads of distinct pages in ascending order; neighbours are one read."""
         if pages.size == 0:

@@ -1,7 +1,7 @@
 """Reads pages; none is used before its checksum and its layout were checked.
 
-Runs of pages: `read`, `read_into` and `decode`. Single ones: `read_page` and `decode_page`. Scattered ones:
-`read_scattered`.
+Runs of pages: `read`, `read_into` and `decode`. Scattered ones: `read_scattered`, and `read_into_slots` for pages that
+are kept.
 """
 
 import threading
@@ -21,6 +21,7 @@ from semistream.storage.files.c_functions import DIGEST
 from semistream.storage.files.mapped_file import MappedFile
 from semistream.storage.files.random_file import Access, RandomFile
 from semistream.storage.files.store import LocalStore
+from semistream.storage.files.uncached_reads import SECTOR_BYTES
 from semistream.storage.reading.page_check import PageCheck
 from semistream.storage.reading.page_directory import PageDirectory
 
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["PLACING_BYTES", "Io", "PageReader", "drop_pages"]
 
 Io = Literal["buffered", "drop_behind"]
-"""Whether pages that were read may stay in the page cache, or are dropped from it."""
+"""Whether pages that were read may stay in the page cache, or are kept out of it."""
 
 _MAX_OPEN_FILES = 128
 PLACING_BYTES = 4096
 _PIECE_BYTES = 1 << 20
+_ALIGNMENT = 8
 _REMEDY = "restore it from a copy, or write it anew with replace()"
 
 
@@ -62,8 +64,8 @@ class PageReader:
     columns
         Names of the columns to decode, in the order wanted; all by default. Pages are read whole anyway.
     io
-        ``"buffered"``, or ``"drop_behind"``, which drops what was read from the operating system's page cache, so that
-        the next read of it measures the disk.
+        ``"buffered"``, or ``"drop_behind"``, which drops what was read from the operating system's page cache or reads
+        past it, so that the next read measures the disk.
     access
         A hint for the operating system: ``"scan"``, from end to end; ``"sweep"``, forward with gaps; or ``"lookup"``,
         at random and without read-ahead.
@@ -132,25 +134,6 @@ class PageReader:
         buffer[: len(self.header)] = self.header
         self.read_into(first, count, buffer[len(self.header) :])
         return self.decode(first, count, buffer)
-
-    def read_page(self, page: int) -> memoryview:
-        """Read one page into memory of its own, for `decode_page`."""
-        buffer: memoryview = np.empty(int(self.pages.length[page]), dtype=np.uint8).data
-        self._load(page, 1, buffer)
-        return buffer
-
-    def decode_page(self, page: int, content: memoryview) -> pa.RecordBatch:
-        """Verify and decode what `read_page` returned; cheaper than `read`, which handles a run of pages."""
-        self._verify(page, 1, content)
-        try:
-            rows: pa.RecordBatch = pa.ipc.read_record_batch(pa.py_buffer(content), self.page_schema)
-            if not self._check.is_complete:
-                rows.validate(full=True)
-        except (pa.ArrowException, OSError) as error:
-            raise self.damaged_page(page, f"does not decode ({str(error).splitlines()[0]})") from None
-        if self.schema is not self.page_schema:
-            rows = rows.select(self.schema.names)
-        return rows
 
     def new_buffer(self, run_bytes: int) -> memoryview:
         """Return memory for any run of up to ``run_bytes``, to be placed with `place`."""
@@ -229,16 +212,39 @@ class PageReader:
         self._verify_scattered(pages, memory, starts, lengths)
         return starts, was_cached
 
-    def _read_stretches(self, stretches: "_Stretches", memory: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-        """Read stretches, and return which had been in the page cache."""
+    def slot_bytes(self, page_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the sizes of slots for pages of so many bytes."""
+        if not self._drop_behind:
+            return -(-page_bytes // _ALIGNMENT) * _ALIGNMENT
+        return -(-page_bytes // SECTOR_BYTES) * SECTOR_BYTES + SECTOR_BYTES
+
+    def read_into_slots(
+        self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8], slots: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Read and verify distinct pages in ascending order, each into a slot of `slot_bytes` that begins at ``slots``.
+
+        Returns where each page begins. The memory begins at a multiple of `SECTOR_BYTES`.
+        """
+        lengths, offsets = self.pages.length[pages], self.pages.offset[pages]
+        starts = slots + (offsets % SECTOR_BYTES if self._drop_behind else 0)
+        stretches = _Stretches(self.pages.file[pages], offsets, starts, starts + lengths)
+        self._read_stretches(stretches, memory, in_slots=True)
+        self._verify_scattered(pages, memory, starts, lengths)
+        return starts
+
+    def _read_stretches(
+        self, stretches: "_Stretches", memory: npt.NDArray[np.uint8], *, in_slots: bool = False
+    ) -> npt.NDArray[np.bool_]:
+        """Read stretches, and return which had been in the page cache, or were read past it into their slots."""
         sizes = stretches.ends - stretches.begins
         targets = stretches.begins.astype(np.uint64) + np.uint64(memory.ctypes.data)
         is_read = np.zeros(sizes.size, dtype=np.bool_)
-        if not self._drop_behind:
+        if not self._drop_behind or in_slots:
             for number in np.unique(stretches.files).tolist():
                 here = slice(*np.searchsorted(stretches.files, (number, number + 1)).tolist())
                 file = self._files.get(number) or self._open(number)
-                is_read[here] = file.read_cached(stretches.offsets[here], sizes[here], targets[here])
+                read = file.read_past_cache if self._drop_behind else file.read_cached
+                is_read[here] = read(stretches.offsets[here], sizes[here], targets[here])
         view: memoryview = memory.data
         for at in np.flatnonzero(~is_read).tolist():
             number, offset = int(stretches.files[at]), int(stretches.offsets[at])

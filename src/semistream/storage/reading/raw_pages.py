@@ -6,7 +6,9 @@ copied straight from the buffers.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +25,12 @@ from semistream.kernels.pages.row_gather import (
     gather_ranges,
     gather_words,
 )
+from semistream.storage.files.row_sizes import row_bits
 
-__all__ = ["JoinedPages", "PageColumn", "PageShape", "RawPages", "RowGather", "flag_bits"]
+__all__ = ["JoinedPages", "PageColumn", "PageShape", "RawPages", "RowGather", "SlottedPages", "flag_bits"]
 
 _ALIGNMENT = 8
+_ADDRESS_BYTES = 1 << 18  # of the addresses of buffers that are found at once
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,11 @@ class PageShape:
         self.num_buffers = int(first[-1])
         positions = [schema.get_field_index(name) for name in names]
         self.columns = [PageColumn(schema.field(at), at, int(first[at])) for at in positions]
+
+    @property
+    def text_columns(self) -> int:
+        """How many columns have texts or binary values."""
+        return sum(column.offset_bytes is not None for column in self.columns)
 
     def pages(self, raw: UInt8s, starts: Sequence[int] | Int64s) -> "RawPages":
         """Return the messages that begin at ``starts``, each at a multiple of 8."""
@@ -160,6 +169,47 @@ class JoinedPages:
         return self._parts[part].batch(page - int(self._first[part]))
 
 
+class SlottedPages:
+    """Messages in slots of one piece of memory, which are replaced one by one.
+
+    A message is known by the number of its slot. `shaped` gives the same ones with other columns wanted.
+    """
+
+    def __init__(self, shape: PageShape, raw: UInt8s, slots: int) -> None:
+        self.shape = shape
+        self._raw = raw
+        self._starts = np.zeros(slots, dtype=np.int64)
+        self._addresses = np.zeros((shape.num_buffers, slots), dtype=np.uint64)
+
+    def shaped(self, shape: PageShape) -> "SlottedPages":
+        """Return the same messages, those to come too, with the columns of another shape."""
+        other = copy(self)
+        other.shape = shape
+        return other
+
+    def place(self, slots: Int64s, starts: Int64s) -> None:
+        """Let verified messages that begin at ``starts`` be in these slots."""
+        self._starts[slots] = starts
+        at_once = max(1, _ADDRESS_BYTES // (8 * self.shape.num_buffers))
+        for at in range(0, slots.size, at_once):
+            some = slice(at, at + at_once)
+            self._addresses[:, slots[some]] = RawPages(self.shape, self._raw, starts[some]).buffers.T
+
+    def begins(self, column: int, number: int) -> UInt64s:
+        """Return where a buffer of a column begins in every message."""
+        begins: UInt64s = self._addresses[self.shape.columns[column].first_buffer + number]
+        return begins
+
+    def batch(self, slot: int) -> pa.RecordBatch:
+        """Return a message decoded."""
+        raw = pa.py_buffer(self._raw[int(self._starts[slot]) :])
+        batch: pa.RecordBatch = pa.ipc.read_record_batch(raw, self.shape.message_schema)
+        return batch
+
+
+_Pages: TypeAlias = RawPages | JoinedPages | SlottedPages
+
+
 class RowGather:
     """Collects rows from several pieces of memory in any order; places without a row are NULL.
 
@@ -174,11 +224,11 @@ class RowGather:
     def __init__(self, shape: PageShape, num_rows: int) -> None:
         self._schema = shape.schema
         self._num_rows = num_rows
-        self._parts: list[tuple[RawPages | JoinedPages, Int64s, Int64s, Int64s]] = []
+        self._parts: list[tuple[_Pages, Int64s, Int64s, Int64s]] = []
         self._placed = 0
         self._known_ranges: dict[int, tuple[UInt64s, Int64s]] = {}
 
-    def add(self, source: RawPages | JoinedPages, pages: Int64s, rows: Int64s, places: Int64s) -> None:
+    def add(self, source: _Pages, pages: Int64s, rows: Int64s, places: Int64s) -> None:
         """Let row ``rows[i]`` of page ``pages[i]`` be row ``places[i]`` of the result. Places must be distinct."""
         assert not self._known_ranges, "all rows are added before they are looked at"
         if rows.size:
@@ -194,7 +244,7 @@ class RowGather:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def row_bytes(self) -> Int64s:
-        """Return the bytes of each row: exact for flat columns, the column's average for nested ones."""
+        """Return the bytes of each row."""
         total = np.zeros(self._num_rows, dtype=np.int64)
         for at, field in enumerate(self._schema):
             width = _offset_bytes(field.type)
@@ -207,11 +257,12 @@ class RowGather:
         return total
 
     def _add_nested_bytes(self, at: int, total: Int64s) -> None:
-        """Add the average bytes of a nested column's values in their page."""
-        for source, pages, _, places in self._parts:
+        """Add the bytes of a nested column's values, for which their pages are decoded."""
+        for source, pages, rows, places in self._parts:
+            name = source.shape.columns[at].field.name
             for page in np.unique(pages).tolist():
-                column = source.batch(page).column(source.shape.columns[at].position)
-                total[places[pages == page]] += -(-column.nbytes // max(1, len(column)))
+                here = pages == page
+                total[places[here]] += -(-row_bits(source.batch(page).select([name]))[rows[here]] // 8)
 
     def _column(self, at: int, dtype: pa.DataType) -> pa.Array:
         if not self._parts:
