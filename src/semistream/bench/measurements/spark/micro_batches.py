@@ -2,11 +2,13 @@
 
 import os
 import re
+import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from semistream.bench.framework.measurement import MACHINE, Point
 from semistream.bench.measurements.spark.feed import FileFeed
 from semistream.bench.measurements.spark.plans import Master, Plan
 from semistream.bench.measurements.spark.session import SparkSettings, checkpoint_in
@@ -30,6 +32,10 @@ class MicroBatches:
     batch_s: list[float] = field(default_factory=list)  # of each measured one from trigger to commit, by Spark
     observed: dict[str, int] = field(default_factory=dict)  # counters of our join in them
     failure: str | None = None  # why the plan did not run, in one line; there are no times then
+
+    def as_point(self, series: str, batch_rows: int, group: str, **details: Any) -> Point:
+        times = {MACHINE: statistics.median(self.batch_s)} if self.batch_s else {}
+        return Point(series, batch_rows, times, {**asdict(self), **details}, group)
 
 
 class _Query:

@@ -1,11 +1,10 @@
 """The kind ``spark``: our join on Spark beside every plan that a skilled user could force."""
 
-import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
+from semistream.bench.framework.measurement import Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.page_cache import drop_from_page_cache, read_into_page_cache
 from semistream.bench.measurements.spark.micro_batches import measure_plan
@@ -57,9 +56,8 @@ class PlanTimes:
         else:
             read_into_page_cache(plan.files(master))
         found = measure_plan(tables.spark, self.settings, plan, feed, master, measured_batches=batches, **cold)
-        times = {MACHINE: statistics.median(found.batch_s)} if found.batch_s else {}
         group = f"{self.rows:,} rows, cold" if self.cold_batches else f"{self.rows:,} rows"
-        return [Point(self.plan, self.batch_rows, times, asdict(found), group)]
+        return [found.as_point(self.plan, self.batch_rows, group)]
 
 
 @dataclass(frozen=True, kw_only=True)
