@@ -202,7 +202,8 @@ def test_the_share_of_a_file_in_the_page_cache(tmp_path: Path) -> None:
         pytest.skip("the system does not tell")
     assert share_in_page_cache([path]) == 1
     drop_from_page_cache([path])
-    assert share_in_page_cache([path]) < 1
+    assert share_in_page_cache([path]) != 1
+    assert share_in_page_cache([]) is None
 
 
 # --- wide rows --------------------------------------------------------------------------------------------------------
@@ -222,6 +223,7 @@ def test_a_wide_case_finds_its_rows(name: str, tmp_path: Path) -> None:
         found = sum(batch.num_rows for batch in op.drain())
     assert found == 500 * case.rows_out
     assert set(case.sample().schema.names) == set(rows.schema.names) - set(case.key)
+    assert pa.binary(88) not in case.sample().schema.types, "Spark has no binary type of a fixed width"
 
 
 def test_orders_of_tpch_are_read_in_order_and_again(tmp_path: Path) -> None:
@@ -239,6 +241,8 @@ def test_orders_of_tpch_are_read_in_order_and_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_block_is_measured(tmp_path: Path) -> None:
+    for store in ("lmdb", "rocksdict"):
+        pytest.importorskip(store)
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         [sys.executable, "-c", REAL_RUN, str(tmp_path)],

@@ -30,8 +30,8 @@ def read_into_page_cache(files: Sequence[Path | str]) -> None:
                 pass
 
 
-def share_in_page_cache(files: Sequence[Path | str]) -> float:
-    """Return the share of the files' bytes that lie in the page cache, from a look at every mebibyte."""
+def share_in_page_cache(files: Sequence[Path | str]) -> float | None:
+    """Return the share of the files that lies in the page cache, from a look at every mebibyte; None without files."""
     looked = found = 0
     for path in files:
         file = LocalFile(os.fspath(path))
@@ -39,4 +39,4 @@ def share_in_page_cache(files: Sequence[Path | str]) -> float:
         found += int(file.are_cached(offsets).sum())
         looked += offsets.size
         file.close()
-    return found / max(1, looked)
+    return found / looked if looked else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredTable", "look_up_task", "lookup_join"]
 
-_ROWS_AT_ONCE = 131_072  # Spark's Arrow batches of 10,000 rows are looked up together
+_ROWS_AT_ONCE = 262_144  # Spark's Arrow batches of 10,000 rows are looked up together
 
 # Stores that this worker has opened: they stay open over tasks and micro-batches.
 _OPENED: dict[str, Callable[[Int64s], FoundRows]] = {}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from semistream.bench.measurements.spark.feed import StreamPart
 from semistream.workloads import Bursts, Sales, Workload, master_table, tpch
@@ -15,6 +16,7 @@ __all__ = ["WIDE_CASES", "WideCase", "wide_case"]
 _ROWS_PER_KEY = 10
 _PAYLOADS_OF_1_KB = 11
 _SHOPS = 1000
+_SAMPLE_ROWS = 1000
 _TPCH_CUSTOMERS = 150_000  # in a unit of its scale factor
 _STREAM_COLUMNS = ["key", "sale", "quantity"]
 
@@ -34,9 +36,12 @@ class WideCase:
     rows_out: int = 1
 
     def sample(self) -> pa.RecordBatch:
-        """Return some rows of the master table without its key."""
-        rows = self.master().read_next_batch().slice(0, 1000)
-        return rows.select([name for name in rows.schema.names if name not in self.key])
+        """Return some rows of the master table without its key, as Spark takes them."""
+        rows = self.master().read_next_batch().slice(0, _SAMPLE_ROWS)
+        names = [name for name in rows.schema.names if name not in self.key]
+        columns = [rows.column(name) for name in names]
+        plain = [column.cast(pa.binary()) if pt.is_fixed_size_binary(column.type) else column for column in columns]
+        return pa.RecordBatch.from_arrays(plain, names)
 
 
 def wide_case(name: str, table_bytes: int, skew: float, seed: int, data_dir: Path) -> WideCase:

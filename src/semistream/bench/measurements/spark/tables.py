@@ -39,21 +39,22 @@ class MasterForms:
         self._settings = settings
         self._seed = seed
         self._buckets = settings.parquet_buckets
+        self._parquet = self.folder / "parquet"
         self._bucketed = self.folder / f"parquet-{self._buckets}-buckets"
         self._ours = self.folder / f"clustered-{settings.page_bytes}-bytes"
 
     @cached_property
     def parquet(self) -> Path:
-        """The folder of the plain Parquet files, from which all other forms are made."""
-        path = self.folder / "parquet"
-        if not (path / "_SUCCESS").exists():
+        """The folder of the plain Parquet files."""
+        if not (self._parquet / "_SUCCESS").exists():
             self.report(f"writing {self.rows:,} rows as Parquet")
-            ss.register_sources(self.spark)
-            partitions = 4 * self._settings.cores
-            options = {"rows": str(self.rows), "seed": str(self._seed), "partitions": str(partitions)}
-            source = self.spark.read.format("semistream-products").options(**options).load()
-            source.write.mode("overwrite").parquet(str(path))
-        return path
+            self._generated().write.mode("overwrite").parquet(str(self._parquet))
+        return self._parquet
+
+    def _generated(self) -> "DataFrame":
+        ss.register_sources(self.spark)
+        options = {"rows": self.rows, "seed": self._seed, "partitions": 4 * self._settings.cores}
+        return self.spark.read.format("semistream-products").options(**options).load()
 
     def plain(self) -> "DataFrame":
         return self.spark.read.parquet(str(self.parquet))
@@ -89,7 +90,9 @@ class MasterForms:
 
     @cached_property
     def ours(self) -> MasterTable:
-        return open_or_stage(self._ours, self.plain, self.report, **self._ours_form)
+        # The plain files are not written for us alone.
+        rows = self.plain if (self._parquet / "_SUCCESS").exists() else self._generated
+        return open_or_stage(self._ours, rows, self.report, **self._ours_form)
 
     def stage_ours(self) -> Path:
         """Stage our table, anew if it is there, and return its folder."""
