@@ -65,7 +65,7 @@ def peer_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measure
             plans = [plan for plan in own_plans if plan != "table broadcast" or batch_rows == typical]
             found += times(group, at_usual_memory(*plans), rows=rows, batch_rows=batch_rows, skew=skew)
     for table_rows in parameters["memory_rows"]:
-        ours = {f"{OURS}, memory {share:.0%}": (OURS, share) for share in parameters["memory_shares"]}
+        ours = {f"{OURS}, memory {100 * share:g}%": (OURS, share) for share in parameters["memory_shares"]}
         for batch_rows in parameters["memory_batch_rows"]:
             place = {"rows": table_rows, "batch_rows": batch_rows}
             found += times(f"memory, {table_rows:,} rows", {**ours, **at_usual_memory(LMDB)}, **place)
