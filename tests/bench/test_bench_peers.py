@@ -22,8 +22,8 @@ from semistream.bench.framework.targets import judge_targets, targets_of
 from semistream.bench.measurements.page_cache import drop_from_page_cache, read_into_page_cache, share_in_page_cache
 from semistream.bench.measurements.peers.ballast import Ballast, available_bytes, held_page_cache
 from semistream.bench.measurements.peers.lookup_join import look_up_task
-from semistream.bench.measurements.peers.packed_rows import PackedRows
 from semistream.bench.measurements.peers.stored import STORES, stored_table
+from semistream.bench.measurements.peers.stores.packed_rows import PackedRows
 from semistream.bench.measurements.peers.wide_cases import WIDE_CASES, wide_case
 from semistream.core.errors import InvalidArgument, MissingExtra
 from semistream.testing.oracle import multiset, rows_of

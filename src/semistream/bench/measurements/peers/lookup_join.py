@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from semistream.bench.measurements.peers.packed_rows import PackedRows
-from semistream.bench.measurements.peers.row_store import FoundRows, RowStore
+from semistream.bench.measurements.peers.stores.packed_rows import PackedRows
+from semistream.bench.measurements.peers.stores.row_store import FoundRows, RowStore
 from semistream.kernels.arrays import Int64s
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from semistream.bench.measurements.peers.lookup_join import lookup_join
-from semistream.bench.measurements.peers.row_store import RowStore
 from semistream.bench.measurements.peers.stored import STORES, stored_table
+from semistream.bench.measurements.peers.stores.row_store import RowStore
 from semistream.bench.measurements.spark.plans import (
     IDENTITY,
     OURS,

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.bench.framework.extras import import_extra
-from semistream.bench.measurements.peers.lmdb_store import LmdbStore
 from semistream.bench.measurements.peers.lookup_join import StoredTable
-from semistream.bench.measurements.peers.mapped_array import MappedArray
-from semistream.bench.measurements.peers.packed_rows import PackedRows
-from semistream.bench.measurements.peers.rocksdb_store import RocksDbStore
-from semistream.bench.measurements.peers.row_store import KeyedRows, RowStore
+from semistream.bench.measurements.peers.stores.lmdb_store import LmdbStore
+from semistream.bench.measurements.peers.stores.mapped_array import MappedArray
+from semistream.bench.measurements.peers.stores.packed_rows import PackedRows
+from semistream.bench.measurements.peers.stores.rocksdb_store import RocksDbStore
+from semistream.bench.measurements.peers.stores.row_store import KeyedRows, RowStore
 from semistream.bench.measurements.spark.tables import MasterForms
 from semistream.workloads import MASTER_SCHEMA
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from semistream.bench.framework.extras import import_extra
-from semistream.bench.measurements.peers.row_store import FoundRows, KeyedRows, ask_distinct, key_bytes
+from semistream.bench.measurements.peers.stores.row_store import FoundRows, KeyedRows, ask_distinct, key_bytes
 from semistream.kernels.arrays import Int64s
 
 __all__ = ["RocksDbStore"]

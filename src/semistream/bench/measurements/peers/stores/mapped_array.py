@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from semistream.bench.measurements.peers.row_store import FoundRows, KeyedRows
+from semistream.bench.measurements.peers.stores.row_store import FoundRows, KeyedRows
 from semistream.kernels.arrays import Int64s
 
 __all__ = ["MappedArray"]
