@@ -127,7 +127,7 @@ def _measured(
     monkeypatch: pytest.MonkeyPatch, measurement: PlanTimes | WorkerMemory, found: MicroBatches
 ) -> list[Point]:
     """Return the points of a measurement on a Spark that gives ``found``."""
-    master = SimpleNamespace(ours=SimpleNamespace(num_bytes=1000))
+    master = SimpleNamespace(ours=SimpleNamespace(num_bytes=1000), our_files=list)
     tables = SimpleNamespace(
         spark=None, base_bytes=70, warmed=lambda rows, report: master, feed=lambda *args, **_: None
     )
@@ -142,6 +142,7 @@ def _measured(
 
     monkeypatch.setattr(plan_times, "warm_tables", lambda context, settings: tables)
     monkeypatch.setattr(plan_times, "measure_plan", measure_plan)
+    monkeypatch.setattr(plan_times, "read_into_page_cache", lambda files: None)
     monkeypatch.setattr(plan_times, "worker_bytes", lambda: next(sizes))
     return measurement.run(CONTEXT)
 
@@ -175,7 +176,9 @@ def test_a_session_measures_the_tiny_join_first_and_warms_each_table_once(
         after_batch()
         return MicroBatches(0.0)
 
-    monkeypatch.setattr(warm_tables, "make_forms", lambda spark, settings, rows, *_: SimpleNamespace(rows=rows))
+    monkeypatch.setattr(
+        warm_tables, "MasterForms", lambda spark, settings, rows, *_: SimpleNamespace(rows=rows, our_files=list)
+    )
     monkeypatch.setattr(warm_tables, "measure_plan", measure_plan)
     monkeypatch.setattr(warm_tables, "worker_bytes", lambda: 7)
     settings = next(each.settings for each in measurements_of(SPEC, "quick") if isinstance(each, StaggeredCompletion))

@@ -97,7 +97,7 @@ def run(
         list[str] | None, typer.Option(help="Measure only what has this in its name, such as a series; repeatable.")
     ] = None,
     data_dir: Annotated[
-        Path, typer.Option(help="Folder for tables, finished measurements and results: up to 40 GB at full size.")
+        Path, typer.Option(help="Folder for tables, finished measurements and results: up to 65 GB at full size.")
     ] = Path("bench-data"),
     real_data: Annotated[
         Path | None, typer.Option(help="Folder of the real data sets, for figures that need them.")

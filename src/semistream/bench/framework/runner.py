@@ -38,6 +38,7 @@ KINDS = {
     "micro": "micro.parts:micro_measurements",
     "memory": "joins.memory_use:memory_measurements",
     "spark": "spark.plan_times:spark_measurements",
+    "peers": "peers.blocks:peer_measurements",
     "punctuated": "two_streams.experiments:punctuated_measurements",
     "punctuated on Spark": "two_streams.on_spark:punctuated_spark_measurements",
 }

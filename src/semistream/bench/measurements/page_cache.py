@@ -4,9 +4,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["drop_from_page_cache", "read_into_page_cache"]
+import numpy as np
+
+from semistream.storage.files.random_file import LocalFile
+
+__all__ = ["drop_from_page_cache", "read_into_page_cache", "share_in_page_cache"]
 
 _PIECE_BYTES = 8 << 20
+_SAMPLED_BYTES = 1 << 20
 
 
 def drop_from_page_cache(files: Sequence[Path | str]) -> None:
@@ -23,3 +28,15 @@ def read_into_page_cache(files: Sequence[Path | str]) -> None:
         with open(path, "rb", buffering=0) as file:
             while file.read(_PIECE_BYTES):
                 pass
+
+
+def share_in_page_cache(files: Sequence[Path | str]) -> float | None:
+    """Return the share of the files that lies in the page cache, from a look at every mebibyte; None without files."""
+    looked = found = 0
+    for path in files:
+        file = LocalFile(os.fspath(path))
+        offsets = np.arange(0, file.size, _SAMPLED_BYTES, dtype=np.int64)
+        found += int(file.are_cached(offsets).sum())
+        looked += offsets.size
+        file.close()
+    return found / looked if looked else None

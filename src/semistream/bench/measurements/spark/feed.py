@@ -2,8 +2,9 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,10 @@ from semistream.workloads import Bursts, Sales
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FileFeed"]
+__all__ = ["FileFeed", "StreamPart", "sales_feed"]
+
+StreamPart = Callable[[int, int], pa.RecordBatch]
+"""Returns so many rows of a stream, from the row of this number on."""
 
 _COLUMNS = ["key", "sale", "quantity"]  # 20 bytes
 
@@ -24,21 +28,18 @@ _COLUMNS = ["key", "sale", "quantity"]  # 20 bytes
 class FileFeed:
     """Gives a query its rows batch by batch, so that a batch has the same rows in every plan.
 
-    Another number of the ``first`` sale gives other sales with the same hot keys.
+    Another ``first`` row gives other rows of the same stream. ``parts`` are the files of a batch, each for one task.
     """
 
-    def __init__(
-        self, data_dir: Path, settings: SparkSettings, rows: int, batch_rows: int, seed: int, first: int
-    ) -> None:
-        stream = f"{rows}-rows-batches-of-{batch_rows}-skew-{settings.skew:g}-seed-{seed}-from-{first}"
-        self.folder = data_dir / f"spark-stream-{stream}"
+    def __init__(self, folder: Path, part: StreamPart, batch_rows: int, parts: int, first: int) -> None:
+        self.folder = folder
         self.batch_rows = batch_rows
         self.first = first
         self._made = self.folder / "made"
         self._made.mkdir(parents=True, exist_ok=True)
         self._watched = self.folder / "watched"
-        self._parts = settings.cores  # files of a batch, each read by one task
-        self._sales = Sales(Bursts(1000), key_domain=rows, zipf_exponent=settings.skew, seed=seed)
+        self._part = part
+        self._parts = parts
         self.rewind()
 
     def rewind(self) -> None:
@@ -55,7 +56,7 @@ class FileFeed:
             first = self.first + self._next * self.batch_rows
             for part, path in enumerate(paths):
                 rows = min(part_rows, self.batch_rows - part * part_rows)
-                batch = self._sales.part(first + part * part_rows, rows).select(_COLUMNS)
+                batch = self._part(first + part * part_rows, rows)
                 unfinished = path.with_suffix(".tmp")
                 pq.write_table(pa.Table.from_batches([batch]), unfinished, compression="none")
                 unfinished.rename(path)
@@ -76,7 +77,32 @@ class FileFeed:
 
     def source(self, spark: "SparkSession", *, one_by_one: bool = False) -> "DataFrame":
         """Return the stream; a micro-batch reads all that is there, or one batch of the feed."""
-        reader = spark.readStream.schema("key bigint, sale bigint, quantity int")
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema: Any = from_arrow_schema(self._part(self.first, 1).schema)
+        reader = spark.readStream.schema(schema)
         if one_by_one:
             reader = reader.option("maxFilesPerTrigger", self._parts)
         return reader.parquet(str(self._watched))
+
+
+def sales_feed(
+    data_dir: Path,
+    settings: SparkSettings,
+    rows: int,
+    batch_rows: int,
+    seed: int,
+    first: int,
+    missing_share: float = 0.0,
+) -> FileFeed:
+    """Return sales of the products in a table of ``rows`` rows; another ``first`` sale has the same hot keys."""
+    missing = f"-missing-{missing_share:g}" if missing_share else ""
+    stream = f"{rows}-rows-batches-of-{batch_rows}-skew-{settings.skew:g}{missing}-seed-{seed}-from-{first}"
+    sales = Sales(Bursts(1000), key_domain=rows, zipf_exponent=settings.skew, missing_share=missing_share, seed=seed)
+    return FileFeed(
+        data_dir / f"spark-stream-{stream}",
+        lambda start, count: sales.part(start, count).select(_COLUMNS),
+        batch_rows,
+        settings.cores,
+        first,
+    )

@@ -2,16 +2,16 @@
 
 import os
 import re
+import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from semistream.bench.measurements.page_cache import drop_from_page_cache, read_into_page_cache
+from semistream.bench.framework.measurement import MACHINE, Point
 from semistream.bench.measurements.spark.feed import FileFeed
-from semistream.bench.measurements.spark.plans import OURS, Plan
+from semistream.bench.measurements.spark.plans import Master, Plan
 from semistream.bench.measurements.spark.session import SparkSettings, checkpoint_in
-from semistream.bench.measurements.spark.tables import MasterForms
 from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ class MicroBatches:
     batch_s: list[float] = field(default_factory=list)  # of each measured one from trigger to commit, by Spark
     observed: dict[str, int] = field(default_factory=dict)  # counters of our join in them
     failure: str | None = None  # why the plan did not run, in one line; there are no times then
+
+    def as_point(self, series: str, batch_rows: int, group: str, **details: Any) -> Point:
+        times = {MACHINE: statistics.median(self.batch_s)} if self.batch_s else {}
+        return Point(series, batch_rows, times, {**asdict(self), **details}, group)
 
 
 class _Query:
@@ -78,32 +82,28 @@ def measure_plan(
     settings: SparkSettings,
     plan: Plan,
     feed: FileFeed,
-    master: MasterForms,
+    master: Master,
     *,
-    is_cold: bool = False,
     warm_up_batches: int | None = None,
     measured_batches: int | None = None,
+    before_measured_batch: Callable[[], None] = lambda: None,
     after_batch: Callable[[], None] = lambda: None,
 ) -> MicroBatches:
     """Return the times of a plan; a slow plan is measured on fewer batches, and a failed one has the reason.
 
-    Where ``is_cold``, the table's files are dropped from the page cache before every measured batch. Numbers of
-    batches override those of the settings.
+    Numbers of batches override those of the settings.
     """
     from pyspark.errors import PySparkException
 
-    memory_bytes = int(master.ours.num_bytes * settings.memory_share)
     warm_up = settings.warm_up_batches if warm_up_batches is None else warm_up_batches
     measured = settings.measured_batches if measured_batches is None else measured_batches
     found = MicroBatches(round(os.getloadavg()[0], 2))
     query = None
-    if plan.name == OURS and not is_cold:
-        # Spark's tables may have evicted it. Spark's plans read all of their files in every batch.
-        read_into_page_cache(master.our_files())
     with checkpoint_in(feed.folder) as checkpoint:
         try:
             feed.rewind()
-            query = _Query(plan.build(feed.source(spark), master, memory_bytes), feed, checkpoint)
+            frame = plan.build(feed.source(spark), master, settings.memory_share)
+            query = _Query(frame, feed, checkpoint)
             for number in range(warm_up):
                 seconds, _ = query.run_batch()
                 if seconds > settings.slow_batch_s and number > 0:  # a first batch compiles and opens files
@@ -111,8 +111,7 @@ def measure_plan(
                     break
                 after_batch()
             for _ in range(measured):
-                if is_cold:
-                    drop_from_page_cache(master.files())
+                before_measured_batch()
                 seconds, observed = query.run_batch()
                 found.batch_s.append(seconds)
                 for name, value in observed.items():

@@ -1,12 +1,12 @@
 """The kind ``spark``: our join on Spark beside every plan that a skilled user could force."""
 
-import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from semistream.bench.framework.measurement import MACHINE, Context, Measurement, Point
+from semistream.bench.framework.measurement import Context, Measurement, Point
 from semistream.bench.framework.spec import Spec
+from semistream.bench.measurements.page_cache import drop_from_page_cache, read_into_page_cache
 from semistream.bench.measurements.spark.micro_batches import measure_plan
 from semistream.bench.measurements.spark.plans import COLD_PLANS, OURS, PLANS, plan_named
 from semistream.bench.measurements.spark.session import SparkSettings
@@ -49,12 +49,15 @@ class PlanTimes:
         master = tables.warmed(self.rows, context.report)
         context.report(self.name)
         feed = tables.feed(self.rows, self.batch_rows, first=self.first_sale)
-        cold: dict[str, Any] = {"is_cold": True, "warm_up_batches": 1} if self.cold_batches else {}
         batches, plan = self.cold_batches or None, plan_named(self.plan)
+        cold: dict[str, Any] = {}
+        if self.cold_batches:
+            cold = {"warm_up_batches": 1, "before_measured_batch": lambda: drop_from_page_cache(master.files())}
+        else:
+            read_into_page_cache(plan.files(master))
         found = measure_plan(tables.spark, self.settings, plan, feed, master, measured_batches=batches, **cold)
-        times = {MACHINE: statistics.median(found.batch_s)} if found.batch_s else {}
         group = f"{self.rows:,} rows, cold" if self.cold_batches else f"{self.rows:,} rows"
-        return [Point(self.plan, self.batch_rows, times, asdict(found), group)]
+        return [found.as_point(self.plan, self.batch_rows, group)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,7 @@ class WorkerMemory:
         context.report(f"{self.name} over {self.memory_batches} batches")
         feed = tables.feed(self.rows, self.batch_rows, first=self.first_sale)
         sizes: list[int] = []
+        read_into_page_cache(plan_named(OURS).files(master))
         measure_plan(
             tables.spark,
             self.settings,

@@ -33,10 +33,10 @@ class SparkSettings:
     parquet_buckets: int
     warm_up_batches: int
     measured_batches: int
-    cache_rows: int
-    cache_batch_rows: int
     slow_batch_s: float
     slow_batches: int
+    cache_rows: int = 0
+    cache_batch_rows: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.memory_share <= 1:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import semistream as ss
 from semistream.bench.framework.extras import import_extra
 from semistream.bench.framework.measurement import Context
-from semistream.bench.measurements.spark.feed import FileFeed
+from semistream.bench.measurements.page_cache import read_into_page_cache
+from semistream.bench.measurements.spark.feed import FileFeed, sales_feed
 from semistream.bench.measurements.spark.micro_batches import measure_plan
 from semistream.bench.measurements.spark.plans import OURS, Plan, plan_named
 from semistream.bench.measurements.spark.session import SparkSettings, bench_session
-from semistream.bench.measurements.spark.tables import MasterForms, make_forms
+from semistream.bench.measurements.spark.tables import MasterForms
 from semistream.storage import stage
 from semistream.workloads import master_table
 
@@ -37,18 +38,16 @@ class WarmTables:
     def __init__(self, spark: "SparkSession", settings: SparkSettings, data_dir: Path, seed: int) -> None:
         self.spark = spark
         self._settings = settings
-        self._data_dir = data_dir
-        self._seed = seed
+        self.data_dir = data_dir
+        self.seed = seed
         self._forms: dict[int, MasterForms] = {}
         self._warm: set[int] = set()
         self.base_bytes: int | None = None
 
     def forms(self, rows: int, report: _Report) -> MasterForms:
         if rows not in self._forms:
-            self._forms[rows] = make_forms(self.spark, self._settings, rows, self._seed, self._data_dir, report)
-        if self.base_bytes is None:
-            report("memory of Python workers with a tiny table")
-            self.base_bytes = self._tiny_join_bytes(self._forms[rows])
+            self._forms[rows] = MasterForms(self.spark, self._settings, rows, self.seed, self.data_dir, report)
+        self._forms[rows].report = report
         return self._forms[rows]
 
     def warmed(self, rows: int, report: _Report) -> MasterForms:
@@ -57,6 +56,9 @@ class WarmTables:
         Spark's plans keep nothing between batches that could be warm.
         """
         master = self.forms(rows, report)
+        if self.base_bytes is None:
+            report("memory of Python workers with a tiny table")
+            self.base_bytes = self._tiny_join_bytes(master)
         if rows not in self._warm:
             batch_rows = self._settings.cache_batch_rows
             batches = -(-self._settings.cache_rows // batch_rows)
@@ -66,10 +68,10 @@ class WarmTables:
         return master
 
     def feed(self, rows: int, batch_rows: int, *, first: int) -> FileFeed:
-        return FileFeed(self._data_dir, self._settings, rows, batch_rows, self._seed, first)
+        return sales_feed(self.data_dir, self._settings, rows, batch_rows, self.seed, first)
 
     def _tiny_join_bytes(self, master: MasterForms) -> int:
-        path = self._data_dir / "tiny"
+        path = self.data_dir / "tiny"
         shutil.rmtree(path, ignore_errors=True)
         tiny = stage(master_table(1000), path, key="key", page_bytes=self._settings.page_bytes)
         plan = Plan("tiny", lambda stream, *_: ss.join(stream, tiny, on="key", memory="8MB"))
@@ -78,6 +80,7 @@ class WarmTables:
         return max(sizes)
 
     def _run(self, plan: Plan, master: MasterForms, batch_rows: int, batches: int, **options: Any) -> None:
+        read_into_page_cache(plan.files(master))
         feed = self.feed(master.rows, batch_rows, first=_FIRST_OF_WARM_UP)
         options |= {"warm_up_batches": 0, "measured_batches": batches}
         done = measure_plan(self.spark, self._settings, plan, feed, master, **options)

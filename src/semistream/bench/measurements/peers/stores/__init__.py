@@ -1,0 +1,1 @@
+"""Stores of packed rows that user code can look keys up in."""
