@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import xxhash
 
 import semistream as ss
@@ -34,6 +35,15 @@ from tests.stream_joins.streams import LEFT_SCHEMA, RIGHT_SCHEMA
 __all__ = ["Targets"]
 
 _MOST_STEPS = 40
+_TEXT_KEYS = "keys of text"
+_TEXT_ROWS = pa.table(
+    {
+        "code": [f"{number:x}" * 4 for number in range(300)],
+        "part": pa.array([number % 9 for number in range(300)], pa.int16()),
+        "name": pa.array([f"name {number}" for number in range(300)], pa.large_string()),
+        "label": ["label" * (number % 7) for number in range(300)],
+    }
+)
 
 
 class Targets:
@@ -45,6 +55,8 @@ class Targets:
         self._states: dict[str, bytes] = {}
         for name in self.names:
             table_in(folder, name)
+        text_keys = ["code", "part", "name"]
+        ss.stage(_TEXT_ROWS, folder / _TEXT_KEYS, key=text_keys, layout="clustered", page_bytes=2000)
         for variant in VARIANTS:
             with busy_join(variant, self._table(variant)) as op:
                 for kind in kinds_of(variant):
@@ -58,6 +70,7 @@ class Targets:
             "manifest": self._manifest,
             "index": self._index,
             "page": self._page,
+            "page in place": self._page_in_place,
             "pin": self._pin,
         }
         for variant in VARIANTS:
@@ -104,6 +117,33 @@ class Targets:
             forge_page(path, page, alter)
 
         self._with_table(random, change)
+
+    def _page_in_place(self, random: Random) -> None:
+        """Change a file whose pages are used in place, with keys of text whose codes are computed there."""
+        with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
+            path = Path(scratch) / "t"
+            shutil.copytree(self._folder / _TEXT_KEYS, path)
+            table = ss.open_table(path)
+            stream = _TEXT_ROWS.select(list(table.key)).to_batches()[0]
+            op = ss.operator("sweepjoin", table, stream.schema, on=list(table.key), memory="4MB")
+            try:
+                assert op.offer(stream) == stream.num_rows
+                require_own(op.drain())
+                pages, file = table.pages, path / table.pages.files[0].path
+                canary = filled_heap()
+                for _ in range(20):
+                    page = random.randrange(pages.num_pages)
+                    begin, length = int(pages.offset[page]), int(pages.length[page])
+                    content = file.read_bytes()[begin : begin + length]
+                    with file.open("r+b") as opened:
+                        opened.seek(begin)
+                        opened.write(changed_bytes(random, content, random.choice([1, 2, 8]))[:length])
+                    op.offer(stream)
+                    require_own(op.step())
+                    require_own(op.drain())
+                del canary
+            finally:
+                op.close()
 
     def _with_table(self, random: Random, change: Callable[[Path], object]) -> None:
         """Change a copy of a table, and join with it."""
