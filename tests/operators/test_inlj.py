@@ -1,6 +1,7 @@
 """INLJ: what is read for a look-up, and where a look-up could miss rows."""
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +63,9 @@ def test_pages_that_do_not_fit_the_pool_together_are_read_again(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("how", ["left", "anti"])
-def test_tuples_whose_pages_do_not_fit_the_pool_together_are_answered_once(tmp_path: Path, how: str) -> None:
+def test_tuples_whose_pages_do_not_fit_the_pool_together_are_answered_once(
+    tmp_path: Path, how: Literal["left", "anti"]
+) -> None:
     master = pa.table({"id": range(0, 400, 2), "wide": ["x" * 4000] * 200})
     table = ss.stage(master, tmp_path / "r", key="id", page_bytes="8KB")
     stream = pa.record_batch({"id": np.random.default_rng(5).integers(0, 400, 600)})

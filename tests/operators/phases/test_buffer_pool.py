@@ -47,7 +47,7 @@ def _pool(reader: PageReader, slots: int, extra_slots: bool = False) -> BufferPo
 def _require_content(pool: BufferPool, reader: PageReader, pages: list[int], slots: list[int]) -> None:
     for page, slot in zip(pages, slots, strict=True):
         assert pool.pages.batch(slot).equals(reader.read(page).to_batches()[0])
-        assert pool.rows[slot] == reader.pages.rows[page]
+        assert pool.page_in[slot] == page
 
 
 def _requests(data: st.DataObject, reader: PageReader) -> list[list[int]]:
@@ -122,7 +122,7 @@ def test_its_memory_is_what_was_given(reader: PageReader) -> None:
         shape = PageShape(reader.page_schema)
         pool = BufferPool(reader, shape, SlotSizes.of(reader, shape), nbytes)
         assert pool.nbytes <= nbytes
-        assert pool._memory.nbytes + pool.pages._addresses.nbytes + pool.rows.nbytes <= pool.nbytes
+        assert pool._memory.nbytes + pool.pages._addresses.nbytes <= pool.nbytes
 
 
 def test_a_pool_is_no_larger_than_the_table(reader: PageReader) -> None:

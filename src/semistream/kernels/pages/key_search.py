@@ -110,7 +110,6 @@ def search_keys(
     parts: Int64s,
     hash_bits: int,
     rows_of: Int64s,
-    bounds: Int64s,
     first_codes: Int64s,
     last_codes: Int64s,
     page_of: Int64s,
@@ -118,10 +117,10 @@ def search_keys(
     lows: Int64s,
     highs: Int64s,
 ) -> None:
-    """Find ``codes[i]`` in page ``page_of[i]``, a verified one whose buffers lie at the addresses ``buffers[page]``.
+    """Find the first row with ``codes[i]`` in page ``page_of[i]``, and the row behind its last one.
 
-    The codes of a page lie between ``first_codes`` and ``last_codes``. Rows are counted over all pages: those of a page
-    begin at ``bounds[page]``.
+    The pages are verified. Those of their buffers that `code_of_row` wants lie at the addresses ``buffers[page]``, and
+    their codes lie between ``first_codes`` and ``last_codes``.
     """
     places = np.zeros((LANES, PER_PART * parts.shape[0]), dtype=np.uint64)
     room = np.full((LANES, parts.shape[0]), _LAST_CODE)
@@ -133,10 +132,7 @@ def search_keys(
             page = page_of[group + lane]
             low[lane], high[lane] = 0, rows_of[page]
             low_code[lane], high_code[lane] = first_codes[page], last_codes[page]
-            for part in range(parts.shape[0]):
-                first = parts[part, BUFFER]
-                for number in range(PER_PART if parts[part, KIND] == TEXT else PER_PART - 1):
-                    places[lane, PER_PART * part + number] = buffers[page, first + number]
+            places[lane] = buffers[page]
         wanted = codes[group : group + lanes]
         _lower_bounds(wanted, lanes, parts, hash_bits, places, room, low, high, low_code, high_code, row)
         for lane in range(lanes):
@@ -144,7 +140,7 @@ def search_keys(
             end = found
             if found < rows_of[page] and high_code[lane] == wanted[lane]:
                 end = _row_after(parts, hash_bits, lane, places, room, found + 1, rows_of[page], wanted[lane])
-            lows[group + lane], highs[group + lane] = bounds[page] + found, bounds[page] + end
+            lows[group + lane], highs[group + lane] = found, end
 
 
 @kernel

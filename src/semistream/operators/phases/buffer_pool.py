@@ -22,7 +22,7 @@ from semistream.storage.reading.raw_pages import PageShape, SlottedPages
 
 __all__ = ["BufferPool", "SlotSizes"]
 
-_SLOT_BYTES_BESIDE = 48  # links, page, rows, place, last use
+_SLOT_BYTES_BESIDE = 40  # links, page, place, last use
 _BUFFER_BYTES = 8  # of the address of each buffer of a page
 _CANDIDATES = (1.0, 0.99, 0.9, 0.5)  # sizes of slots to choose from: shares of the pages that fit one
 
@@ -73,8 +73,8 @@ class BufferPool:
     ----------
     pages
         The pages, by the number of their first slot.
-    rows
-        The number of rows of the page in each slot.
+    page_in
+        The number in the table of the page in each slot, or `FREE`.
     """
 
     BYTES_PER_PAGE = 8  # kept for every page of the table, in the pool or not
@@ -86,26 +86,25 @@ class BufferPool:
         self._sizes = sizes
         self._memory = _aligned(slots * sizes.slot_bytes)
         self.pages = SlottedPages(shape, self._memory, slots)
-        self.rows: Int64s = np.zeros(slots, dtype=np.int64)
         self.reads = PageReads(reader.pages)
         self._portion = 0
         self._used_in: Int64s = np.zeros(slots, dtype=np.int64)
         self._slot_of: Int32s = np.full(reader.pages.num_pages, FREE, dtype=np.int32)
-        self._page_in: Int32s = np.full(slots, FREE, dtype=np.int32)
+        self.page_in: Int32s = np.full(slots, FREE, dtype=np.int32)
         self._older = np.empty(slots + 1, dtype=np.int32)
         self._newer = np.empty(slots + 1, dtype=np.int32)
         self._clear()
 
     def _clear(self) -> None:
-        slots = self._page_in.size
+        slots = self.page_in.size
         self._slot_of[:] = FREE
-        self._page_in[:] = FREE
+        self.page_in[:] = FREE
         self._older[:] = np.roll(np.arange(slots + 1), 1)
         self._newer[:] = np.roll(np.arange(slots + 1), -1)
 
     @property
     def num_slots(self) -> int:
-        return self._page_in.size
+        return self.page_in.size
 
     @property
     def nbytes(self) -> int:
@@ -120,7 +119,7 @@ class BufferPool:
             self._slots_needed,
             self._portion,
             self._slot_of,
-            self._page_in,
+            self.page_in,
             self._used_in,
             self._older,
             self._newer,
@@ -142,18 +141,17 @@ class BufferPool:
         except BaseException:
             self._clear()  # no page is in the pool whose content is not there
             raise
-        self.rows[slots] = self._reader.pages.rows[ascending]
         self.reads.read_each(pages)
         self.reads.pages_read += pages.size
         self.reads.bytes_read += int(self._reader.pages.length[pages].sum())
 
     def pages_by_age(self) -> list[int]:
         """Return the pages in the pool, the one unused for longest first."""
-        slots, pages = self._page_in.size, []
+        slots, pages = self.page_in.size, []
         slot = int(self._newer[slots])
         while slot != slots:
-            if self._page_in[slot] != FREE:
-                pages.append(int(self._page_in[slot]))
+            if self.page_in[slot] != FREE:
+                pages.append(int(self.page_in[slot]))
             slot = int(self._newer[slot])
         return pages
 
@@ -164,9 +162,9 @@ class BufferPool:
         used = 0
         for page in pages:
             first, slots = int(self._slot_of[page]), int(self._slots_needed[page])
-            assert (self._page_in[first : first + slots] == page).all()
+            assert (self.page_in[first : first + slots] == page).all()
             used += slots
-        assert used == int((self._page_in != FREE).sum())
+        assert used == int((self.page_in != FREE).sum())
 
 
 def _needed_bytes(reader: PageReader) -> Int64s:

@@ -199,7 +199,7 @@ class LookupPhase(Part):
         found_rows: Callable[[Int64s, pa.RecordBatch], None] | None,
     ) -> Iterator[_Found]:
         """Find the rows of tuples, each in the page of a slot; ``end`` is the first tuple that asks for later pages."""
-        lows, highs = self._search.find(self.pool.pages, slots, self.pool.rows, codes[tuples])
+        lows, highs = self._search.find(self.pool.pages, self.pool.page_in, slots, codes[tuples])
         at = offset = 0
         while at < lows.size:
             at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)

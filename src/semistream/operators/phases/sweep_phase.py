@@ -18,7 +18,6 @@ from semistream.operators.phases.read_counts import PageReads, ReadCounts
 from semistream.operators.window.matching import EqualityMatching, PairFilter, keys_are_valid, require_key_join
 from semistream.state.results import byte_portions
 from semistream.storage import Io, PageReader
-from semistream.storage.reading.page_keys import PageKeys
 from semistream.storage.reading.raw_pages import PageShape, RawPages, RowGather
 from semistream.storage.reading.resident_pages import PageRows, ResidentPages
 
@@ -116,10 +115,9 @@ class SweepPhase(Part):
         self._reader = PageReader(table, io=io, access="sweep")
         inputs.opened.callback(self._reader.close)
         self._shape = PageShape(table.schema, columns)
-        self._keys = PageKeys(table.schema, table.key)
         self._resident: ResidentPages | None = None
         if io == "buffered":
-            self._resident = ResidentPages.of(self._reader, _delivered_columns(spec), self._keys)
+            self._resident = ResidentPages.of(self._reader, _delivered_columns(spec), self._key_search.keys)
         if self._resident is not None:
             inputs.opened.callback(self._resident.close)
         self._read_pages = PageReads(self._pages)
@@ -235,14 +233,13 @@ class SweepPhase(Part):
         self, raw: RawPages, pages: _Int64s, page_of: _Int64s, codes: _Int64s, keys: _Int64s
     ) -> Iterator[tuple[_Int64s, pa.RecordBatch]]:
         """Yield rows of ``raw`` with the keys that ask for their pages, in portions, and the key of each."""
-        bounds = np.concatenate([[0], np.cumsum(self._pages.rows[pages], dtype=np.int64)])
-        lows, highs = self._keys.search(raw, pages, self._pages, bounds, page_of, codes[keys])
+        lows, highs = self._key_search.find(raw, pages, page_of, codes[keys])
         at = offset = 0
         while at < lows.size:
             at, offset, filled = expand_ranges(lows, highs, at, offset, self._pair_access, self._pair_row)
             access = self._pair_access[:filled]
             page = page_of[access]
-            row = self._pair_row[:filled] - bounds[page]
+            row = self._pair_row[:filled]
             every = RowGather(self._shape, filled)
             every.add(raw, page, row, np.arange(filled))
             portions = byte_portions(every.row_bytes(), self._found_bytes // _PORTIONS)

@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from semistream.kernels.arrays import Int64s, UInt64s
+from semistream.kernels.arrays import Bools, Int32s, Int64s
 from semistream.kernels.arrow_views import is_integer_like, is_varlen
 from semistream.kernels.keys import row_codes as kinds
 from semistream.kernels.keys.key_codes import KeyCoder
 from semistream.kernels.pages.key_search import search_keys
 from semistream.kernels.pages.page_search import search_words
 from semistream.storage.reading.page_directory import PageDirectory
-from semistream.storage.reading.raw_pages import PageShape, RawPages
+from semistream.storage.reading.raw_pages import PageShape, RawPages, SlottedPages
 
 __all__ = ["PageKeys"]
 
@@ -41,7 +41,12 @@ class PageKeys:
         self.are_words = coder.exact and types[0].bit_width == 64
         parts = [(*_kind(column.field.type), column.first_buffer) for column in shape.columns]
         self.parts: Int64s = np.array(parts, dtype=np.int64)
-        self._valid_buffers = self.parts[:, kinds.BUFFER] + kinds.VALID
+        self._valid_buffers = (self.parts[:, kinds.BUFFER] + kinds.VALID).tolist()
+        self._buffers = [
+            first + (number if kind == kinds.TEXT else min(number, kinds.VALUES))  # only texts have data
+            for kind, _, first in parts
+            for number in range(kinds.PER_PART)
+        ]
         self._first_words = int(self.parts[0, kinds.BUFFER]) + kinds.VALUES
 
     @property
@@ -50,43 +55,37 @@ class PageKeys:
         assert self.are_words
         return self._first_words
 
-    def may_be_null(self, buffers: UInt64s) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Tell of each page, given the addresses of its buffers, whether it says which keys are NULL."""
-        may_be: np.ndarray[tuple[int], np.dtype[np.bool_]] = (buffers[:, self._valid_buffers] != 0).any(axis=1)
+    def may_be_null(self, pages: RawPages | SlottedPages) -> Bools:
+        """Tell of each page whether it says which keys are NULL."""
+        may_be: Bools = np.logical_or.reduce([pages.buffer(number) != 0 for number in self._valid_buffers])
         return may_be
 
     def search(
-        self, raw: RawPages, pages: Int64s, directory: PageDirectory, bounds: Int64s, page_of: Int64s, codes: Int64s
+        self,
+        pages: RawPages | SlottedPages,
+        numbers: Int64s | Int32s,
+        directory: PageDirectory,
+        page_of: Int64s,
+        codes: Int64s,
     ) -> tuple[Int64s, Int64s]:
-        """Find ``codes[i]`` in page ``page_of[i]`` of ``raw``, whose number in the directory is ``pages[page_of[i]]``.
+        """Find ``codes[i]`` in page ``page_of[i]``, whose number in the directory is ``numbers[page_of[i]]``.
 
-        Returns the first row of each code and that behind its last, counted over all pages: those of a page begin at
-        ``bounds[page]``.
+        Returns the first row of each code in its page, and that behind its last.
         """
         lows, highs = np.empty_like(codes), np.empty_like(codes)
-        rows_of = np.diff(bounds)
-        if self.are_words and not self.may_be_null(raw.buffers).any():
-            begins = np.ascontiguousarray(raw.buffers[:, self.word_buffer])
-            search_words(begins, rows_of, bounds, page_of, codes, lows, highs)
+        rows_of = directory.rows[numbers].astype(np.int64)
+        if self.are_words and not self.may_be_null(pages)[page_of].any():
+            begins = pages.buffer(self.word_buffer)
+            search_words(begins, rows_of, np.zeros_like(rows_of), page_of, codes, lows, highs)
             return lows, highs
         first_code = directory.first_code
         assert first_code is not None
-        last_codes = np.full(pages.size, _LAST_CODE)
-        has_next = pages + 1 < directory.file_bounds[directory.file[pages] + 1]
-        last_codes[has_next] = first_code[pages[has_next] + 1]
-        search_keys(
-            raw.buffers,
-            self.parts,
-            self.hash_bits,
-            rows_of,
-            bounds,
-            first_code[pages],
-            last_codes,
-            page_of,
-            codes,
-            lows,
-            highs,
-        )
+        last_codes = np.full(numbers.size, _LAST_CODE)
+        has_next = numbers + 1 < directory.file_bounds[directory.file[numbers] + 1]
+        last_codes[has_next] = first_code[numbers[has_next] + 1]
+        buffers = np.stack([pages.buffer(number) for number in self._buffers], axis=1)
+        first_codes = first_code[numbers]
+        search_keys(buffers, self.parts, self.hash_bits, rows_of, first_codes, last_codes, page_of, codes, lows, highs)
         return lows, highs
 
 

@@ -6,7 +6,6 @@ copied straight from the buffers.
 """
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -132,6 +131,10 @@ class RawPages:
         """Return where a buffer of a column begins in every message."""
         return _begins(self, column, number)
 
+    def buffer(self, number: int) -> UInt64s:
+        """Return the address of a buffer in every message."""
+        return np.ascontiguousarray(self.buffers[:, number])
+
     def addresses(self) -> UInt64s:
         """Return where every message begins."""
         found: UInt64s = self.starts.astype(np.uint64) + np.uint64(self.raw.ctypes.data)
@@ -170,22 +173,13 @@ class JoinedPages:
 
 
 class SlottedPages:
-    """Messages in slots of one piece of memory, which are replaced one by one.
-
-    A message is known by the number of its slot. `shaped` gives the same ones with other columns wanted.
-    """
+    """Messages in slots of one piece of memory, replaced one by one, and known by the numbers of their slots."""
 
     def __init__(self, shape: PageShape, raw: UInt8s, slots: int) -> None:
         self.shape = shape
         self._raw = raw
         self._starts = np.zeros(slots, dtype=np.int64)
         self._addresses = np.zeros((shape.num_buffers, slots), dtype=np.uint64)
-
-    def shaped(self, shape: PageShape) -> "SlottedPages":
-        """Return the same messages, those to come too, with the columns of another shape."""
-        other = copy(self)
-        other.shape = shape
-        return other
 
     def place(self, slots: Int64s, starts: Int64s) -> None:
         """Let verified messages that begin at ``starts`` be in these slots."""
@@ -199,6 +193,11 @@ class SlottedPages:
         """Return where a buffer of a column begins in every message."""
         begins: UInt64s = self._addresses[self.shape.columns[column].first_buffer + number]
         return begins
+
+    def buffer(self, number: int) -> UInt64s:
+        """Return the address of a buffer in every message."""
+        addresses: UInt64s = self._addresses[number]
+        return addresses
 
     def batch(self, slot: int) -> pa.RecordBatch:
         """Return a message decoded."""

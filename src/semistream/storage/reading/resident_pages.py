@@ -133,7 +133,7 @@ class ResidentPages:
         has_buffer = raw.buffers != 0
         self._has_buffer |= has_buffer.any(axis=0)
         is_plain = (layout != NO_LAYOUT) | (lists == self._list_at)
-        plain = pages[is_plain & ~self._keys.may_be_null(raw.buffers) & (self._addresses[pages] == 0)]
+        plain = pages[is_plain & ~self._keys.may_be_null(raw) & (self._addresses[pages] == 0)]
         files = self._directory.file[plain]
         for number in np.unique(files).tolist():
             mapped = self._mapped(number)
