@@ -162,11 +162,11 @@ class SweepPhase(Part):
         return int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 1 << 16)) * _PAIR_BYTES
 
     def find_in_place(self, codes: _Int64s, places: _Int64s) -> tuple[ResidentPages | None, list[PageRows], _Int64s]:
-        """Find the rows with ``codes[place]`` in pages that were read before and are still in memory.
+        """Find the rows with ``codes[place]`` in pages that are in memory.
 
         Returns where to copy them from, where they lie, and the places of keys that have to be looked up.
         """
-        if self._resident is None or not self._resident.num_known:
+        if self._resident is None:
             return None, [], places
         bucket_of = np.zeros(codes.size, dtype=np.int32)
         if self._buckets > 1:

@@ -209,7 +209,7 @@ class PageReader:
         first = np.concatenate([np.zeros(min(1, pages.size), dtype=np.int64), breaks])
         stretches = _Stretches(files[first], offsets[first], starts[first], np.append(starts[breaks], lengths.sum()))
         was_cached = np.repeat(self._read_stretches(stretches, memory), np.diff(first, append=pages.size))
-        self._verify_scattered(pages, memory, starts, lengths)
+        self.verify(pages, memory, starts)
         return starts, was_cached
 
     def slot_bytes(self, page_bytes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -229,7 +229,7 @@ class PageReader:
         starts = slots + (offsets % SECTOR_BYTES if self._drop_behind else 0)
         stretches = _Stretches(self.pages.file[pages], offsets, starts, starts + lengths)
         self._read_stretches(stretches, memory, in_slots=True)
-        self._verify_scattered(pages, memory, starts, lengths)
+        self.verify(pages, memory, starts)
         return starts
 
     def _read_stretches(
@@ -255,14 +255,11 @@ class PageReader:
                 file.drop(offset, int(sizes[at]))
         return is_read
 
-    def _verify_scattered(
-        self,
-        pages: npt.NDArray[np.int64],
-        memory: npt.NDArray[np.uint8],
-        starts: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int64],
+    def verify(
+        self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]
     ) -> None:
-        checksums = self.pages.checksum[pages]
+        """Raise `DamagedTable` unless the pages that begin at ``starts`` of ``memory`` are as they were written."""
+        lengths, checksums = self.pages.length[pages], self.pages.checksum[pages]
         if DIGEST:
             begins = starts.astype(np.uint64) + np.uint64(memory.ctypes.data)
             altered = first_altered(np.uint64(DIGEST), begins, lengths, checksums)

@@ -1,12 +1,12 @@
 """Pages that lie in the page cache: searched and copied from where they lie, without reading them.
 
-A page is used in place once this process has read and verified it. The system may evict it later: samples find that
-out, and such a page is read again, in a batch with others, not by faults one at a time. The memory is the page cache's:
-the budget counts only the addresses.
+A page is used in place once this process has verified it: where it lies if the page cache holds it when it is first
+wanted, else after it was read. The system may evict it later: samples find that out, and such a page is read again, in
+a batch with others, not by faults one at a time. The memory is the page cache's: the budget counts only the addresses.
 
 ::
 
-    codes ─► first keys of pages ─► page, if it was verified and is still there ─► rows ─► values
+    codes ─► first keys of pages ─► page, if it is verified and still there ─► rows ─► values
                                      └─► otherwise the key is looked up in another way
 """
 
@@ -86,6 +86,7 @@ class ResidentPages:
         self._num_layouts = 0
         self._layout: Int8s = np.full(self._directory.num_pages, NO_LAYOUT)
         self._addresses: UInt64s = np.zeros(self._directory.num_pages, dtype=np.uint64)
+        self._is_refused = np.zeros(self._directory.num_pages, dtype=np.bool_)  # cannot be used in place
         self._first_file: Int64s = np.searchsorted(self._directory.file_bounds, self._directory.bucket_bounds)
         self._files: dict[int, MappedFile | None] = {}
         self._random = np.random.default_rng(0)
@@ -101,7 +102,8 @@ class ResidentPages:
 
     @property
     def nbytes(self) -> int:
-        return self._addresses.nbytes + self._layout.nbytes + self._layouts.nbytes
+        of_pages = self._addresses.nbytes + self._layout.nbytes + self._is_refused.nbytes
+        return of_pages + self._layouts.nbytes
 
     @property
     def in_place(self) -> PagesInPlace:
@@ -120,7 +122,7 @@ class ResidentPages:
         return int(np.diff(self._first_file).max(initial=0))
 
     def add(self, pages: Int64s, raw: RawPages) -> Bools:
-        """Use distinct pages in place from now on, whose content ``raw`` was just read and verified; tell which can be.
+        """Use distinct pages in place from now on, whose content ``raw`` was just verified; tell which can be.
 
         A page with a NULL key, or one without a layout whose buffers are listed elsewhere than in others, is left out.
         """
@@ -132,8 +134,9 @@ class ResidentPages:
         self._layout[pages] = layout
         has_buffer = raw.buffers != 0
         self._has_buffer |= has_buffer.any(axis=0)
-        is_plain = (layout != NO_LAYOUT) | (lists == self._list_at)
-        plain = pages[is_plain & ~self._keys.may_be_null(raw) & (self._addresses[pages] == 0)]
+        is_plain = ((layout != NO_LAYOUT) | (lists == self._list_at)) & ~self._keys.may_be_null(raw)
+        self._is_refused[pages] = ~is_plain
+        plain = pages[is_plain & (self._addresses[pages] == 0)]
         files = self._directory.file[plain]
         for number in np.unique(files).tolist():
             mapped = self._mapped(number)
@@ -165,6 +168,7 @@ class ResidentPages:
             bounds = directory.file_bounds
             find_pages(codes, places, bucket_of, self._first_file, ordinal, bounds, directory.first_code, page)
             self._forget_evicted(page[places])
+            self._verify_in_place(page[places])
             row, count = np.zeros_like(page), np.zeros_like(page)
             self._find_rows(codes, places, page, row, count)
             is_left |= count == NOT_IN_PLACE
@@ -182,6 +186,25 @@ class ResidentPages:
             find_rows(*where, self.in_place, keys.word_buffer, row, count)
         else:
             find_keys(*where, self.in_place, keys.parts, keys.hash_bits, row, count)
+
+    def _verify_in_place(self, pages: Int32s) -> None:
+        """Verify those of the pages wanted that the page cache holds, where they lie, unless they are known."""
+        if self.num_known == self._directory.num_pages:
+            return
+        pages = pages[pages >= 0]
+        unknown = np.unique(pages[(self._addresses[pages] == 0) & ~self._is_refused[pages]]).astype(np.int64)
+        cached = unknown[self._reader.are_cached(unknown)]
+        files = self._directory.file[cached]
+        for number in np.unique(files).tolist():
+            mapped = self._mapped(number)
+            if mapped is not None:
+                here = cached[files == number]
+                starts = self._directory.offset[here]
+                try:
+                    self._reader.verify(here, mapped.content, starts)
+                finally:
+                    self.require_whole()
+                self.add(here, self.shape.pages(mapped.content, starts))
 
     def _forget_evicted(self, pages: Int32s) -> None:
         """Look at a sample of the pages wanted, or at all of them where memory is short, and forget evicted ones."""
