@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 from semistream.core.errors import DamagedTable
+from semistream.kernels.arrays import Int64s, UInt64s
 from semistream.kernels.keys.key_codes import KeyCoder, KeyCodes, bucket_ids
 from semistream.kernels.pages.in_place import NO_PAGE, NOT_IN_PLACE, expand_rows
 from semistream.storage import MasterTable, PageReader, stage
+from semistream.storage.files.random_file import LocalFile
 from semistream.storage.reading.page_keys import PageKeys
 from semistream.storage.reading.raw_pages import PageShape
 from semistream.storage.reading.resident_pages import PageRows, ResidentPages
@@ -45,15 +47,16 @@ def _rows(random: np.random.Generator, ids: np.ndarray[Any, Any], nulls: float) 
 
 
 class _Pages:
-    """A table with its pages read, verified, and ready to be used in place."""
+    """A table with pages to be used in place."""
 
-    def __init__(self, table: MasterTable, columns: list[str]) -> None:
+    def __init__(self, table: MasterTable, columns: list[str], *, read: bool = True) -> None:
         self.table = table
         self.reader = PageReader(table, access="sweep")
         resident = ResidentPages.of(self.reader, columns, PageKeys(table.schema, ["id"]))
         assert resident is not None
         self.resident = resident
-        self.read(np.arange(table.num_pages))
+        if read:
+            self.read(np.arange(table.num_pages))
 
     def read(self, pages: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         memory = np.empty(self.table.num_bytes + 8, dtype=np.uint8)
@@ -111,6 +114,60 @@ def test_rows_of_a_key_in_several_files_are_found_in_each(tmp_path: Path) -> Non
     pages = _Pages(_stage(tmp_path / "t", first, 2).append(second), ["number"])
     found = [key for key, value in pages.joined(np.arange(600)) if value is not None]
     assert Counter(found) == Counter([*range(300), *range(0, 600, 2)])
+    pages.close()
+
+
+def _unread(path: Path, pages_in_memory: int) -> _Pages:
+    """Return pages of which none is known, with memory to verify so many in."""
+    table = _stage(path, _rows(np.random.default_rng(0), np.arange(5000), 0.0), 1)
+    pages = _Pages(table, ["number"], read=False)
+    pages.resident.use(np.empty(pages_in_memory * int(table.pages.length.max()), dtype=np.uint8))
+    return pages
+
+
+@pytest.mark.parametrize("pages_in_memory", [1, 3, 1000])
+def test_neighbours_of_a_page_wanted_are_verified_with_it(tmp_path: Path, pages_in_memory: int) -> None:
+    pages = _unread(tmp_path / "t", pages_in_memory)
+    found, left = pages.find(np.array([2500]))
+    assert not left.size
+    assert found[0].rows.tolist() == [1]
+    known = pages.resident.num_known
+    assert known == 1 if pages_in_memory == 1 else known > 1
+    assert len(list(pages.joined(np.arange(5000)))) == 5000
+    assert pages.resident.num_known == pages.table.num_pages
+    pages.close()
+
+
+def test_pages_that_the_page_cache_lacks_are_left_and_those_behind_them_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = _unread(tmp_path / "t", 1000)
+    offsets = pages.table.pages.offset[20:23]
+    read = LocalFile.read_cached
+
+    def without_some(file: LocalFile, begins: Int64s, lengths: Int64s, targets: UInt64s) -> Int64s:
+        got = read(file, begins, lengths, targets)
+        for lost in offsets.tolist():
+            is_reached = (begins <= lost) & (lost < begins + got)
+            got[is_reached] = (lost - begins)[is_reached]
+        return got
+
+    monkeypatch.setattr(LocalFile, "read_cached", without_some)
+    _, left = pages.find(np.arange(5000))
+    first, behind = np.cumsum(pages.table.pages.rows)[[19, 22]].tolist()
+    assert left.tolist() == list(range(first, behind + 1))  # the first key of a page may have rows before it
+    assert pages.resident.num_known == pages.table.num_pages - 3
+    pages.close()
+
+
+def test_an_altered_page_beside_the_page_wanted_is_an_error_that_names_it(tmp_path: Path) -> None:
+    pages = _unread(tmp_path / "t", 1000)
+    (file, *_) = pages.table.pages.files
+    with open(os.path.join(pages.table.path, file.path), "r+b") as content:
+        content.seek(int(pages.table.pages.offset[1]) + 700)
+        content.write(b"\xff\xff\xff")
+    with pytest.raises(DamagedTable, match=r"page 1 of .* has been altered"):
+        pages.find(np.arange(5000))
     pages.close()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from semistream.storage.files.random_file import LocalFile
+from semistream.storage.files.random_file import LocalFile, are_cached
 
 __all__ = ["drop_from_page_cache", "read_into_page_cache", "share_in_page_cache"]
 
@@ -36,7 +36,7 @@ def share_in_page_cache(files: Sequence[Path | str]) -> float | None:
     for path in files:
         file = LocalFile(os.fspath(path))
         offsets = np.arange(0, file.size, _SAMPLED_BYTES, dtype=np.int64)
-        found += int(file.are_cached(offsets).sum())
+        found += int(are_cached(file, offsets).sum())
         looked += offsets.size
         file.close()
     return found / looked if looked else None

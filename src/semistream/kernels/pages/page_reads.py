@@ -68,18 +68,16 @@ def read_stretches(
     offsets: Int64s,
     targets: UInt64s,
     lengths: Int64s,
-    needed: Int64s,
-    is_read: Bools,
+    got: Int64s,
 ) -> None:
-    """Read ``lengths[i]`` bytes at ``offsets[i]`` of a file to ``targets[i]``.
+    """Read up to ``lengths[i]`` bytes at ``offsets[i]`` of a file to ``targets[i]``.
 
-    ``is_read`` tells of which at least ``needed[i]`` bytes came.
+    ``got`` tells how many came, less than 0 after an error.
     """
     vector = np.empty(2, dtype=np.uint64)
     for at in range(offsets.size):
         vector[0], vector[1] = targets[at], np.uint64(lengths[at])
-        got = _call_preadv2(preadv2, np.int32(file), vector.ctypes.data, offsets[at], np.int32(flags))
-        is_read[at] = got >= needed[at]
+        got[at] = _call_preadv2(preadv2, np.int32(file), vector.ctypes.data, offsets[at], np.int32(flags))
 
 
 @kernel

@@ -148,6 +148,8 @@ class SweepPhase(Part):
         """Begin work with a disk buffer for pages searched together, and space for rows that go out together."""
         self._buffer = np.empty(disk_bytes, dtype=np.uint8)
         self._found_bytes = found_bytes
+        if self._resident is not None:
+            self._resident.use(self._buffer)
         self._pair_access = np.empty(self.bytes_beside(budget_bytes) // _PAIR_BYTES, dtype=np.int32)
         self._pair_row = np.empty(self._pair_access.size, dtype=np.int64)
 

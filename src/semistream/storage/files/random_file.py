@@ -14,7 +14,7 @@ from semistream.storage.files.c_functions import PREADV2, READ_IF_CACHED
 from semistream.storage.files.mapped_file import MappedFile
 from semistream.storage.files.uncached_reads import UncachedReads
 
-__all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile", "open_regular"]
+__all__ = ["Access", "LocalFile", "RandomFile", "RemoteFile", "are_cached", "open_regular"]
 
 # The page cache may hold a file in units of up to this size, and drops only units that lie whole inside a range.
 _CACHE_UNIT_BYTES = 4 << 20
@@ -33,20 +33,20 @@ class RandomFile(Protocol):
     def advise(self, access: Access) -> None:
         """Tell the operating system how the file will be read."""
 
-    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
-        """Read the ranges that need no wait for a disk to their addresses, and return which these are.
+    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Int64s:
+        """Read from the offsets on what needs no wait for a disk, and return how many bytes came to each address.
 
-        The operating system begins to fetch the others.
+        That is at most the length given, and less than 1 where nothing came.
         """
+
+    def fetch(self, offsets: Int64s, lengths: Int64s) -> None:
+        """Let the operating system begin to bring ranges into the page cache, all at once."""
 
     def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         """Read ranges from the disk to their addresses, and return which were read; none where that is impossible.
 
         They are read as `UncachedReads.read` tells.
         """
-
-    def are_cached(self, offsets: Int64s) -> Bools:
-        """Tell of each byte whether it lies in the page cache."""
 
     def map(self) -> MappedFile | None:
         """Return the file in memory; None where that cannot be had."""
@@ -89,14 +89,16 @@ class LocalFile:
             advice = {"scan": os.POSIX_FADV_SEQUENTIAL, "lookup": os.POSIX_FADV_RANDOM}
             os.posix_fadvise(self._fd, 0, 0, advice.get(access, os.POSIX_FADV_NORMAL))
 
-    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
-        is_read = np.zeros(offsets.size, dtype=np.bool_)
+    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Int64s:
+        got = np.zeros(offsets.size, dtype=np.int64)
         if PREADV2:
-            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, lengths, lengths, is_read)
+            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, lengths, got)
+        return got
+
+    def fetch(self, offsets: Int64s, lengths: Int64s) -> None:
         if hasattr(os, "posix_fadvise"):
-            for at in np.flatnonzero(~is_read).tolist():
-                os.posix_fadvise(self._fd, int(offsets[at]), int(lengths[at]), os.POSIX_FADV_WILLNEED)
-        return is_read
+            for offset, length in zip(offsets.tolist(), lengths.tolist(), strict=True):
+                os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_WILLNEED)
 
     def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
         if self._past_cache is None:
@@ -106,14 +108,6 @@ class LocalFile:
                 return np.zeros(offsets.size, dtype=np.bool_)
             self.drop(0, self.size)  # what others left there, once
         return self._past_cache.read(offsets, lengths, targets)
-
-    def are_cached(self, offsets: Int64s) -> Bools:
-        is_read = np.zeros(offsets.size, dtype=np.bool_)
-        if PREADV2:
-            byte = np.empty(1, dtype=np.uint8)
-            targets, one = np.full(offsets.size, byte.ctypes.data, dtype=np.uint64), np.ones_like(offsets)
-            read_stretches(np.uint64(PREADV2), READ_IF_CACHED, self._fd, offsets, targets, one, one, is_read)
-        return is_read
 
     def map(self) -> MappedFile | None:
         return MappedFile.of(self._fd) if PREADV2 else None
@@ -160,13 +154,13 @@ class RemoteFile:
     def advise(self, access: Access) -> None:
         pass
 
-    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
-        return np.zeros(offsets.size, dtype=np.bool_)
+    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Int64s:
+        return np.zeros(offsets.size, dtype=np.int64)
+
+    def fetch(self, offsets: Int64s, lengths: Int64s) -> None:
+        pass
 
     def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
-        return np.zeros(offsets.size, dtype=np.bool_)
-
-    def are_cached(self, offsets: Int64s) -> Bools:
         return np.zeros(offsets.size, dtype=np.bool_)
 
     def map(self) -> None:
@@ -177,3 +171,11 @@ class RemoteFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def are_cached(file: RandomFile, offsets: Int64s) -> Bools:
+    """Tell of each byte of a file whether it lies in the page cache."""
+    byte = np.empty(1, dtype=np.uint8)
+    targets = np.full(offsets.size, byte.ctypes.data, dtype=np.uint64)
+    cached: Bools = file.read_cached(offsets, np.ones_like(offsets), targets) == 1
+    return cached

@@ -66,10 +66,9 @@ class UncachedReads:
             )
         left = np.flatnonzero(~is_read)
         if left.size and PREADV2:
-            one_by_one = np.zeros(left.size, dtype=np.bool_)
-            where = offsets[left], targets[left], whole[left], needed[left]
-            read_stretches(np.uint64(PREADV2), 0, self._fd, *where, one_by_one)
-            is_read[left] = one_by_one
+            got = np.zeros(left.size, dtype=np.int64)
+            read_stretches(np.uint64(PREADV2), 0, self._fd, offsets[left], targets[left], whole[left], got)
+            is_read[left] = got >= needed[left]
         return is_read
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from semistream.core.errors import DamagedTable, InvalidArgument, UnknownColumn
 from semistream.kernels.pages.page_reads import first_altered
 from semistream.storage.files.c_functions import DIGEST
 from semistream.storage.files.mapped_file import MappedFile
-from semistream.storage.files.random_file import Access, RandomFile
+from semistream.storage.files.random_file import Access, RandomFile, are_cached
 from semistream.storage.files.store import LocalStore
 from semistream.storage.files.uncached_reads import SECTOR_BYTES
 from semistream.storage.reading.page_check import PageCheck
@@ -243,8 +243,12 @@ class PageReader:
             for number in np.unique(stretches.files).tolist():
                 here = slice(*np.searchsorted(stretches.files, (number, number + 1)).tolist())
                 file = self._files.get(number) or self._open(number)
-                read = file.read_past_cache if self._drop_behind else file.read_cached
-                is_read[here] = read(stretches.offsets[here], sizes[here], targets[here])
+                offsets, lengths = stretches.offsets[here], sizes[here]
+                if self._drop_behind:
+                    is_read[here] = file.read_past_cache(offsets, lengths, targets[here])
+                else:
+                    is_read[here] = is_cached = file.read_cached(offsets, lengths, targets[here]) == lengths
+                    file.fetch(offsets[~is_cached], lengths[~is_cached])
         view: memoryview = memory.data
         for at in np.flatnonzero(~is_read).tolist():
             number, offset = int(stretches.files[at]), int(stretches.offsets[at])
@@ -254,6 +258,32 @@ class PageReader:
             if self._drop_behind:
                 file.drop(offset, int(sizes[at]))
         return is_read
+
+    def read_cached(
+        self, first: npt.NDArray[np.int64], count: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Read and verify runs of ``count[i]`` pages from ``first[i]`` on, as far as the page cache holds each run.
+
+        Returns these pages, and where each begins in ``memory``.
+        """
+        last = first + count - 1
+        offsets = self.pages.offset[first]
+        sizes = self.pages.offset[last] + self.pages.length[last] - offsets
+        begins = np.cumsum(sizes) - sizes
+        targets = begins.astype(np.uint64) + np.uint64(memory.ctypes.data)
+        got = np.zeros(first.size, dtype=np.int64)
+        files = self.pages.file[first]
+        for number in np.unique(files).tolist():
+            here = files == number
+            file = self._files.get(number) or self._open(number)
+            got[here] = file.read_cached(offsets[here], sizes[here], targets[here])
+        run = np.repeat(np.arange(first.size), count)
+        pages = first[run] + np.arange(run.size) - np.repeat(np.cumsum(count) - count, count)
+        behind = self.pages.offset[pages] - offsets[run]
+        came = behind + self.pages.length[pages] <= got[run]
+        pages, starts = pages[came], (begins[run] + behind)[came]
+        self.verify(pages, memory, starts)
+        return pages, starts
 
     def verify(
         self, pages: npt.NDArray[np.int64], memory: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]
@@ -297,7 +327,7 @@ class PageReader:
             here = files == number
             starts = self.pages.offset[pages[here]]
             file = self._files.get(number) or self._open(number)
-            cached[here] = file.are_cached(starts) & file.are_cached(starts + self.pages.length[pages[here]] - 1)
+            cached[here] = are_cached(file, starts) & are_cached(file, starts + self.pages.length[pages[here]] - 1)
         return cached
 
     def _open(self, file_number: int) -> RandomFile:

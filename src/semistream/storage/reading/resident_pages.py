@@ -1,8 +1,9 @@
 """Pages that lie in the page cache: searched and copied from where they lie, without reading them.
 
-A page is used in place once this process has verified it: where it lies if the page cache holds it when it is first
-wanted, else after it was read. The system may evict it later: samples find that out, and such a page is read again, in
-a batch with others, not by faults one at a time. The memory is the page cache's: the budget counts only the addresses.
+A page is used in place once this process has read and verified it. When one is wanted that the page cache holds, its
+neighbours there are verified with it: pages in a row cost a fifth of pages here and there. The system may evict a page
+later: samples find that out, and it is read again, in a batch with others, not by faults one at a time. The memory is
+the page cache's: the budget counts only the addresses.
 
 ::
 
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from semistream.kernels.arrays import Bools, Int8s, Int32s, Int64s, UInt64s
+from semistream.kernels.arrays import Bools, Int8s, Int32s, Int64s, UInt8s, UInt64s
 from semistream.kernels.pages.in_place import (
     NO_LAYOUT,
     NO_PAGE,
@@ -34,6 +35,7 @@ from semistream.kernels.pages.in_place import (
     number_layouts,
 )
 from semistream.kernels.pages.key_search import find_keys
+from semistream.kernels.pages.page_runs import page_runs
 from semistream.storage.files.mapped_file import MappedFile
 from semistream.storage.reading.page_keys import PageKeys
 from semistream.storage.reading.page_reader import PageReader
@@ -42,6 +44,9 @@ from semistream.storage.reading.raw_pages import PageColumn, PageShape, RawPages
 __all__ = ["PageRows", "ResidentPages"]
 
 _MOST_LAYOUTS = 64
+_EXTENT_BYTES = 1 << 19  # of a file, whose pages are verified when one of them is wanted
+_MOST_AHEAD_BYTES = 1 << 30  # that a window verifies beyond the pages wanted: about 0.15 s
+_MOST_TOGETHER_BYTES = 1 << 22  # read between two looks at them
 _SAMPLE = 64
 _SHORT_SHARE = 1 / 64  # of the pages wanted: if more were evicted, memory is short
 _FEW_FAULTS = 8
@@ -91,8 +96,13 @@ class ResidentPages:
         self._files: dict[int, MappedFile | None] = {}
         self._random = np.random.default_rng(0)
         self._faults = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+        self._memory: UInt8s = np.empty(0, dtype=np.uint8)
         self.num_known = 0
         self.is_short = False
+
+    def use(self, memory: UInt8s) -> None:
+        """Verify pages in this memory, which is anybody's between two calls."""
+        self._memory = memory
 
     @classmethod
     def of(cls, reader: PageReader, columns: list[str], keys: PageKeys) -> "ResidentPages | None":
@@ -168,7 +178,7 @@ class ResidentPages:
             bounds = directory.file_bounds
             find_pages(codes, places, bucket_of, self._first_file, ordinal, bounds, directory.first_code, page)
             self._forget_evicted(page[places])
-            self._verify_in_place(page[places])
+            self._verify_cached(page[places])
             row, count = np.zeros_like(page), np.zeros_like(page)
             self._find_rows(codes, places, page, row, count)
             is_left |= count == NOT_IN_PLACE
@@ -187,24 +197,39 @@ class ResidentPages:
         else:
             find_keys(*where, self.in_place, keys.parts, keys.hash_bits, row, count)
 
-    def _verify_in_place(self, pages: Int32s) -> None:
-        """Verify those of the pages wanted that the page cache holds, where they lie, unless they are known."""
-        if self.num_known == self._directory.num_pages:
+    def _verify_cached(self, pages: Int32s) -> None:
+        """Verify those of the pages wanted that the page cache holds, and others behind them, once."""
+        if self.num_known == self._directory.num_pages or not self._memory.size:
             return
-        pages = pages[pages >= 0]
-        unknown = np.unique(pages[(self._addresses[pages] == 0) & ~self._is_refused[pages]]).astype(np.int64)
-        cached = unknown[self._reader.are_cached(unknown)]
-        files = self._directory.file[cached]
-        for number in np.unique(files).tolist():
-            mapped = self._mapped(number)
-            if mapped is not None:
-                here = cached[files == number]
-                starts = self._directory.offset[here]
-                try:
-                    self._reader.verify(here, mapped.content, starts)
-                finally:
-                    self.require_whole()
-                self.add(here, self.shape.pages(mapped.content, starts))
+        wanted = np.unique(pages[self._is_open(pages) & (pages >= 0)]).astype(np.int64)
+        longest = int(self._directory.length.max())
+        room_bytes = min(self._memory.size, _MOST_TOGETHER_BYTES) - longest
+        if not self.is_short and room_bytes > 0:
+            self._verify_runs(wanted, min(_EXTENT_BYTES, room_bytes), longest)
+            # The page cache may lack a page between the begin of a run and the page wanted.
+            wanted = wanted[self._is_open(wanted)]
+        self._verify_runs(wanted, 1, longest)
+
+    def _is_open(self, pages: Int32s | Int64s | slice) -> Bools:
+        """Tell which pages are neither in use nor refused."""
+        is_open: Bools = (self._addresses[pages] == 0) & ~self._is_refused[pages]
+        return is_open
+
+    def _verify_runs(self, wanted: Int64s, extent_bytes: int, longest_bytes: int) -> None:
+        """Verify pages wanted, each with the others of its extent; no page is longer than ``longest_bytes``."""
+        if not wanted.size:
+            return
+        directory, first, count = self._directory, np.empty_like(wanted), np.empty_like(wanted)
+        where = directory.file, directory.offset, directory.length
+        is_open = self._is_open(slice(None))
+        runs = page_runs(wanted, is_open, *where, extent_bytes, _MOST_AHEAD_BYTES, first, count)
+        room_bytes = min(self._memory.size, _MOST_TOGETHER_BYTES)
+        together = max(1, room_bytes // (extent_bytes + longest_bytes))
+        for start in range(0, runs, together):
+            part = slice(start, min(start + together, runs))
+            pages, starts = self._reader.read_cached(first[part], count[part], self._memory)
+            if pages.size:
+                self.add(pages, self.shape.pages(self._memory, starts))
 
     def _forget_evicted(self, pages: Int32s) -> None:
         """Look at a sample of the pages wanted, or at all of them where memory is short, and forget evicted ones."""
