@@ -70,8 +70,8 @@ def _notes(spec: DemoSpec, runs: tuple[JoinRun, ...]) -> tuple[str, ...]:
         f"Every algorithm ran in one process; INLJ and CINLJ got the first {looked_up:,} sales.",
         "The table was just written, so its pages come from the operating system's page cache: these are warm rates. "
         "A table on disk is read more slowly.",
-        "From memory: tuples that a join's cache answered; in SWEEPJOIN also those whose page it found in the page cache "
-        "and used there, without reading it.",
+        "From memory: tuples that a join's cache answered; in SWEEPJOIN also those whose page it found in the page "
+        "cache and used there, without reading it.",
         "Seconds are those inside the operator. MESHJOIN's curve is flat at first: a tuple is complete after it has "
         "met every page, so nothing is answered before the first full scan of the table.",
     )

@@ -167,7 +167,7 @@ def _notes(spec: DemoSpec, runs: tuple[JoinRun, ...]) -> tuple[str, ...]:
         "times as many. Spark's own join reads the whole table in every micro-batch, so its time grows with the table; "
         "ours grows with the different keys of the micro-batch, and begins with an empty cache and no page verified.",
         "Rates are of the time that micro-batches take, writing the output included and the first one left out. The "
-        "table was just written, so its pages come from the page cache: these are warm rates. From memory are sales that "
-        "our cache answered, or a page that was used in the page cache, without reading it. Each component of "
+        "table was just written, so its pages come from the page cache: these are warm rates. From memory are sales "
+        "that our cache answered, or a page that was used in the page cache, without reading it. Each component of "
         "memory is shown at its own highest point.",
     )

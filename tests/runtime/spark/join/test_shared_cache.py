@@ -11,7 +11,6 @@ import semistream as ss
 from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
 from semistream.storage import MasterTable
 
-
 # Pages that stay in the page cache are used there, and leave the cache empty.
 _CACHING: dict[str, Any] = {"on": "id", "algorithm": "sweepjoin", "memory": "16MB", "io": "drop_behind"}
 
