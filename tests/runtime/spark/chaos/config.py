@@ -61,6 +61,8 @@ class RunConfig:
             # A table that was just written is in the page cache, where SWEEPJOIN uses it, and so caches nothing.
             "options": {"b": 1} if waits else {"io": choose.choice(["buffered", "drop_behind"])},
         }
+        if completion == "punctuated":
+            drawn["options"] = {}  # it has no table
         return cls(seed=seed, completion=completion, **{**drawn, **fixed})
 
     @property
