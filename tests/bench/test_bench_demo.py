@@ -23,7 +23,7 @@ from semistream.operators import algorithm_names
 
 ROOT = Path(__file__).parents[2]
 NAMES = [name.upper() for name in algorithm_names()]
-CACHED = ("CMESHJOIN", "CHYBRIDJOIN", "CINLJ", "SSBJ", "SWEEPJOIN")
+FROM_MEMORY = ("CMESHJOIN", "CHYBRIDJOIN", "CINLJ", "SSBJ", "SWEEPJOIN")
 SPEC = DemoSpec(master_rows=20_000, stream_tuples=30_000, lookup_tuples=2000, budget_share=0.5)
 
 
@@ -47,7 +47,7 @@ def test_every_algorithm_is_run_and_exact(result: DemoResult) -> None:
         assert run.output is not None
         assert run.tuples == run.metrics.tuples_answered == run.output.rows == tuples
         assert sum(run.components.values()) == run.memory_bytes <= result.budget_bytes
-        assert run.timeline[-1][1:] == (tuples, run.metrics.tuples_through_cache)
+        assert run.timeline[-1][1:] == (tuples, run.metrics.hits)
 
 
 def test_the_report_says_so(result: DemoResult, tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_the_report_says_so(result: DemoResult, tmp_path: Path) -> None:
     for run in result.runs:
         assert run.metrics is not None
         assert f'{picture.color_of(run.name)}"></span>{run.name}' in page
-        assert (run.metrics.cache_share > 0) == (run.name in CACHED)
-        assert f"<td>{run.metrics.cache_share:.0%}</td>" in page
+        assert (run.metrics.hits > 0) == (run.name in FROM_MEMORY)
+        assert f"<td>{run.metrics.hit_ratio:.0%}</td>" in page
     wrong = replace(result.runs[0], output=Fingerprint(1, 1))
     write_report(replace(result, runs=(wrong, *result.runs[1:])), provenance, tmp_path / "wrong.html")
     page = (tmp_path / "wrong.html").read_text()
@@ -128,7 +128,7 @@ def test_the_command_prints_the_runs_and_leaves_a_report(
     assert list(rows) == NAMES
     for name, cells in rows.items():
         assert cells[:2] == ["2,000" if name in ("INLJ", "CINLJ") else "30,000"] * 2
-        assert (cells[3] != "0%") == (name in CACHED)
+        assert (cells[3] != "0%") == (name in FROM_MEMORY)
         assert cells[-1] == "yes"
     assert max(len(line) for line in lines if not line.startswith("Report")) <= 80
     assert "these are warm rates" in " ".join(done.stdout.split())

@@ -22,6 +22,7 @@ from semistream.bench.framework.targets import judge_targets, targets_of
 from semistream.bench.measurements.page_cache import drop_from_page_cache, read_into_page_cache, share_in_page_cache
 from semistream.bench.measurements.peers.ballast import Ballast, available_bytes, held_page_cache
 from semistream.bench.measurements.peers.lookup_join import look_up_task
+from semistream.bench.measurements.peers.peer_times import little_page_cache
 from semistream.bench.measurements.peers.stored import STORES, stored_table
 from semistream.bench.measurements.peers.stores.packed_rows import PackedRows
 from semistream.bench.measurements.peers.wide_cases import WIDE_CASES, wide_case
@@ -190,6 +191,14 @@ def test_a_ballast_ends_when_its_pipe_does() -> None:
     command = [sys.executable, "-S", ballast.__file__, str(1 << 50), "0"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "ready\n"
+
+
+def test_a_ballast_that_does_not_start_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(InvalidArgument, match=r"^cached_share=0\.25 cannot be had, because .* needs Linux .*: give 1$"):
+        little_page_cache(0.25, 1 << 30, 0).__enter__()
 
 
 @pytest.mark.usefixtures("real_fsync")

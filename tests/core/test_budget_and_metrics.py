@@ -40,3 +40,9 @@ def test_counters_start_at_zero_and_copy_through_a_dict() -> None:
 def test_the_cache_share_is_of_answered_tuples() -> None:
     assert Metrics().cache_share == 0.0
     assert Metrics(tuples_answered=8, tuples_through_cache=2, tuples_through_disk=6).cache_share == 0.25
+
+
+def test_hits_are_from_the_cache_or_from_pages_in_memory() -> None:
+    assert Metrics(tuples_answered=3).hit_ratio == 0.0, "of NULL keys"
+    metrics = Metrics(tuples_answered=9, tuples_through_cache=2, tuples_in_place=4, tuples_through_disk=2)
+    assert (metrics.hits, metrics.hit_ratio) == (6, 0.75)

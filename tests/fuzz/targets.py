@@ -147,10 +147,10 @@ class Targets:
 
     def _with_table(self, random: Random, change: Callable[[Path], object]) -> None:
         """Change a copy of a table, and join with it."""
-        name = random.choice(self.names)
+        name = random.choice([*self.names, "sweepjoin from disk"])
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
             path = Path(scratch) / "t"
-            shutil.copytree(self._folder / name, path)
+            shutil.copytree(self._folder / name.split()[0], path)
             change(path)
             canary = filled_heap()
             with small_steps(name, ss.open_table(path)) as op:

@@ -34,6 +34,7 @@ _OTHERS: dict[str, dict[str, Any]] = {
     "cinlj threshold": {"cache_policy": "threshold"},
     "cmeshjoin tinylfu": {"cache_policy": "tinylfu"},
     "cmeshjoin threshold": {"cache_policy": "threshold"},
+    "sweepjoin from disk": {"io": "drop_behind"},  # else it uses pages that are in memory, and caches nothing
 }
 
 VARIANTS: dict[str, dict[str, Any]] = {**{name: {} for name in ss.algorithm_names()}, **_OTHERS}

@@ -196,17 +196,18 @@ def long_text(page: bytearray) -> None:
     page[at + 20 : at + 24] = np.int32(4150).tobytes()
 
 
+@pytest.mark.parametrize("io", ["buffered", "drop_behind"])
 @pytest.mark.parametrize(
     ("name", "layout"), [(name, layout) for name in algorithm_names() for layout in algorithm(name).layouts]
 )
-def test_text_offsets_never_lead_out_of_a_page(tmp_path: Path, name: str, layout: str) -> None:
+def test_text_offsets_never_lead_out_of_a_page(tmp_path: Path, name: str, layout: str, io: str) -> None:
     """The page, its index and the manifest have right checksums, as whoever wrote them can compute them."""
     keys = np.arange(9)
     rows = pa.table({"k": keys, "text": [f"text-{key:04d}" for key in keys]})
     ss.stage(rows, tmp_path / "t", key="k", layout=layout)
     forge_page(tmp_path / "t", 0, long_text)
     stream = rows.select(["k"])
-    op = ss.operator(name, ss.open_table(tmp_path / "t"), stream.schema, on="k", memory="4MB")
+    op = ss.operator(name, ss.open_table(tmp_path / "t"), stream.schema, on="k", memory="4MB", io=io)
     with pytest.raises(DamagedTable, match=r"page 0 of .* is not a record batch of the table's schema"):
         list(ss.run(op, stream.to_batches()))
 

@@ -42,6 +42,17 @@ class Metrics:
         return self.tuples_through_cache / self.tuples_answered if self.tuples_answered else 0.0
 
     @property
+    def hits(self) -> int:
+        """Tuples answered from memory: by the cache, or by pages that were there anyway."""
+        return self.tuples_through_cache + self.tuples_in_place
+
+    @property
+    def hit_ratio(self) -> float:
+        """Hits among the tuples that memory or the disk answered; 0.0 when there were none."""
+        asked = self.hits + self.tuples_through_disk
+        return self.hits / asked if asked else 0.0
+
+    @property
     def dropped_share(self) -> float:
         """The share of all tuples that the result leaves out."""
         return self.tuples_dropped / self.tuples_in if self.tuples_in else 0.0

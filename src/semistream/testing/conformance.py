@@ -371,10 +371,10 @@ class OperatorConformance:
         with pytest.raises(
             BudgetTooSmall, match=r"memory=1000 bytes is too small .*: give at least \d+ bytes"
         ) as caught:
-            operator(self.algorithm, table, orders.schema, on="k", how="left", memory=1000)
+            operator(self.algorithm, table, orders.schema, on="k", how="left", memory=1000, **self.options)
         least = caught.value.least_bytes
         assert least is not None
-        op = operator(self.algorithm, table, orders.schema, on="k", how="left", memory=least)
+        op = operator(self.algorithm, table, orders.schema, on="k", how="left", memory=least, **self.options)
         assert _count(run(op, [orders])) == 50
 
     def test_the_least_memory_that_is_named_does_for_a_stream_of_many_columns(self, table: MasterTable) -> None:

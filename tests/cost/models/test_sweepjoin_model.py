@@ -1,14 +1,19 @@
 """The model of SWEEPJOIN beside the operator, and its sweeps by hand."""
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from semistream.core.errors import BudgetTooSmall, InvalidArgument
+from semistream.core.semantics import JoinSpec
 from semistream.cost.clock import HDD
 from semistream.cost.key_distribution import KeyDistribution
 from semistream.cost.model import model, predict
 from semistream.cost.models.cache import counted_share
-from semistream.storage import MasterTable
+from semistream.storage import MasterTable, stage
+from semistream.workloads import STREAM_SCHEMA
 from tests.cost.models.scattered_joins import counts_per_tuple, make, scattered_case, scattered_table
 from tests.operators.inside import inside
 
@@ -35,11 +40,26 @@ def test_memory_is_what_the_operator_reports(table: MasterTable, memory: int) ->
     assert plan.memory_bytes <= memory
 
 
+def test_columns_that_cannot_be_used_in_place_need_no_addresses(tmp_path: Path) -> None:
+    keys = list(range(5000))
+    master = pa.table({"key": keys, "list": [[key] for key in keys], "name": ["x" * 40] * len(keys)})
+    table = stage(master, tmp_path / "lists", key="key", layout="clustered", page_bytes=2048)
+    index_bytes = []
+    for columns in (["list"], ["name"]):
+        spec = JoinSpec.resolve(STREAM_SCHEMA, table.schema, "key", columns=columns)
+        plan = model("sweepjoin").plan(scattered_case(table, 0.0)._replace(spec=spec), 600_000, {})
+        with make("sweepjoin", table, 600_000, columns=columns) as op:
+            assert plan.settings["w"] == inside(op).w
+            assert plan.memory["index"] == op.memory().components["index"]
+        index_bytes.append(plan.memory["index"])
+    assert index_bytes[0] < index_bytes[1]
+
+
 @pytest.mark.parametrize("exponent", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_reads_and_windows_are_those_of_the_operator(table: MasterTable, exponent: float) -> None:
     memory = 250_000
     loop = model("sweepjoin").plan(scattered_case(table, exponent), memory, {}).loop
-    with make("sweepjoin", table, memory) as op:
+    with make("sweepjoin", table, memory, io="drop_behind") as op:  # the table was just written
         counted = counts_per_tuple(op, exponent, warm_up=30_000, tuples=12_000)
         windows = op.metrics.tuples_answered / op.metrics.steps
     assert loop.tuples == pytest.approx(windows, rel=0.08)  # its first windows learn

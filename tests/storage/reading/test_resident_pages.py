@@ -215,6 +215,14 @@ def test_nested_columns_cannot_be_copied_one_by_one(tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2], "list": [[1], [2, 3]]})
     with PageReader(_stage(tmp_path / "t", rows, 1)) as reader:
         assert ResidentPages.of(reader, ["list"], PageKeys(rows.schema, ["id"])) is None
+        assert ResidentPages.bytes_for(PageShape(rows.schema, ["list"]), 100) == 0
+
+
+def test_their_memory_is_known_before_they_are_there(tmp_path: Path) -> None:
+    pages = _Pages(_stage(tmp_path / "t", _rows(np.random.default_rng(0), np.arange(900), 0.0), 2), _COLUMNS)
+    shape = PageShape(pages.table.schema, _COLUMNS)
+    assert pages.resident.nbytes == ResidentPages.bytes_for(shape, pages.table.num_pages) > 0
+    pages.close()
 
 
 def test_a_file_that_is_cut_off_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def _joins(workload: Workload, table: MasterTable, budget_bytes: int, progress: 
                 began_s = time.perf_counter()
                 batch = next(results, None)
                 busy_s += time.perf_counter() - began_s
-                timeline.append(Point(busy_s, op.metrics.tuples_answered, op.metrics.tuples_through_cache))
+                timeline.append(Point(busy_s, op.metrics.tuples_answered, op.metrics.hits))
                 progress(f"{algorithm.upper()}: joining", op.metrics.tuples_answered, tuples)
                 if batch is None:
                     break
@@ -70,6 +70,8 @@ def _notes(spec: DemoSpec, runs: tuple[JoinRun, ...]) -> tuple[str, ...]:
         f"Every algorithm ran in one process; INLJ and CINLJ got the first {looked_up:,} sales.",
         "The table was just written, so its pages come from the operating system's page cache: these are warm rates. "
         "A table on disk is read more slowly.",
+        "From memory: tuples that a join's cache answered; in SWEEPJOIN also those whose page it found in the page "
+        "cache and used there, without reading it.",
         "Seconds are those inside the operator. MESHJOIN's curve is flat at first: a tuple is complete after it has "
         "met every page, so nothing is answered before the first full scan of the table.",
     )

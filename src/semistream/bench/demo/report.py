@@ -33,14 +33,14 @@ _PAGE = """<!doctype html>
 <p>{introduction}</p>
 <p class="verdict">{verdict}</p>
 <table>{table}</table>
-<img alt="Tuples answered over time, share from the cache, memory" src="data:image/png;base64,{picture}">
+<img alt="Tuples answered over time, share from memory, memory held" src="data:image/png;base64,{picture}">
 {notes}
 <footer>{footer}</footer>
 </html>
 """
 
 COLUMNS = (
-    *("", "tuples\nanswered", "\nrows out", "tuples/s\n(warm)", "from\ncache"),
+    *("", "tuples\nanswered", "\nrows out", "tuples/s\n(warm)", "from\nmemory"),
     *("budget\nheld", "pages\nread", "equals\nDuckDB", "without\na match"),
 )
 
@@ -53,7 +53,7 @@ def cells_of(run: JoinRun, budget_bytes: int) -> tuple[str, ...]:
         f"{run.timeline[-1].answered:,}",
         f"{output.rows:,}" if output else "-",
         f"{run.service_rate:,.0f}",
-        f"{metrics.cache_share:.0%}" if metrics else "-",
+        f"{metrics.hit_ratio:.0%}" if metrics else "-",
         f"{memory_bytes / budget_bytes:.0%}" if memory_bytes is not None else "-",
         f"{metrics.pages_read:,}" if metrics else "-",
         "yes" if run.exact else "NO",

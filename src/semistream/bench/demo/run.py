@@ -35,7 +35,7 @@ class Point(NamedTuple):
 
     seconds: float
     answered: int
-    from_cache: int
+    from_memory: int
 
 
 class Fingerprint(NamedTuple):

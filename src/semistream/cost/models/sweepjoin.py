@@ -26,6 +26,9 @@ D4  The cache is that of one process alone.
 D5  When tuples arrive more slowly than they could be answered, windows shrink until a sweep takes as long as its tuples
     take to arrive. The cost of a smaller sweep follows from c_loop as on a disk where a seek costs as much as 2 MB of
     reading: the 7200 rpm profile. On others the times are rough.
+D6  Reads are those of a table that is not in the page cache, as with ``io="drop_behind"``, which calibration uses too.
+    Pages that are there cost the operator no read. The memory is that of ``io="buffered"``, where the index has the
+    addresses of such pages.
 """
 
 from collections.abc import Callable
@@ -111,11 +114,12 @@ def plan(case: JoinCase, memory_bytes: int, w: int | None = None, cache_share: f
         raise InvalidArgument(f"cache_share={cache_share} must be at least 0 and at most 1")
     table, spec = case.table, case.spec
     pages = page_sizes(table, spec.master_schema)
+    index_bytes = pages.index_bytes + SweepPhase.bytes_in_place(spec, table.pages)
     results_bytes = SweepDelivery(spec, memory_bytes, ordered=False).results_bytes
     memory = SweepMemory.of(
         memory_bytes,
         f"sweepjoin on {table.pages} pages",
-        index_bytes=pages.index_bytes,
+        index_bytes=index_bytes,
         least_disk_bytes=pages.run_bytes(1) + _ALIGNMENT,
         least_buffer_bytes=StreamBuffer.least_bytes(spec.stream_schema),
         results_bytes=results_bytes,
@@ -141,7 +145,7 @@ def plan(case: JoinCase, memory_bytes: int, w: int | None = None, cache_share: f
         settings={"w": memory.most_w, "cache_share": cache_share},
         memory={
             "stream buffer": memory.stream_buffer_bytes,
-            "index": pages.index_bytes,
+            "index": index_bytes,
             "disk buffer": disk_bytes,
             "rows found": memory.rows_found_bytes,
             "window": memory.window_bytes,

@@ -159,6 +159,11 @@ class SweepPhase(Part):
         return self._buffer.nbytes + self._pair_access.nbytes + self._pair_row.nbytes
 
     @staticmethod
+    def bytes_in_place(spec: JoinSpec, pages: int) -> int:
+        """Return what `index_bytes` counts beside the directory of so many pages, for those that are in memory."""
+        return ResidentPages.bytes_for(PageShape(spec.master_schema, _delivered_columns(spec)), pages)
+
+    @staticmethod
     def bytes_beside(budget_bytes: int) -> int:
         """Return what `nbytes` counts beside the disk buffer."""
         return int(np.clip(budget_bytes // 256 // _PAIR_BYTES, 256, 1 << 16)) * _PAIR_BYTES

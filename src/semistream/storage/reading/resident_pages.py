@@ -43,6 +43,7 @@ from semistream.storage.reading.raw_pages import PageColumn, PageShape, RawPages
 
 __all__ = ["PageRows", "ResidentPages"]
 
+_PAGE_ENTRY_BYTES = 10  # address, layout, and whether it is refused
 _MOST_LAYOUTS = 64
 _EXTENT_BYTES = 1 << 19  # of a file, whose pages are verified when one of them is wanted
 _MOST_AHEAD_BYTES = 1 << 30  # that a window verifies beyond the pages wanted: about 0.15 s
@@ -108,7 +109,12 @@ class ResidentPages:
     def of(cls, reader: PageReader, columns: list[str], keys: PageKeys) -> "ResidentPages | None":
         """Return the pages of a reader; None if the values of a column cannot be copied one by one."""
         shape = PageShape(reader.page_schema, columns)
-        return None if any(column.is_nested for column in shape.columns) else cls(reader, shape, keys)
+        return cls(reader, shape, keys) if _can_be_copied(shape) else None
+
+    @staticmethod
+    def bytes_for(shape: PageShape, pages: int) -> int:
+        """Return the `nbytes` of so many pages; 0 where `of` returns None."""
+        return pages * _PAGE_ENTRY_BYTES + _MOST_LAYOUTS * shape.num_buffers * 4 if _can_be_copied(shape) else 0
 
     @property
     def nbytes(self) -> int:
@@ -271,6 +277,10 @@ class ResidentPages:
             if mapped is not None:
                 mapped.close()
         self._files.clear()
+
+
+def _can_be_copied(shape: PageShape) -> bool:
+    return not any(column.is_nested for column in shape.columns)
 
 
 class RowsInPlace:

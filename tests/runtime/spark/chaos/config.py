@@ -33,7 +33,7 @@ class RunConfig:
     exchange: str
     has_own_pins: bool
     master_keys: int
-    options: dict[str, int] = field(default_factory=dict)
+    options: dict[str, int | str] = field(default_factory=dict)
 
     @classmethod
     def draw(cls, seed: int, *, completion: str, **fixed: Any) -> "RunConfig":
@@ -47,7 +47,6 @@ class RunConfig:
             "layout": layout,
             "buckets": choose.choice([1, 2, 3]),
             "page_bytes": 1 << 10 if waits else choose.choice([2 << 10, 4 << 10, 16 << 10]),
-            "options": {"b": 1} if waits else {},
             "algorithm": choose.choice(_SCANS if waits or layout == "heap" else _LOOKUPS),
             "exchange": choose.choice(["auto", "bucket"]),
             "how": choose.choice(hows),
@@ -59,7 +58,11 @@ class RunConfig:
             "sink": choose.choice(["files", "batches", "batches"]),
             "has_own_pins": choose.random() < 0.3,
             "has_executors": choose.random() < 0.4,
+            # A table that was just written is in the page cache, where SWEEPJOIN uses it, and so caches nothing.
+            "options": {"b": 1} if waits else {"io": choose.choice(["buffered", "drop_behind"])},
         }
+        if completion == "punctuated":
+            drawn["options"] = {}  # it has no table
         return cls(seed=seed, completion=completion, **{**drawn, **fixed})
 
     @property

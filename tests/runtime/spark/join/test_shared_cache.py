@@ -11,6 +11,9 @@ import semistream as ss
 from semistream.runtime.spark.metrics.join_metrics import JoinMetrics
 from semistream.storage import MasterTable
 
+# Pages that stay in the page cache are used there, and leave the cache empty.
+_CACHING: dict[str, Any] = {"on": "id", "algorithm": "sweepjoin", "memory": "16MB", "io": "drop_behind"}
+
 
 def _table(path: Path) -> MasterTable:
     return ss.stage(_rows(1), path, key="id", page_bytes="2KB")
@@ -38,22 +41,26 @@ def _expected(version: int, rows: int = 20_000) -> Counter[tuple[Any, ...]]:
 
 def test_the_cache_is_warm_in_the_next_job_and_dropped_with_the_version(spark: SparkSession, tmp_path: Path) -> None:
     table = _table(tmp_path / "master")
-    arguments: dict[str, Any] = {"on": "id", "algorithm": "sweepjoin", "memory": "16MB"}
     for _ in range(3):
-        rows, metrics = _answer(ss.join(_orders(spark), table, **arguments))
+        rows, metrics = _answer(ss.join(_orders(spark), table, **_CACHING))
         assert rows == _expected(1)
     assert metrics.misses == 0, "whichever worker gets a task finds what the others learned"
     assert metrics.pages_read == 0
+    assert metrics.counters["tuples_through_cache"] == 20_000
     newer = table.replace(_rows(2))
-    rows, metrics = _answer(ss.join(_orders(spark), newer, **arguments))
+    rows, metrics = _answer(ss.join(_orders(spark), newer, **_CACHING))
     assert rows == _expected(2)
     assert metrics.misses > 0
 
 
 def test_joins_with_other_columns_do_not_share(spark: SparkSession, tmp_path: Path) -> None:
     table = _table(tmp_path / "master")
-    for _ in range(2):
-        rows, _ = _answer(ss.join(_orders(spark), table, on="id", algorithm="sweepjoin", memory="16MB"))
+    for _ in range(3):
+        rows, metrics = _answer(ss.join(_orders(spark), table, **_CACHING))
         assert rows == _expected(1)
-    kept = ss.join(_orders(spark), table, on="id", how="semi", algorithm="sweepjoin", memory="16MB")
+    assert metrics.counters["tuples_through_cache"] == 20_000
+    kept = ss.join(_orders(spark), table, how="semi", **_CACHING)
     assert kept.count() == 20_000
+    found = ss.metrics(kept)
+    assert found is not None
+    assert found.misses > 0

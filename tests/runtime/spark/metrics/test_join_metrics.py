@@ -15,7 +15,8 @@ def task(bucket: int, version: int, budget_bytes: int, **counters: int) -> TaskM
 
 
 def test_a_bucket_with_nothing_to_do_says_nothing_of_the_version() -> None:
-    idle, busy = task(0, 0, 0), task(1, 3, 1000, tuples_in=7, tuples_through_cache=5, tuples_through_disk=2)
+    counters = {"tuples_in": 7, "tuples_through_cache": 3, "tuples_in_place": 2, "tuples_through_disk": 2}
+    idle, busy = task(0, 0, 0), task(1, 3, 1000, **counters)
     assert JoinMetrics(name="j", batch_id=1, tasks=()).version is None
     assert JoinMetrics(name="j", batch_id=1, tasks=(idle,)).version is None
     metrics = JoinMetrics(name="j", batch_id=1, tasks=(idle, busy))

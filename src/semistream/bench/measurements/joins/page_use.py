@@ -14,6 +14,7 @@ from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.joins.cell import RateCell, open_cell, rate_cell
 from semistream.bench.measurements.joins.saturated import Saturated
 from semistream.core.errors import InvalidArgument
+from semistream.kernels.arrays import Bools, Int64s, UInt64s
 from semistream.storage import MasterTable
 from semistream.storage.files.random_file import LocalFile, RandomFile
 from semistream.storage.files.store import LocalStore
@@ -112,8 +113,23 @@ class _CountedFile(LocalFile):
         self._pages = pages
 
     def read_into(self, offset: int, view: memoryview) -> int:
+        self._count(offset, len(view))
+        return super().read_into(offset, view)
+
+    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
+        return self._counted(offsets, lengths, super().read_cached(offsets, lengths, targets))
+
+    def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
+        return self._counted(offsets, lengths, super().read_past_cache(offsets, lengths, targets))
+
+    def _counted(self, offsets: Int64s, lengths: Int64s, is_read: Bools) -> Bools:
+        """Count the ranges that were read: the others come to `read_into`."""
+        for offset, length in zip(offsets[is_read].tolist(), lengths[is_read].tolist(), strict=True):
+            self._count(offset, length)
+        return is_read
+
+    def _count(self, offset: int, length: int) -> None:
         # Reads of pages begin at a page; those of the file's header and footer do not.
-        begin, end = np.searchsorted(self._pages.offsets, (offset, offset + len(view)))
+        begin, end = np.searchsorted(self._pages.offsets, (offset, offset + length))
         if begin < end and self._pages.offsets[begin] == offset:
             self._pages.counts[begin:end] += 1
-        return super().read_into(offset, view)

@@ -103,7 +103,7 @@ def held_page_cache(cached_bytes: int, most_bytes: int) -> Iterator[None]:
     try:
         is_told = bool(select.select([process.stdout], [], [], _MOST_START_S)[0])
         if not is_told or process.stdout.readline().strip() != _READY:
-            raise RuntimeError("the ballast did not start: it needs Linux with /proc/meminfo")
+            raise ChildProcessError("the ballast did not start, which needs Linux with /proc/meminfo")
         yield
     finally:
         process.kill()  # holds nothing but memory

@@ -1,6 +1,7 @@
 """Times of the micro-batches of one plan, with the table in memory or with little page cache."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from semistream.bench.framework.measurement import Context, Point
@@ -15,8 +16,9 @@ from semistream.bench.measurements.spark.feed import sales_feed
 from semistream.bench.measurements.spark.micro_batches import measure_plan
 from semistream.bench.measurements.spark.session import SparkSettings
 from semistream.bench.measurements.spark.warm_tables import warm_tables
+from semistream.core.errors import InvalidArgument
 
-__all__ = ["PeerTimes"]
+__all__ = ["PeerTimes", "little_page_cache"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +67,21 @@ class PeerTimes:
         memory: AbstractContextManager[None] = nullcontext()
         if self.cached_share < 1:
             drop_from_page_cache(master.files())
-            memory = held_page_cache(int(master.ours.num_bytes * self.cached_share), self.most_ballast_bytes)
+            memory = little_page_cache(self.cached_share, master.ours.num_bytes, self.most_ballast_bytes)
         with memory:
             # Other plans may have evicted them; where memory is short, as much stays as it holds.
             read_into_page_cache(files)
             found = measure_plan(tables.spark, self.settings, plan, feed, master)
             cached_share = share_in_page_cache(files)
         return [found.as_point(self.series, self.batch_rows, self.group, share_in_page_cache=cached_share)]
+
+
+@contextmanager
+def little_page_cache(cached_share: float, table_bytes: int, most_ballast_bytes: int) -> Iterator[None]:
+    """Leave so much of a table to the page cache; raise `InvalidArgument` where that cannot be had."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(held_page_cache(int(table_bytes * cached_share), most_ballast_bytes))
+        except ChildProcessError as error:
+            raise InvalidArgument(f"cached_share={cached_share} cannot be had, because {error}: give 1") from None
+        yield
