@@ -13,6 +13,7 @@ from semistream.core.conditions import compare
 from semistream.core.errors import SnapshotMismatch
 from semistream.core.saved_state import SavedState, pack_state, unpack_state
 from semistream.core.semantics import JoinSpec
+from semistream.kernels.elastic import MOST_SLOTS
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators.window.matching import Matching, matching_for
 from semistream.state.tuple_window import LiveTuples, TupleWindow, VarlenSizes, WindowShape
@@ -48,6 +49,11 @@ def test_the_fitting_shape_is_the_largest_and_its_window_takes_what_it_says(
     assert _total(larger, matching, spec, ordered) > window_bytes
     window = TupleWindow(spec.stream_schema, matching, shape, ordered)
     assert (window.hash_bytes, window.queue_bytes) == shape.nbytes(matching, spec.stream_schema, ordered)
+
+
+def test_slots_are_32_bit_numbers_however_much_memory_there_is() -> None:
+    shape = WindowShape.fitting(matching_for(BY_KEY), STREAM, True, VarlenSizes(8, 8), 1 << 50)
+    assert shape.capacity == MOST_SLOTS < 2**31
 
 
 def _window(capacity: int = 4, ordered: bool = True) -> tuple[TupleWindow, Matching]:
