@@ -85,7 +85,7 @@ def test_a_share_that_is_no_number_is_an_error_with_its_value(
 
 @pytest.mark.parametrize("name", ["auto", *algorithm_names()])
 def test_more_memory_than_any_machine_has_is_refused_before_any_is_taken(table: MasterTable, name: str) -> None:
-    with pytest.raises(StateTooLarge, match=r"^memory=1125899906842624 bytes \(1024\.0TB\) is more than this machine has"):
+    with pytest.raises(StateTooLarge, match=r"^memory=1125899906842624 bytes .* is more than this machine has"):
         ss.operator(name, table, pa.schema([("k", pa.int64())]), on="k", memory="1024TB")
 
 
