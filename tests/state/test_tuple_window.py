@@ -1,5 +1,6 @@
 """The window: shapes that fit their bytes, tuples with what is known of them."""
 
+import gc
 import tracemalloc
 
 import numpy as np
@@ -11,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from semistream.core.conditions import compare
 from semistream.core.errors import SnapshotMismatch
+from semistream.core.resident_memory import resident_bytes
 from semistream.core.saved_state import SavedState, pack_state, unpack_state
 from semistream.core.semantics import JoinSpec
 from semistream.kernels.elastic import MOST_SLOTS
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators.window.matching import Matching, matching_for
 from semistream.state.tuple_window import LiveTuples, TupleWindow, VarlenSizes, WindowShape
-from tests.kernels.memory import resident_bytes
 
 STREAM = pa.schema([("n", pa.int64()), ("k", pa.int64()), ("t", pa.string())])
 MASTER = pa.schema([("k", pa.int64()), ("limit", pa.int64())])
@@ -278,6 +279,7 @@ def test_a_window_passes_its_memory_on_and_takes_none_while_it_is_resized() -> N
     window = _nearly_expired(400_000)
     live = window.live_tuples().batch
     taken_bytes = sum(WindowShape(400_000, 8_000_000).nbytes(matching_for(BY_KEY), STREAM, True))
+    gc.collect()
     full_bytes = resident_bytes()
     tracemalloc.start()
     window.resize(WindowShape(20_000, 400_000))
