@@ -33,8 +33,16 @@ def _python(code: str) -> "subprocess.CompletedProcess[str]":
 
 def test_importing_the_package_loads_no_engine_and_no_plotting_terminal_or_test_library() -> None:
     heavy = ["pyspark", "matplotlib", "typer", "rich", "duckdb", "pandas", "psutil", "pytest", "hypothesis"]
-    done = _python(f"import sys, semistream; print([name for name in {heavy} if name in sys.modules])")
+    used = [name for name in ss.__all__ if name not in ss._ON_SPARK]
+    code = f"import sys, semistream; [getattr(semistream, name) for name in {used}]; "
+    done = _python(code + f"print([name for name in {heavy} if name in sys.modules])")
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_importing_the_package_alone_loads_nothing() -> None:
+    """An interrupt of the command line while more is imported is its own to answer."""
+    done = _python("import sys, semistream; print({'numpy', 'pyarrow', 'numba'} & set(sys.modules))")
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 def _faults_of_exports(name: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The entry point, in a process of its own."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -40,6 +41,26 @@ def test_the_module_runs() -> None:
 def test_the_command_line_loads_no_plotting_library_and_no_spark() -> None:
     done = run_python("import sys, semistream.cli.app; print({'matplotlib', 'pyspark', 'duckdb'} & set(sys.modules))")
     assert done.stdout == "set()\n", done.stderr
+
+
+def test_an_interrupt_while_modules_are_imported_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    """Each part of the imports in turn: what they import is replaced by a module that waits."""
+    for number, name in enumerate(["typer", "numpy", "pyarrow", "numba", "xxhash"]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / f"{name}.py").write_text("import time\nprint('waits', flush=True)\ntime.sleep(60)\n")
+        command = subprocess.Popen(
+            [sys.executable, "-m", "semistream.cli.main", "stage", "--help"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert command.stdout is not None
+        assert command.stdout.readline() == "waits\n"
+        command.send_signal(signal.SIGINT)
+        assert command.communicate() == ("", "")
+        assert command.returncode == 130, name
 
 
 def test_sigterm_leaves_no_unfinished_output(tmp_path: Path) -> None:

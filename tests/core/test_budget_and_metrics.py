@@ -1,9 +1,11 @@
 """The memory report and the counters."""
 
+import os
+
 import pytest
 
-from semistream.core.budget import MemoryReport, require_at_least
-from semistream.core.errors import BudgetTooSmall
+from semistream.core.budget import MemoryReport, require_at_least, require_on_machine
+from semistream.core.errors import BudgetTooSmall, StateTooLarge
 from semistream.core.metrics import Metrics
 
 
@@ -24,6 +26,15 @@ def test_a_budget_below_the_least_is_an_error_that_names_it() -> None:
     with pytest.raises(BudgetTooSmall) as caught:
         require_at_least(2047, 2048, "meshjoin on /t")
     expected = "memory=2047 bytes is too small for meshjoin on /t: give at least 2048 bytes (2.0KB)"
+    assert str(caught.value) == expected
+
+
+def test_a_budget_above_the_memory_of_the_machine_is_an_error_that_names_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1024, "SC_PAGE_SIZE": 4096}.__getitem__)
+    require_on_machine(4 << 20)
+    with pytest.raises(StateTooLarge) as caught:
+        require_on_machine((4 << 20) + 1)
+    expected = "memory=4194305 bytes (4.0MB) is more than this machine has: give at most its 4194304 bytes (4.0MB)"
     assert str(caught.value) == expected
 
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.core.errors import InvalidArgument
+from semistream.core.errors import InvalidArgument, StateTooLarge
 from semistream.core.semantics import JoinSpec
-from semistream.operators.registry import algorithm, algorithm_names
+from semistream.operators.registry import Algorithm, algorithm, algorithm_names
 from semistream.storage import MasterTable
 
 
@@ -81,3 +81,22 @@ def test_a_share_that_is_no_number_is_an_error_with_its_value(
     spec = JoinSpec.resolve(pa.schema([("k", pa.int64())]), table.schema, "k")
     with pytest.raises(InvalidArgument, match=rf"^{option}={re.escape(repr(value))} is not a number: give one"):
         algorithm(name).make(table, spec, 1 << 20, {option: value})
+
+
+@pytest.mark.parametrize("name", ["auto", *algorithm_names()])
+def test_more_memory_than_any_machine_has_is_refused_before_any_is_taken(table: MasterTable, name: str) -> None:
+    with pytest.raises(StateTooLarge, match=r"^memory=1125899906842624 bytes .* is more than this machine has"):
+        ss.operator(name, table, pa.schema([("k", pa.int64())]), on="k", memory="1024TB")
+
+
+def test_memory_that_the_system_refuses_is_an_error_that_names_it(
+    table: MasterTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise MemoryError("Unable to allocate 183. GiB")
+
+    monkeypatch.setattr(Algorithm, "_driver", refused)
+    spec = JoinSpec.resolve(pa.schema([("k", pa.int64())]), table.schema, "k")
+    message = "memory=1048576 bytes cannot be had here (Unable to allocate 183. GiB): lower memory="
+    with pytest.raises(StateTooLarge, match=f"^{re.escape(message)}$"):
+        algorithm("meshjoin").make(table, spec, 1 << 20, {})

@@ -1,5 +1,6 @@
 """The window: shapes that fit their bytes, tuples with what is known of them."""
 
+import gc
 import tracemalloc
 
 import numpy as np
@@ -11,12 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from semistream.core.conditions import compare
 from semistream.core.errors import SnapshotMismatch
+from semistream.core.resident_memory import resident_bytes
 from semistream.core.saved_state import SavedState, pack_state, unpack_state
 from semistream.core.semantics import JoinSpec
+from semistream.kernels.elastic import MOST_SLOTS
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.operators.window.matching import Matching, matching_for
 from semistream.state.tuple_window import LiveTuples, TupleWindow, VarlenSizes, WindowShape
-from tests.kernels.memory import resident_bytes
 
 STREAM = pa.schema([("n", pa.int64()), ("k", pa.int64()), ("t", pa.string())])
 MASTER = pa.schema([("k", pa.int64()), ("limit", pa.int64())])
@@ -48,6 +50,11 @@ def test_the_fitting_shape_is_the_largest_and_its_window_takes_what_it_says(
     assert _total(larger, matching, spec, ordered) > window_bytes
     window = TupleWindow(spec.stream_schema, matching, shape, ordered)
     assert (window.hash_bytes, window.queue_bytes) == shape.nbytes(matching, spec.stream_schema, ordered)
+
+
+def test_slots_are_32_bit_numbers_however_much_memory_there_is() -> None:
+    shape = WindowShape.fitting(matching_for(BY_KEY), STREAM, True, VarlenSizes(8, 8), 1 << 50)
+    assert shape.capacity == MOST_SLOTS < 2**31
 
 
 def _window(capacity: int = 4, ordered: bool = True) -> tuple[TupleWindow, Matching]:
@@ -272,6 +279,7 @@ def test_a_window_passes_its_memory_on_and_takes_none_while_it_is_resized() -> N
     window = _nearly_expired(400_000)
     live = window.live_tuples().batch
     taken_bytes = sum(WindowShape(400_000, 8_000_000).nbytes(matching_for(BY_KEY), STREAM, True))
+    gc.collect()
     full_bytes = resident_bytes()
     tracemalloc.start()
     window.resize(WindowShape(20_000, 400_000))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -145,6 +146,20 @@ def test_verify_checks_what_the_index_promises(tmp_path: Path, column: str, part
     with pytest.raises(DamagedTable, match=part):
         open_table(tmp_path / "t").verify()
     open_table(tmp_path / "t", 1).verify()
+
+
+@pytest.mark.parametrize("layout", ["heap", "clustered"])
+def test_verify_holds_no_more_than_two_large_pages(tmp_path: Path, layout: str) -> None:
+    rows = pa.table({"k": pa.array(range(16_000)), "text": ["x" * 1000] * 16_000})
+    table = stage(rows, tmp_path / "t", key="k", layout=layout, page_bytes="1MB")
+    assert table.num_pages >= 16
+    tracemalloc.start()
+    try:
+        table.verify()
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 2 * table.pages.length.max()
 
 
 def _as_file(path: Path) -> None:

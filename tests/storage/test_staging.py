@@ -126,7 +126,7 @@ def test_text_beyond_32_bit_offsets_is_never_joined_in_memory(tmp_path: Path, mo
     stage(make_rows(200), tmp_path / "few", key="k", memory="1GB")
     assert not scratch
     rows = make_rows(20_000)
-    table = stage(rows, tmp_path / "many", key="k", memory="1GB")
+    table = stage(rows, tmp_path / "many", key="k", memory="1024TB")
     assert scratch
     assert by_arrival(read_all(table)).equals(rows.combine_chunks())
 

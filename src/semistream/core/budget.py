@@ -1,11 +1,12 @@
 """The memory budget: bytes held by each component of an operator, and the limit on their sum."""
 
+import os
 from dataclasses import dataclass, field
 
-from semistream.core.errors import BudgetTooSmall
+from semistream.core.errors import BudgetTooSmall, StateTooLarge
 from semistream.core.sizes import format_bytes
 
-__all__ = ["MemoryReport", "require_at_least"]
+__all__ = ["MemoryReport", "require_at_least", "require_on_machine"]
 
 
 @dataclass(frozen=True)
@@ -40,4 +41,14 @@ def require_at_least(budget_bytes: int, least_bytes: int, what: str) -> None:
             f"({format_bytes(least_bytes)})",
             least_bytes,
             what,
+        )
+
+
+def require_on_machine(budget_bytes: int) -> None:
+    """Raise `StateTooLarge` if the budget is more than this machine has: using it would end the process."""
+    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if budget_bytes > machine_bytes:
+        raise StateTooLarge(
+            f"memory={budget_bytes} bytes ({format_bytes(budget_bytes)}) is more than this machine has: "
+            f"give at most its {machine_bytes} bytes ({format_bytes(machine_bytes)})"
         )

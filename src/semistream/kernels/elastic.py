@@ -21,7 +21,9 @@ import numpy.typing as npt
 from semistream.core.errors import StateTooLarge
 from semistream.kernels.arrays import Int32s
 
-__all__ = ["ElasticArray", "Moves"]
+__all__ = ["MOST_SLOTS", "ElasticArray", "Moves"]
+
+MOST_SLOTS = 1 << 30  # slots are 32-bit numbers, and so are the lines of their directories: two for each
 
 _HUGE_PAGE = 2 << 20
 _MOVED_AT_ONCE = 4096

@@ -122,7 +122,7 @@ class StepOperator:
             return
         self._unreturned_bytes = 0
         before, now = self._resident_before_bytes, resident_bytes()
-        if before is None or now is None or now - before > self.budget_bytes * _RESIDENT_SHARE:
+        if not now or now - before > self.budget_bytes * _RESIDENT_SHARE:
             pa.default_memory_pool().release_unused()
 
     def drain(self) -> Iterator[pa.RecordBatch]:

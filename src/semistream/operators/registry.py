@@ -5,7 +5,7 @@ from inspect import signature
 from typing import Any, NamedTuple, TypeVar
 
 from semistream.core.budget import require_at_least
-from semistream.core.errors import BudgetTooSmall, InvalidArgument
+from semistream.core.errors import BudgetTooSmall, InvalidArgument, StateTooLarge
 from semistream.core.semantics import JoinSpec
 from semistream.operators.driver import StepOperator
 from semistream.operators.empty_table import EmptyTableJoin
@@ -49,6 +49,10 @@ class Algorithm(NamedTuple):
         except BudgetTooSmall as error:
             require_at_least(budget_bytes, self._least_bytes(table, spec, config, error), error.what)
             raise
+        except StateTooLarge:
+            raise
+        except MemoryError as error:
+            raise StateTooLarge(f"memory={budget_bytes} bytes cannot be had here ({error}): lower memory=") from error
 
     def _driver(self, table: MasterTable, spec: JoinSpec, budget_bytes: int, config: object) -> StepOperator:
         def join(inputs: JoinInputs) -> Join:

@@ -131,7 +131,7 @@ class Sweepjoin(Join):
             index_bytes=self.disk.index_bytes,
             least_disk_bytes=self.disk.least_disk_bytes,
             least_buffer_bytes=StreamBuffer.least_bytes(spec.stream_schema),
-            results_bytes=self._delivery.results_bytes,
+            results_bytes_in=self._delivery.results_bytes_in,
             files_per_bucket=self.disk.files_per_bucket,
             cache_share=config.cache_share,
             w=config.w,
@@ -306,7 +306,11 @@ class SweepDelivery(Delivery):
 
     def __init__(self, spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> None:
         super().__init__(spec, int(budget_bytes * _DELIVERY_SHARE), ordered=ordered)
-        self.results_bytes = 2 * self.reserved_bytes
+        self.results_bytes = self.results_bytes_in(budget_bytes)
+
+    def results_bytes_in(self, budget_bytes: int) -> int:
+        """Return the bytes of results of a join with this budget."""
+        return 2 * self.reserved_bytes_in(int(budget_bytes * _DELIVERY_SHARE))
 
     def components(self) -> dict[str, int]:
         return {"results": self.results_bytes}

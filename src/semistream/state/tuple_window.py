@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semistream.core.saved_state import SavedState
 from semistream.kernels.arrays import Bools, Int32s, Int64s
-from semistream.kernels.elastic import ElasticArray, Moves
+from semistream.kernels.elastic import MOST_SLOTS, ElasticArray, Moves
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.key_codes import KeyCodes
 from semistream.state.tuple_store import TupleStore
@@ -99,7 +99,7 @@ class WindowShape:
         cls, matching: WindowCodes, schema: pa.Schema, ordered: bool, varlen: VarlenSizes, window_bytes: int
     ) -> "WindowShape":
         """Return the largest shape that takes at most ``window_bytes``; its capacity may be 0."""
-        low, high = 0, max(0, window_bytes)
+        low, high = 0, min(max(0, window_bytes), MOST_SLOTS)
         while low < high:
             middle = (low + high + 1) // 2
             if sum(cls.with_text(middle, varlen).nbytes(matching, schema, ordered)) <= window_bytes:

@@ -376,6 +376,9 @@ class OperatorConformance:
         assert least is not None
         op = operator(self.algorithm, table, orders.schema, on="k", how="left", memory=least, **self.options)
         assert _count(run(op, [orders])) == 50
+        with pytest.raises(BudgetTooSmall) as caught:
+            operator(self.algorithm, table, orders.schema, on="k", how="left", memory=least - 1)
+        assert caught.value.least_bytes == least
 
     def test_the_least_memory_that_is_named_does_for_a_stream_of_many_columns(self, table: MasterTable) -> None:
         columns = {f"column {number}": [f"t{n}" for n in range(5)] for number in range(300)}

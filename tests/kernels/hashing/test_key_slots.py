@@ -1,5 +1,6 @@
 """The directory of unique keys against a dict, under random actions."""
 
+import gc
 import tracemalloc
 from functools import lru_cache
 
@@ -9,12 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from semistream.core.resident_memory import resident_bytes
 from semistream.core.saved_state import pack_state, unpack_state
 from semistream.kernels.arrays import Int64s
 from semistream.kernels.elastic import ElasticArray
 from semistream.kernels.hashing.hash_directory import BLOCK, home_line, mix, tag_of
 from semistream.kernels.hashing.key_slots import KeySlots
-from tests.kernels.memory import resident_bytes
 
 _LIMITS = np.iinfo(np.int64)
 _CAPACITIES = [0, 1, 2, 7, 40, 2 * BLOCK + 44]
@@ -180,6 +181,7 @@ def test_a_directory_gives_memory_back_and_takes_none_while_it_is_resized() -> N
     keys = KeySlots(2_000_000, 3_000_000)
     slots = keys.insert(np.arange(2_000_000))
     keys.remove(slots[:1_900_000])
+    gc.collect()
     full_bytes = resident_bytes()
     tracemalloc.start()
     keys.resize(100_000)

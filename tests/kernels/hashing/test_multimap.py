@@ -1,5 +1,6 @@
 """The FIFO multi-map against its plain twin, under random actions."""
 
+import gc
 import tracemalloc
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from semistream.core.resident_memory import resident_bytes
 from semistream.core.saved_state import pack_state, unpack_state
 from semistream.kernels.arrays import Int64s, UInt64s
 from semistream.kernels.elastic import ElasticArray
@@ -23,7 +25,6 @@ from semistream.kernels.hashing.hash_directory import BLOCK, home_line, mix, tag
 from semistream.kernels.hashing.multimap import FifoMultimap
 from semistream.kernels.keys.xxh64 import SEED, hash_int64
 from tests.kernels.hashing.plain_multimap import PlainFifoMultimap
-from tests.kernels.memory import resident_bytes
 
 _LIMITS = np.iinfo(np.int64)
 _CAPACITIES = [1, 2, 7, 40, 2 * BLOCK + 44]
@@ -267,6 +268,7 @@ def test_a_multimap_gives_memory_back_and_takes_none_while_it_is_resized() -> No
     multimap = FifoMultimap(1_000_000, 2_000_000)
     multimap.insert(np.arange(1_000_000))
     multimap.expire(900_000)
+    gc.collect()
     full_bytes = resident_bytes()
     tracemalloc.start()
     multimap.resize(100_000)

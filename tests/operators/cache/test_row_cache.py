@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 )
 
 from semistream.core.saved_state import pack_state, unpack_state
+from semistream.kernels.elastic import MOST_SLOTS
 from semistream.operators.cache.row_cache import CacheShape, RowCache, RowSets
 from semistream.state.tuple_window import VarlenSizes
 
@@ -321,6 +322,11 @@ def test_keys_without_rows_are_entries_with_none() -> None:
     entries, _ = sets.move_in()
     assert cache.row_count(entries).tolist() == [0, 0]
     assert cached_rows(cache, entries, 3) == [Counter(), Counter()]
+
+
+def test_slots_are_32_bit_numbers_however_much_memory_there_is() -> None:
+    shape = CacheShape.fitting(_SCHEMAS["text"], VarlenSizes(8, 8), 1 << 50, 16.0)
+    assert shape.rows == shape.keys == MOST_SLOTS < 2**31
 
 
 @given(

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.core.errors import InvalidArgument, UnknownColumn
+from semistream.core.errors import InvalidArgument, StateTooLarge, UnknownColumn
 from semistream.core.punctuation import Constant, Listing
 
 LEFT = pa.record_batch({"id": [1, 2, 3], "name": ["a", "b", "c"]})
@@ -66,6 +66,7 @@ def test_an_operator_is_closed_when_reading_stops() -> None:
         ({"name": "shj", "goal": "output"}, InvalidArgument, "shj has no option 'goal': it has how, contradiction"),
         ({"on": "id"}, UnknownColumn, "the right stream has no column 'id'"),
         ({"memory": "many"}, InvalidArgument, "memory='many'"),
+        ({"memory": "1024TB"}, StateTooLarge, r"^memory=1125899906842624 bytes \(1024.0TB\) is more than this machine"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:

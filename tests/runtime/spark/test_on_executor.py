@@ -10,7 +10,8 @@ import pytest
 from pyspark import cloudpickle
 
 from semistream.core import errors
-from semistream.core.errors import ExecutorMismatch, SemistreamError, SparkJobFailed, UnknownColumn
+from semistream.core.errors import ExecutorMismatch, SparkJobFailed, UnknownColumn
+from semistream.kernels.keys.key_codes import bucket_ids
 from semistream.runtime.spark.on_executor import clear_error, on_executor
 
 
@@ -31,7 +32,7 @@ def test_a_function_on_an_executor_gets_its_config_and_its_argument() -> None:
 def test_an_executor_without_the_package_says_so(tmp_path: Path) -> None:
     config = UnknownColumn("an object of a class of this package")
     file = tmp_path / "call"
-    file.write_bytes(pickled(on_executor(SemistreamError, config)))
+    file.write_bytes(pickled(on_executor(bucket_ids, config)))
     run = "from pyspark import cloudpickle; print(cloudpickle.loads(open(sys.argv[1], 'rb').read())(1))"
     for missing, message in (
         ("semistream", "semistream is not installed on the executor on "),

@@ -27,7 +27,7 @@ class PeakRss:
     def _now_bytes(self) -> int:
         self._most_file_bytes = max(self._most_file_bytes, file_bytes())
         now = resident_bytes()
-        if now is None:
+        if not now:
             raise SemistreamError("this system does not tell resident memory: measure it on Linux")
         return now
 

@@ -115,14 +115,14 @@ def plan(case: JoinCase, memory_bytes: int, w: int | None = None, cache_share: f
     table, spec = case.table, case.spec
     pages = page_sizes(table, spec.master_schema)
     index_bytes = pages.index_bytes + SweepPhase.bytes_in_place(spec, table.pages)
-    results_bytes = SweepDelivery(spec, memory_bytes, ordered=False).results_bytes
+    delivery = SweepDelivery(spec, memory_bytes, ordered=False)
     memory = SweepMemory.of(
         memory_bytes,
         f"sweepjoin on {table.pages} pages",
         index_bytes=index_bytes,
         least_disk_bytes=pages.run_bytes(1) + _ALIGNMENT,
         least_buffer_bytes=StreamBuffer.least_bytes(spec.stream_schema),
-        results_bytes=results_bytes,
+        results_bytes_in=delivery.results_bytes_in,
         files_per_bucket=-(-table.files // table.buckets),
         cache_share=cache_share,
         w=w,
@@ -151,7 +151,7 @@ def plan(case: JoinCase, memory_bytes: int, w: int | None = None, cache_share: f
             "window": memory.window_bytes,
             "hot rows": cache_bytes,
             "hot rows to come": beside_bytes,
-            "results": results_bytes,
+            "results": delivery.results_bytes,
         },
         loop=loop,
         loops_per_cycle=1.0,

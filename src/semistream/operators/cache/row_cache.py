@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semistream.core.saved_state import Array, SavedState
 from semistream.kernels.arrays import Int32s, Int64s
-from semistream.kernels.elastic import ElasticArray, Moves
+from semistream.kernels.elastic import MOST_SLOTS, ElasticArray, Moves
 from semistream.kernels.hashing.key_slots import KeySlots
 from semistream.kernels.hashing.row_chains import (
     END,
@@ -69,7 +69,7 @@ class CacheShape:
         cls, schema: pa.Schema, varlen: VarlenSizes, cache_bytes: int, key_bytes: float, rows_per_key: float = 1.0
     ) -> "CacheShape":
         """Return the largest shape in ``cache_bytes``, with ``key_bytes`` more per key; it may hold no row."""
-        low, high = 0, max(0, cache_bytes)
+        low, high = 0, min(max(0, cache_bytes), MOST_SLOTS)
         while low < high:
             middle = (low + high + 1) // 2
             shape = cls.of_rows(middle, varlen, rows_per_key)

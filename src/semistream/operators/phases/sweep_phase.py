@@ -1,6 +1,6 @@
 """The disk phase of SWEEPJOIN: all keys of a window are looked up in one sweep over the pages that can hold them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,6 @@ _FOUND_SHARE = 1 / 40
 _COPIES_OF_FOUND = 3  # in portions, in one piece, and as a block for the results
 _WINDOW_SHARE = 1 / 12
 _TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
-_RESULTS_SHARE = 0.1
 _FILE_BYTES = 50  # of a window: a tuple may ask for a page of every file
 _LEAST_WINDOW_BYTES = 16 << 10
 _MOST_DISK_BYTES = 4 << 20
@@ -62,18 +61,23 @@ class SweepMemory:
         index_bytes: int,
         least_disk_bytes: int,
         least_buffer_bytes: int,
-        results_bytes: int,
+        results_bytes_in: Callable[[int], int],  # a budget
         files_per_bucket: int,
         cache_share: float,
         w: int | None,
     ) -> "SweepMemory":
         """Share out a budget; raise `BudgetTooSmall`, naming the least that would do."""
-        fixed = index_bytes + results_bytes + SweepPhase.bytes_beside(budget_bytes)
         least_found_bytes = (1 + _COPIES_OF_FOUND) * least_disk_bytes
         least_parts = least_found_bytes + _LEAST_WINDOW_BYTES + least_buffer_bytes + HotRows.least_bytes()
-        # The results take a share of the budget too, so that a larger budget has to be larger still.
-        least = (fixed + least_parts - _RESULTS_SHARE * budget_bytes) / (1 - _RESULTS_SHARE)
-        require_at_least(budget_bytes, max(fixed + least_parts, int(least) + 1), what)
+
+        def fixed_bytes_in(some_bytes: int) -> int:
+            return index_bytes + results_bytes_in(some_bytes) + SweepPhase.bytes_beside(some_bytes)
+
+        least = budget_bytes
+        while least < (needed := fixed_bytes_in(least) + least_parts):
+            least = needed  # of a larger budget more is fixed
+        require_at_least(budget_bytes, least, what)
+        fixed = fixed_bytes_in(budget_bytes)
         spare = budget_bytes - fixed - least_parts
         disk_bytes = least_disk_bytes + min(int(spare * _DISK_SHARE), _MOST_DISK_BYTES)
         found_bytes = least_disk_bytes + min(int(spare * _FOUND_SHARE), _MOST_DISK_BYTES)

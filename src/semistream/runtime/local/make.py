@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from semistream.core.budget import require_on_machine
 from semistream.core.conditions import Condition
 from semistream.core.semantics import How, JoinSpec, On
 from semistream.core.sizes import parse_bytes
@@ -75,6 +76,7 @@ def operator(
         algorithm(name)  # report a wrong name first
     spec = JoinSpec.resolve(stream_schema, table.schema, on, how, condition, columns)
     memory_bytes = parse_bytes(memory, "memory")
+    require_on_machine(memory_bytes)
     if name == "auto":
         name = choose(table, spec, memory_bytes, tuple(options))
     return algorithm(name).make(table, spec, memory_bytes, options)

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from semistream.core.budget import require_on_machine
 from semistream.core.errors import InvalidArgument
 from semistream.core.punctuated_batch import KeyMarks, PunctuatedBatch, punctuated_batches
 from semistream.core.punctuation import Constant, Interval, Listing, Pattern, Punctuation, Wildcard
@@ -72,7 +73,9 @@ def stream_operator(
     for option in options:
         if option not in known:
             raise InvalidArgument(f"{name} has no option {option!r}: it has {', '.join([*known][4:])}")
-    return _ALGORITHMS[name](left_schema, right_schema, on, parse_bytes(memory, "memory"), how=how, **options)
+    memory_bytes = parse_bytes(memory, "memory")
+    require_on_machine(memory_bytes)
+    return _ALGORITHMS[name](left_schema, right_schema, on, memory_bytes, how=how, **options)
 
 
 def run_streams(

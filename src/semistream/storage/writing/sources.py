@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from semistream.core.arguments import require_utf8_path
+from semistream.core.engines import engine_of
 from semistream.core.errors import InvalidArgument
 from semistream.storage.files.manifest import DataFile, TableForm
 from semistream.storage.writing.write_job import WriteJob
@@ -27,7 +28,6 @@ __all__ = [
     "open_parquet",
     "open_source",
     "parquet_batches",
-    "register_engine",
 ]
 
 _ACCEPTED = (
@@ -38,7 +38,6 @@ _BATCH_ROWS = 16_384
 _BATCH_BYTES = 1 << 20
 _SAMPLE_ROWS = 16
 _READ_BUFFER_BYTES = 1 << 20
-_ENGINES: dict[str, str] = {}
 
 
 class Source(NamedTuple):
@@ -57,14 +56,6 @@ class DistributedSource(Protocol):
 
     def write_files(self, job: WriteJob, form: TableForm) -> list[DataFile]:
         """Write all rows as data files of ``job`` and return what `publish_version` needs."""
-
-
-def register_engine(package: str, module: str) -> None:
-    """Let ``module`` open objects whose class comes from ``package``.
-
-    The module has a function ``open_data(data)`` that returns a `DistributedSource`.
-    """
-    _ENGINES[package] = module
 
 
 @overload
@@ -88,7 +79,7 @@ def open_source(data: object) -> Source | DistributedSource:
         if isinstance(data, ds.Dataset):
             return Source(data.schema, _scan(data))
     for kind in type(data).__mro__:
-        engine = _ENGINES.get(kind.__module__.partition(".")[0])
+        engine = engine_of(kind)
         if engine is not None:
             source: DistributedSource = import_module(engine).open_data(data)
             return source

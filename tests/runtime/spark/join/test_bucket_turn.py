@@ -11,6 +11,7 @@ import pytest
 import semistream as ss
 from semistream.core.errors import SnapshotMismatch, TableNotFound
 from semistream.core.semantics import How
+from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
 from semistream.runtime.spark.join.bucket_turn import BucketState, BucketTurn
 from semistream.runtime.spark.join.plan import JoinPlan
@@ -285,3 +286,17 @@ def test_a_version_that_was_removed_fails_the_batch(tmp_path: Path) -> None:
     table.expire_versions()
     with pytest.raises(TableNotFound, match=r"version 1 of .* has been removed: keep more versions"):
         query.batch(None, query.tick(make_plan(second, "meshjoin")))
+
+
+def test_memory_that_runs_out_in_a_step_is_no_fault_of_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_memory(_: StepOperator) -> None:
+        raise MemoryError("Unable to allocate 3. GiB")
+
+    table = staged(tmp_path / "master", "meshjoin")
+    query = Query(make_plan(table, "meshjoin"))
+    query.batch(stream_rows(300, 1), query.tick())
+    monkeypatch.setattr(StepOperator, "step", without_memory)
+    with pytest.raises(MemoryError, match=r"^Unable to allocate 3\. GiB$"):
+        query.batch(stream_rows(300, 2))

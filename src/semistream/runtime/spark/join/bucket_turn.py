@@ -7,13 +7,13 @@ a replayed batch returns the same rows.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from semistream.core.budget import require_on_machine
 from semistream.core.errors import SnapshotMismatch, TableNotFound
 from semistream.core.saved_state import FORMAT, SavedState
 from semistream.operators.driver import StepOperator
@@ -143,15 +143,16 @@ class BucketTurn:
             yield from op.drain()
             self._count(op)
 
-    @contextmanager
-    def _operator(self, epoch: Epoch) -> Iterator[StepOperator]:
+    def _operator(self, epoch: Epoch) -> StepOperator:
         table = self._table(epoch)
-        budget_bytes = share_of_operator(epoch.task_bytes)
+        bucket, spec, budget_bytes = (
+            table.bucket(self._bucket),
+            self._plan.spec(table),
+            share_of_operator(epoch.task_bytes),
+        )
         try:
-            with algorithm(epoch.algorithm).make(
-                table.bucket(self._bucket), self._plan.spec(table), budget_bytes, dict(epoch.options)
-            ) as op:
-                yield op
+            require_on_machine(budget_bytes)
+            return algorithm(epoch.algorithm).make(bucket, spec, budget_bytes, dict(epoch.options))
         except MemoryError as error:
             raise SnapshotMismatch(
                 f"the checkpoint asks for {budget_bytes} bytes of memory, which this executor has not ({error}): "
