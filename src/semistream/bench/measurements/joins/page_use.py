@@ -116,17 +116,20 @@ class _CountedFile(LocalFile):
         self._count(offset, len(view))
         return super().read_into(offset, view)
 
-    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
-        return self._counted(offsets, lengths, super().read_cached(offsets, lengths, targets))
+    def read_cached(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Int64s:
+        got = super().read_cached(offsets, lengths, targets)
+        self._count_all(offsets, lengths, got == lengths)
+        return got
 
     def read_past_cache(self, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Bools:
-        return self._counted(offsets, lengths, super().read_past_cache(offsets, lengths, targets))
+        is_read = super().read_past_cache(offsets, lengths, targets)
+        self._count_all(offsets, lengths, is_read)
+        return is_read
 
-    def _counted(self, offsets: Int64s, lengths: Int64s, is_read: Bools) -> Bools:
+    def _count_all(self, offsets: Int64s, lengths: Int64s, is_read: Bools) -> None:
         """Count the ranges that were read: the others come to `read_into`."""
         for offset, length in zip(offsets[is_read].tolist(), lengths[is_read].tolist(), strict=True):
             self._count(offset, length)
-        return is_read
 
     def _count(self, offset: int, length: int) -> None:
         # Reads of pages begin at a page; those of the file's header and footer do not.
