@@ -268,7 +268,8 @@ def test_a_window_of_pages_in_memory_cached_keys_and_others(
     def to_the_next_lost(file: LocalFile, offsets: Int64s, lengths: Int64s, targets: UInt64s) -> Int64s:
         got, piece = read_cached(file, offsets, lengths, targets), offsets // 2048
         first_lost = piece + np.where(piece % 3 == 0, 0, 3 - piece % 3)
-        return np.minimum(got, first_lost * 2048 - offsets)
+        limited: Int64s = np.minimum(got, first_lost * 2048 - offsets)
+        return limited
 
     monkeypatch.setattr(LocalFile, "read_cached", to_the_next_lost)
     more = pa.table({"id": list(range(0, 1900, 7)), "label": [f"more {key}" for key in range(0, 1900, 7)]})
