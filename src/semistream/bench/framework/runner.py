@@ -39,6 +39,7 @@ KINDS = {
     "memory": "joins.memory_use:memory_measurements",
     "spark": "spark.plan_times:spark_measurements",
     "peers": "peers.blocks:peer_measurements",
+    "peers-flink": "peers.flink.look_ups:flink_measurements",
     "punctuated": "two_streams.experiments:punctuated_measurements",
     "punctuated on Spark": "two_streams.on_spark:punctuated_spark_measurements",
 }

@@ -42,6 +42,10 @@ class FileFeed:
         self._parts = parts
         self.rewind()
 
+    def batch(self, number: int) -> pa.RecordBatch:
+        """Return the rows of a batch, for another reader than Spark."""
+        return self._part(self.first + number * self.batch_rows, self.batch_rows)
+
     def rewind(self) -> None:
         """Begin again with the first batch, for another query."""
         shutil.rmtree(self._watched, ignore_errors=True)
