@@ -19,7 +19,9 @@ def test_runs_cover_the_pages_wanted_and_only_open_ones(data: st.DataObject) -> 
     offsets = before - before[np.searchsorted(file_of, file_of)] + 4  # behind a header
     extent_bytes, ahead_bytes = data.draw(st.integers(1, 80)), data.draw(st.integers(0, 200))
     first, count = np.empty_like(wanted), np.empty_like(wanted)
-    runs = page_runs(wanted, is_open, file_of, offsets, lengths, extent_bytes, ahead_bytes, first, count)
+    addresses = (~is_open & np.array(data.draw(some))).astype(np.uint64)
+    is_refused = ~is_open & (addresses == 0)
+    runs = page_runs(wanted, addresses, is_refused, file_of, offsets, lengths, extent_bytes, ahead_bytes, first, count)
     covered = [page for at in range(runs) for page in range(first[at], first[at] + count[at])]
     assert covered == sorted(set(covered))
     assert set(wanted.tolist()) <= set(covered)

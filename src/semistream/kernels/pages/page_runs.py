@@ -2,16 +2,19 @@
 
 import numpy as np
 
-from semistream.kernels.arrays import Bools, Int32s, Int64s
+from semistream.kernels.arrays import Bools, Int32s, Int64s, UInt64s
 from semistream.kernels.compile import kernel
 
 __all__ = ["page_runs"]
+
+_NOWHERE = np.uint64(0)
 
 
 @kernel
 def page_runs(
     wanted: Int64s,
-    is_open: Bools,
+    addresses: UInt64s,
+    is_refused: Bools,
     file_of: Int32s,
     offsets: Int64s,
     lengths: Int64s,
@@ -20,26 +23,27 @@ def page_runs(
     first: Int64s,
     count: Int64s,
 ) -> int:
-    """Cover different pages, ascending, with runs of pages that are open, and return how many runs.
+    """Cover different pages, ascending, with runs of pages that have no address yet and are not refused.
 
-    A run stays in the extent of its file where its page wanted begins. When runs have ``ahead_bytes`` beside the first
+    Returns how many runs. A run stays in the extent of its file where its page wanted begins. When runs have ``ahead_bytes`` beside the first
     page wanted of each, the next ones are single pages.
     """
-    runs, end = 0, np.int64(0)
+    runs, end, last = 0, np.int64(0), np.int64(offsets.size - 1)
     for at in range(wanted.size):
         page = wanted[at]
         if page < end:
             continue
-        begin, extent = page, offsets[page] // extent_bytes
-        limit = end
+        begin, extent, limit = page, offsets[page] // extent_bytes, end
         end = page + 1
         if ahead_bytes > 0:
-            while begin > limit and is_open[begin - 1] and file_of[begin - 1] == file_of[page]:
-                if offsets[begin - 1] // extent_bytes != extent:
+            while (
+                begin > limit and file_of[begin - 1] == file_of[page] and offsets[begin - 1] // extent_bytes == extent
+            ):
+                if addresses[begin - 1] != _NOWHERE or is_refused[begin - 1]:
                     break
                 begin -= 1
-            while end < is_open.size and is_open[end] and file_of[end] == file_of[page]:
-                if offsets[end] // extent_bytes != extent:
+            while end <= last and file_of[end] == file_of[page] and offsets[end] // extent_bytes == extent:
+                if addresses[end] != _NOWHERE or is_refused[end]:
                     break
                 end += 1
         ahead_bytes -= offsets[end - 1] + lengths[end - 1] - offsets[begin] - lengths[page]

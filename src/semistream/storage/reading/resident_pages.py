@@ -216,7 +216,7 @@ class ResidentPages:
             wanted = wanted[self._is_open(wanted)]
         self._verify_runs(wanted, 1, longest)
 
-    def _is_open(self, pages: Int32s | Int64s | slice) -> Bools:
+    def _is_open(self, pages: Int32s | Int64s) -> Bools:
         """Tell which pages are neither in use nor refused."""
         is_open: Bools = (self._addresses[pages] == 0) & ~self._is_refused[pages]
         return is_open
@@ -226,9 +226,8 @@ class ResidentPages:
         if not wanted.size:
             return
         directory, first, count = self._directory, np.empty_like(wanted), np.empty_like(wanted)
-        where = directory.file, directory.offset, directory.length
-        is_open = self._is_open(slice(None))
-        runs = page_runs(wanted, is_open, *where, extent_bytes, _MOST_AHEAD_BYTES, first, count)
+        where = self._addresses, self._is_refused, directory.file, directory.offset, directory.length
+        runs = page_runs(wanted, *where, extent_bytes, _MOST_AHEAD_BYTES, first, count)
         room_bytes = min(self._memory.size, _MOST_TOGETHER_BYTES)
         together = max(1, room_bytes // (extent_bytes + longest_bytes))
         for start in range(0, runs, together):
