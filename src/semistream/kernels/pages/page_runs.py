@@ -25,8 +25,8 @@ def page_runs(
 ) -> int:
     """Cover different pages, ascending, with runs of pages that have no address yet and are not refused.
 
-    Returns how many runs. A run stays in the extent of its file where its page wanted begins. When runs have ``ahead_bytes`` beside the first
-    page wanted of each, the next ones are single pages.
+    Returns how many runs. A run stays in the extent of its file where its page wanted begins. When runs have
+    ``ahead_bytes`` beside the first page wanted of each, the next ones are single pages.
     """
     runs, end, last = 0, np.int64(0), np.int64(offsets.size - 1)
     for at in range(wanted.size):
