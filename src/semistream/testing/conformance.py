@@ -377,7 +377,7 @@ class OperatorConformance:
         op = operator(self.algorithm, table, orders.schema, on="k", how="left", memory=least, **self.options)
         assert _count(run(op, [orders])) == 50
         with pytest.raises(BudgetTooSmall) as caught:
-            operator(self.algorithm, table, orders.schema, on="k", how="left", memory=least - 1)
+            operator(self.algorithm, table, orders.schema, on="k", how="left", memory=least - 1, **self.options)
         assert caught.value.least_bytes == least
 
     def test_the_least_memory_that_is_named_does_for_a_stream_of_many_columns(self, table: MasterTable) -> None:

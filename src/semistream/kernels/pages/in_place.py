@@ -47,8 +47,8 @@ NO_PAGE = np.int32(-1)
 NO_LAYOUT = np.int8(-1)
 """Of a page that has to be asked where its buffers are."""
 
-LANES = 16
-_BLOCK = 32  # rows whose values are asked for together
+LANES = 32
+_BLOCK = 64  # rows whose values are asked for together
 _PREFIX_BYTES = 8
 _STRUCT_BYTES = 16  # of a listed buffer: offset and length
 _NOWHERE = np.uint64(0)

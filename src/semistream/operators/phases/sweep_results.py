@@ -19,6 +19,9 @@ from semistream.storage.reading.resident_pages import PageRows
 __all__ = ["RowsInMemory", "SweepResults"]
 
 
+_FILLED = 0.9  # of an output batch, so that rows longer than those before still fit
+
+
 class _Rows(Protocol):
     """Master rows to be copied."""
 
@@ -62,6 +65,7 @@ class SweepResults:
         self._delivery = delivery
         self._max_rows = delivery.pair_rows.size
         self._max_bytes = delivery.max_bytes
+        self._rows_together = self._max_rows  # as many as are likely to leave in one batch
         self._pair_tuple, self._pair_page = delivery.pair_slots, delivery.pair_rows
         self._pair_row = np.empty(self._max_rows, dtype=np.int32)
         self.unmatched = 0  # tuples of the window that matched nothing, after `end`
@@ -112,15 +116,20 @@ class SweepResults:
             else:
                 tuples = np.flatnonzero(is_matched)
                 pages, rows = pages[tuples], rows[tuples]
-        for start in range(0, pages.size, self._max_rows):
-            part = slice(start, min(start + self._max_rows, pages.size))
+        start = 0
+        while start < pages.size:
+            part = slice(start, min(start + self._rows_together, pages.size))
+            start = part.stop
             chosen = np.arange(part.start, part.stop) if tuples is None else tuples[part]
             yield from self._pairs(source, chosen, pages[part], rows[part])
 
     def _pairs(self, source: _RowSource, tuples: Int64s, pages: Int32s, rows: Int32s) -> Iterator[pa.RecordBatch]:
         """Deliver tuples beside rows, where the filter lets them match."""
         whole = source.gather(pages, rows)
-        portions = byte_portions(whole.row_bytes() + self._tuple_bytes(tuples), self._max_bytes)
+        sizes = whole.row_bytes() + self._tuple_bytes(tuples)
+        # What is measured and then divided is looked up twice.
+        self._rows_together = int(np.clip(_FILLED * self._max_bytes / max(1.0, sizes.mean()), 1, self._max_rows))
+        portions = byte_portions(sizes, self._max_bytes)
         for portion in portions:
             master = (whole if len(portions) == 1 else source.gather(pages[portion], rows[portion])).finish()
             chosen = tuples[portion]
