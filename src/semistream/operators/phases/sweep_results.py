@@ -128,7 +128,8 @@ class SweepResults:
         whole = source.gather(pages, rows)
         sizes = whole.row_bytes() + self._tuple_bytes(tuples)
         # What is measured and then divided is looked up twice.
-        self._rows_together = int(np.clip(_FILLED * self._max_bytes / max(1.0, sizes.mean()), 1, self._max_rows))
+        row_bytes = sizes.sum() / max(1, sizes.size)
+        self._rows_together = int(np.clip(_FILLED * self._max_bytes / max(1.0, row_bytes), 1, self._max_rows))
         portions = byte_portions(sizes, self._max_bytes)
         for portion in portions:
             master = (whole if len(portions) == 1 else source.gather(pages[portion], rows[portion])).finish()
