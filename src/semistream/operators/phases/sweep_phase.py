@@ -25,10 +25,12 @@ __all__ = ["Found", "SweepMemory", "SweepPhase"]
 
 # How the budget is shared out.
 _STREAM_BUFFER_SHARE = 1 / 32
+_LARGER_BUFFER_SHARE, _ENOUGH_BUFFER_BYTES = 1 / 10, 1 << 20  # of a small budget, for the windows below
 _DISK_SHARE = 1 / 16
 _FOUND_SHARE = 1 / 40
 _COPIES_OF_FOUND = 3  # in portions, in one piece, and as a block for the results
 _WINDOW_SHARE = 1 / 12
+_LARGER_WINDOW_SHARE, _ENOUGH_W = 1 / 3, 1 << 14  # of a small budget: a window of few tuples costs much for each
 _TUPLE_BYTES = 160  # of a window: code, number, where its rows lie, sorted and grouped; and its copy of the stream
 _FILE_BYTES = 50  # of a window: a tuple may ask for a page of every file
 _LEAST_WINDOW_BYTES = 16 << 10
@@ -81,10 +83,12 @@ class SweepMemory:
         spare = budget_bytes - fixed - least_parts
         disk_bytes = least_disk_bytes + min(int(spare * _DISK_SHARE), _MOST_DISK_BYTES)
         found_bytes = least_disk_bytes + min(int(spare * _FOUND_SHARE), _MOST_DISK_BYTES)
-        window_bytes = _LEAST_WINDOW_BYTES + int(spare * _WINDOW_SHARE)
-        buffer_bytes = least_buffer_bytes + int(spare * _STREAM_BUFFER_SHARE)
-        left = budget_bytes - fixed - disk_bytes - _COPIES_OF_FOUND * found_bytes - window_bytes - buffer_bytes
         tuple_bytes = _TUPLE_BYTES + _FILE_BYTES * files_per_bucket
+        larger_window_bytes = min(spare * _LARGER_WINDOW_SHARE, _ENOUGH_W * tuple_bytes)
+        window_bytes = _LEAST_WINDOW_BYTES + int(max(spare * _WINDOW_SHARE, larger_window_bytes))
+        larger_buffer_bytes = min(spare * _LARGER_BUFFER_SHARE, _ENOUGH_BUFFER_BYTES)
+        buffer_bytes = least_buffer_bytes + int(max(spare * _STREAM_BUFFER_SHARE, larger_buffer_bytes))
+        left = budget_bytes - fixed - disk_bytes - _COPIES_OF_FOUND * found_bytes - window_bytes - buffer_bytes
         most_w = max(1, min(w or _MOST_W, window_bytes // tuple_bytes))
         return SweepMemory(disk_bytes, found_bytes, window_bytes, buffer_bytes, int(left * cache_share), most_w)
 
