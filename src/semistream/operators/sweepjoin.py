@@ -80,6 +80,7 @@ from semistream.storage.reading.resident_pages import PageRows
 __all__ = ["SweepDelivery", "Sweepjoin", "SweepjoinConfig", "next_w", "row_bytes_of"]
 
 _DELIVERY_SHARE = 1 / 4  # batches that leave are as large as a budget of so much of ours would make them
+_TIGHT_BYTES, _ENOUGH_DELIVERY_BYTES = 1 << 20, 1 << 24  # of small budgets more: small batches cost much for each row
 _SMALLEST_WINDOW_SHARE = 1 / 8  # of the largest window, to which windows may shrink
 
 
@@ -305,15 +306,21 @@ class SweepDelivery(Delivery):
     """Results being built, of cache and sweep at once: a small part of the budget, which the cache lacks."""
 
     def __init__(self, spec: JoinSpec, budget_bytes: int, *, ordered: bool) -> None:
-        super().__init__(spec, int(budget_bytes * _DELIVERY_SHARE), ordered=ordered)
+        super().__init__(spec, _delivery_budget(budget_bytes), ordered=ordered)
         self.results_bytes = self.results_bytes_in(budget_bytes)
 
     def results_bytes_in(self, budget_bytes: int) -> int:
         """Return the bytes of results of a join with this budget."""
-        return 2 * self.reserved_bytes_in(int(budget_bytes * _DELIVERY_SHARE))
+        return 2 * self.reserved_bytes_in(_delivery_budget(budget_bytes))
 
     def components(self) -> dict[str, int]:
         return {"results": self.results_bytes}
+
+
+def _delivery_budget(budget_bytes: int) -> int:
+    """Return the budget of a join whose results would be as large as those of SWEEPJOIN with ``budget_bytes``."""
+    enough_bytes = min(budget_bytes - _TIGHT_BYTES, _ENOUGH_DELIVERY_BYTES)
+    return max(int(budget_bytes * _DELIVERY_SHARE), enough_bytes)
 
 
 def next_w(w: int, most_w: int, *, fits: bool) -> int:
