@@ -9,6 +9,7 @@ from semistream.bench.framework.measurement import Measurement, check_least
 from semistream.bench.framework.spec import Spec
 from semistream.bench.measurements.peers.cold_reads import ColdReads
 from semistream.bench.measurements.peers.load_time import LOADED, LoadTime
+from semistream.bench.measurements.peers.own_algorithms import KEYS, OwnAlgorithm
 from semistream.bench.measurements.peers.peer_times import PeerTimes
 from semistream.bench.measurements.peers.plans import LMDB, LOOK_UPS, SPARK_PLANS
 from semistream.bench.measurements.peers.wide_cases import WIDE_CASES
@@ -21,11 +22,20 @@ __all__ = ["peer_measurements"]
 
 _SALES_APART = 100_000_000  # between the sales of one place and those of the next
 _WIDE_ROWS_APART = 2_000_000
+_OWN_ROWS_APART = 20_000_000
 
 
 def peer_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measurement]:
     """Return load times, then the plans block by block, cold reads, and wide rows."""
-    for name in ("batch_rows", "skews", "memory_rows", "memory_shares", "memory_batch_rows", "wide_batch_rows"):
+    for name in (
+        "batch_rows",
+        "skews",
+        "memory_rows",
+        "memory_shares",
+        "memory_batch_rows",
+        "wide_batch_rows",
+        "own_batch_rows",
+    ):
         if not parameters[name] or min(parameters[name]) < 0:
             raise InvalidArgument(f"{name}={parameters[name]} must have values, none of them negative")
     check_least(parameters, rows=1000, short_rows=1000, larger_rows=1000, cold_rows=1000, most_ballast_bytes=0)
@@ -103,4 +113,19 @@ def peer_measurements(spec: Spec, parameters: Mapping[str, Any]) -> list[Measure
                 )
                 for plan in WIDE_PLANS
             ]
+    for key in KEYS:
+        for skew in parameters["own_skews"]:
+            for number, batch_rows in enumerate(parameters["own_batch_rows"]):
+                found += [
+                    OwnAlgorithm(
+                        series=algorithm,
+                        key=key,
+                        rows=rows,
+                        table_bytes=parameters["wide_bytes"],
+                        batch_rows=batch_rows,
+                        first_row=number * _OWN_ROWS_APART,
+                        settings=replace(settings, skew=skew, measured_batches=parameters["own_measured_batches"]),
+                    )
+                    for algorithm in parameters["own_algorithms"]
+                ]
     return found

@@ -25,7 +25,7 @@ from semistream.storage import MasterTable
 from semistream.storage.files.random_file import LocalFile
 from semistream.workloads import STREAM_SCHEMA, stream, synthetic
 
-__all__ = ["ColdReads"]
+__all__ = ["ColdReads", "answer"]
 
 _RAW_THREADS = 16
 BYTES_A_SECOND = "bytes a second"
@@ -96,12 +96,17 @@ def _pages_of(table: MasterTable, keys: Int64s) -> Int64s:
 
 def _join(op: StepOperator, asking: pa.RecordBatch) -> int:
     with op:
-        taken = 0
-        while taken < asking.num_rows:
-            taken += op.offer(asking.slice(taken))
-            deque(op.step(), maxlen=0)
-        deque(op.drain(), maxlen=0)
+        answer(op, asking)
         return op.metrics.bytes_read
+
+
+def answer(op: StepOperator, batch: pa.RecordBatch) -> None:
+    """Let a join answer all rows of a batch."""
+    taken = 0
+    while taken < batch.num_rows:
+        taken += op.offer(batch.slice(taken))
+        deque(op.step(), maxlen=0)
+    deque(op.drain(), maxlen=0)
 
 
 def _advised(table: MasterTable, pages: Int64s, in_flight: int) -> int:
