@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import semistream as ss
-from semistream.core.saved_state import pack_state
+from semistream.core.saved_state import pack_state, unpack_state
 from semistream.operators.driver import StepOperator
 from semistream.operators.registry import algorithm
 from semistream.storage import MasterTable
@@ -61,5 +61,7 @@ def write(folder: Path, name: str) -> None:
     """Write the states of an algorithm as they are now."""
     with join_of(name, table_in(folder, name)) as op:
         begun(op)
-        for kind, content in (("snapshot", op.snapshot()), ("exact", pack_state(op.exact_state()))):
+        for kind, state in (("snapshot", unpack_state(op.snapshot())), ("exact", op.exact_state())):
+            del state.header["join"]["version_id"]  # a table that is staged anew has another
+            content = pack_state(state)
             (Path(__file__).parent / f"{name}.{kind}.gz").write_bytes(gzip.compress(content, mtime=0))
