@@ -155,6 +155,17 @@ def test_an_operator_that_failed_is_done_for(op: StepOperator, call: str) -> Non
     op.close()
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_results_of_a_closed_operator_cannot_be_read(op: StepOperator, begun: bool) -> None:
+    op.offer(_batch(1, 2))
+    results = op.step()
+    if begun:
+        next(results)
+    op.close()
+    with pytest.raises(OperatorMisuse, match=r"step\(\) on a closed operator: make a new one"):
+        next(results)
+
+
 @pytest.mark.parametrize("call", ["offer", "step", "snapshot", "restore", "drain"])
 def test_a_closed_operator_is_done_for(op: StepOperator, call: str) -> None:
     with op:
