@@ -154,6 +154,10 @@ def test_the_table_is_written_row_by_row(tmp_path: Path) -> None:
     assert raw[-88:] == table["payload"][-1].as_py()
 
 
+def test_a_quote_in_a_path_does_not_end_the_text() -> None:
+    assert "'warehouse' = '/data/o''neil/paimon'" in statements.catalog(Path("/data/o'neil/paimon"))
+
+
 def test_a_join_says_its_settings() -> None:
     join = statements.look_up_join("full", cache_bytes=1234, page_bytes=8192)
     assert "'lookup.cache' = 'full'" in join

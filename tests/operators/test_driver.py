@@ -134,6 +134,13 @@ def test_a_batch_of_another_schema_is_refused_and_counts_nothing(op: StepOperato
     assert op.metrics.tuples_in == op.pending == 0
 
 
+@pytest.mark.parametrize("value", [None, 5, [1], pa.table({"k": [1]})])
+def test_what_is_no_batch_is_an_error_with_the_remedy(op: StepOperator, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"a stream batch of type \w+ is none: give a pyarrow.RecordBatch"):
+        op.offer(value)
+    assert op.metrics.tuples_in == op.pending == 0
+
+
 @pytest.mark.parametrize("call", ["offer", "step", "snapshot", "restore", "drain"])
 def test_results_have_to_be_read_to_their_end(op: StepOperator, call: str) -> None:
     op.offer(_batch(1, 2, 3))
@@ -153,6 +160,17 @@ def test_an_operator_that_failed_is_done_for(op: StepOperator, call: str) -> Non
     with pytest.raises(OperatorMisuse, match=rf"{call}\(\) on an operator that failed: restore"):
         _call(op, call)
     op.close()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_results_of_a_closed_operator_cannot_be_read(op: StepOperator, begun: bool) -> None:
+    op.offer(_batch(1, 2))
+    results = op.step()
+    if begun:
+        next(results)
+    op.close()
+    with pytest.raises(OperatorMisuse, match=r"step\(\) on a closed operator: make a new one"):
+        next(results)
 
 
 @pytest.mark.parametrize("call", ["offer", "step", "snapshot", "restore", "drain"])

@@ -152,6 +152,8 @@ def test_cold_pages_are_read_as_well(table: MasterTable) -> None:
         ({"cache_share": 1.5}, InvalidArgument, "cache_share=1.5"),
         ({"cache_processes": 0}, InvalidArgument, "cache_processes=0"),
         ({"cache_processes": None}, InvalidArgument, "cache_processes=None is not a whole number: give one"),
+        ({"cache_folder": 5}, InvalidArgument, "cache_folder=5 is not the path of a folder: give one as text"),
+        ({"cache_folder": "a\0b"}, InvalidArgument, "is not the path of a folder"),
         ({"w": 0}, InvalidArgument, "w=0"),
         ({"order": "key"}, InvalidArgument, "order='key'"),
         ({"memory": "20KB"}, BudgetTooSmall, "give at least"),

@@ -136,6 +136,8 @@ class JoinSpec:
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with the declared stream schema; raise `SchemaMismatch` unless it has those columns."""
+        if not isinstance(batch, pa.RecordBatch):
+            raise InvalidArgument(f"a stream batch of type {type(batch).__name__} is none: give a pyarrow.RecordBatch")
         if batch.schema.equals(self.stream_schema, check_metadata=True):
             return batch
         require_unique_names(batch.schema, "the stream batch")

@@ -11,7 +11,8 @@ __all__ = ["format_bytes", "parse_bytes"]
 
 # KB is 1024 bytes here, as in Spark's configuration, so that "64KB" is a whole number of disk blocks.
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_PATTERN = re.compile(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_LARGEST = 2**63 - 1
 
 
 def parse_bytes(size: SupportsIndex | str, name: str = "size") -> int:
@@ -40,6 +41,8 @@ def parse_bytes(size: SupportsIndex | str, name: str = "size") -> int:
         raise InvalidArgument(f"{name}={size!r} is not a size: write a number of bytes or text like '64KB'")
     if number <= 0:
         raise InvalidArgument(f"{name}={size!r} must be at least 1 byte")
+    if number > _LARGEST:
+        raise InvalidArgument(f"{name} must be at most {_LARGEST} bytes")
     return number
 
 

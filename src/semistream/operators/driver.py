@@ -101,11 +101,13 @@ class StepOperator:
 
     def _tracked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
+            self._require_open("step")
             for batch in batches:
                 if batch.num_rows:
                     self.metrics.rows_out += batch.num_rows
                     self._unreturned_bytes += batch.nbytes
                     yield batch
+                    self._require_open("step")  # what results are made of went with it
                     self._return_memory()
         except GeneratorExit:
             raise
@@ -257,9 +259,12 @@ class StepOperator:
 
     # --- checks -----------------------------------------------------------------------------------------------------
 
-    def _require_ready(self, call: str) -> None:
+    def _require_open(self, call: str) -> None:
         if self._closed:
             raise OperatorMisuse(f"{call}() on a closed operator: make a new one")
+
+    def _require_ready(self, call: str) -> None:
+        self._require_open(call)
         if self._failed:
             raise OperatorMisuse(f"{call}() on an operator that failed: restore its last snapshot into a new one")
         if self._has_unread:

@@ -110,6 +110,8 @@ class SweepjoinConfig(JoinConfig):
         super().__post_init__()
         require_count("cache_processes", self.cache_processes)
         require_number("cache_share", self.cache_share)
+        if self.cache_folder is not None and (not isinstance(self.cache_folder, str) or "\0" in self.cache_folder):
+            raise InvalidArgument(f"cache_folder={self.cache_folder!r} is not the path of a folder: give one as text")
         if not 0 <= self.cache_share <= 1:
             raise InvalidArgument(f"cache_share={self.cache_share} must be at least 0 and at most 1")
 

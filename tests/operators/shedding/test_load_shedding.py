@@ -350,7 +350,7 @@ def _nothing(*_: object) -> None: ...
         ({"lookup_position": float("nan")}, "lookup_position=nan "),
         ({"spool_bytes": "lots"}, "spool_bytes='lots' is not a size"),
         ({"spool_bytes": 0}, "spool_bytes=0 must be at least 1 byte"),
-        ({"spool_bytes": 2**63}, "spool_bytes=9223372036854775808 is more than 4 TB"),
+        ({"spool_bytes": 2**62}, "spool_bytes=4611686018427387904 is more than 4 TB"),
         ({"directory": 5}, "directory=5 is no path"),
         ({"directory": b"x"}, "directory=b'x' is no path"),
         ({"to": "drop", "directory": "/tmp"}, "directory='/tmp' is for to='disk': leave it out"),

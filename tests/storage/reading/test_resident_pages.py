@@ -236,6 +236,16 @@ def test_a_file_that_is_cut_off_is_an_error_that_names_it(tmp_path: Path) -> Non
     pages.close()
 
 
+def test_a_key_is_not_missing_because_a_file_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = _Pages(_stage(tmp_path / "t", _rows(np.random.default_rng(0), np.arange(3000), 0.0), 1), _COLUMNS)
+    (file,) = pages.table.pages.files
+    os.truncate(os.path.join(pages.table.path, file.path), 5000)
+    monkeypatch.setattr(pages.reader, "are_cached", lambda pages: np.ones(pages.size, dtype=np.bool_))  # a moment ago
+    with pytest.raises(DamagedTable, match=r"\.arrow was cut off, or its disk failed"):
+        pages.find(np.arange(3000))
+    pages.close()
+
+
 def test_pages_changed_after_they_were_verified_never_end_the_process(tmp_path: Path) -> None:
     pages = _Pages(_stage(tmp_path / "t", _rows(np.random.default_rng(0), np.arange(800), 0.3), 1), _COLUMNS)
     path = os.path.join(pages.table.path, pages.table.pages.files[0].path)

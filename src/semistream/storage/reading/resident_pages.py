@@ -189,6 +189,7 @@ class ResidentPages:
             self._find_rows(codes, places, page, row, count)
             is_left |= count == NOT_IN_PLACE
             found.append(PageRows(page, row, count))
+        self.require_whole()  # that a key has no rows is an answer, too
         left = np.flatnonzero(is_left)
         for place in found:
             place.rows[left] = NOT_IN_PLACE

@@ -12,7 +12,8 @@ _PAYLOAD = "0" * 176
 
 
 def catalog(warehouse: Path) -> str:
-    return f"CREATE CATALOG paimon WITH ('type' = 'paimon', 'warehouse' = '{warehouse}')"
+    place = str(warehouse).replace("'", "''")
+    return f"CREATE CATALOG paimon WITH ('type' = 'paimon', 'warehouse' = '{place}')"
 
 
 def create_table(buckets: int) -> str:
