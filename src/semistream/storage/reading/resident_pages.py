@@ -51,6 +51,7 @@ _MOST_TOGETHER_BYTES = 1 << 22  # read between two looks at them
 _SAMPLE = 64
 _SHORT_SHARE = 1 / 64  # of the pages wanted: if more were evicted, memory is short
 _FEW_FAULTS = 8
+_WHOSE_FAULTS: int = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # macOS counts whole processes only
 
 
 class PageRows(NamedTuple):
@@ -96,7 +97,7 @@ class ResidentPages:
         self._first_file: Int64s = np.searchsorted(self._directory.file_bounds, self._directory.bucket_bounds)
         self._files: dict[int, MappedFile | None] = {}
         self._random = np.random.default_rng(0)
-        self._faults = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+        self._faults = resource.getrusage(_WHOSE_FAULTS).ru_majflt
         self._memory: UInt8s = np.empty(0, dtype=np.uint8)
         self.num_known = 0
         self.is_short = False
@@ -239,7 +240,7 @@ class ResidentPages:
 
     def _forget_evicted(self, pages: Int32s) -> None:
         """Look at a sample of the pages wanted, or at all of them where memory is short, and forget evicted ones."""
-        faults = resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+        faults = resource.getrusage(_WHOSE_FAULTS).ru_majflt
         self.is_short |= faults - self._faults > _FEW_FAULTS
         self._faults = faults
         pages = pages[pages >= 0]
