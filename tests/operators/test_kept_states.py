@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -121,4 +122,24 @@ def test_an_exact_state_above_the_budget_is_refused(tmp_path: Path, name: str) -
         join_of(name, table_in(tmp_path, name)) as op,
         pytest.raises(SnapshotMismatch, match=r"pending tuples, in .* of .*: restore one"),
     ):
+        op.set_exact_state(saved)
+
+
+def _holders(header: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a header that tell the size of a cache."""
+    if "cache_bytes" in header:
+        yield header
+    for part in header.values():
+        if isinstance(part, dict):
+            yield from _holders(part)
+
+
+def test_a_cache_above_the_budget_that_is_still_to_be_made_is_refused(tmp_path: Path, name: str) -> None:
+    saved = unpack_state(kept(name, "exact"))
+    cache = next(_holders(saved.header), None)
+    if cache is None:
+        pytest.skip(f"{name} has no cache that is made when rows come by")
+    cache["cache_bytes"] = 10**12
+    cache.pop("rows", None)  # it would be made when rows come by
+    with join_of(name, table_in(tmp_path, name)) as op, pytest.raises(SnapshotMismatch, match="cache_bytes"):
         op.set_exact_state(saved)

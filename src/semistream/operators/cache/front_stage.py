@@ -299,7 +299,8 @@ class FrontStage(Part):
         return saved
 
     def set_state(self, saved: SavedState) -> None:
-        self.cache_bytes = saved.whole_number("cache_bytes")
+        most_bytes = self.cache_bytes if self._sizes.max_bytes is None else self._sizes.max_bytes
+        self.cache_bytes = saved.whole_number("cache_bytes", 0, most_bytes)  # the cache may be made of it later
         self._is_too_small = saved.flag("is_too_small")
         self._sizes = replace(self._sizes, varlen=VarlenSizes.of_state(saved))
         if "rows" in saved.header:
