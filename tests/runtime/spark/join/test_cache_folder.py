@@ -69,6 +69,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     memory = tmp_path / "memory"
     memory.mkdir()
     monkeypatch.setattr(module, "_MEMORY", str(memory))
+    monkeypatch.setattr(module, "_LEFT_SHARE", 0.0)  # the disk that stands for memory may be fuller
     monkeypatch.setattr(module, "_is_memory", lambda folder: True)
     held: dict[str, int] = {}
     monkeypatch.setattr(module, "_HELD", held)
